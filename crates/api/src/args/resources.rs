@@ -1,0 +1,170 @@
+//! Arguments of the plugins that weigh node resources.
+
+use serde::{Deserialize, Serialize};
+
+/// `NodeResourcesFitArgs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeResourcesFitArgs {
+    /// Extended resources that Filter does not look at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_resources: Vec<String>,
+    /// Groups (`example.com` of `example.com/gpu`) of extended resources that Filter does not look at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_resource_groups: Vec<String>,
+    /// How nodes are scored.
+    pub scoring_strategy: ScoringStrategy,
+}
+
+/// `ScoringStrategy`.
+///
+/// `Default` is the strategy of an absent `scoringStrategy`; one that is given without `type` has an
+/// [unknown](ScoringStrategyType::Unknown) empty type, which validation refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScoringStrategy {
+    /// The formula.
+    #[serde(rename = "type", default = "ScoringStrategyType::absent")]
+    pub strategy: ScoringStrategyType,
+    /// Which resources count, and how much.
+    #[serde(default = "cpu_and_memory")]
+    pub resources: Vec<ResourceSpec>,
+    /// Only with [`ScoringStrategyType::RequestedToCapacityRatio`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_to_capacity_ratio: Option<RequestedToCapacityRatioParam>,
+}
+
+impl Default for ScoringStrategy {
+    fn default() -> Self {
+        Self {
+            strategy: ScoringStrategyType::LeastAllocated,
+            resources: cpu_and_memory(),
+            requested_to_capacity_ratio: None,
+        }
+    }
+}
+
+/// `ScoringStrategyType`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ScoringStrategyType {
+    /// Favour nodes with much left.
+    LeastAllocated,
+    /// Favour nodes with little left.
+    MostAllocated,
+    /// Score by a given function of the used share.
+    RequestedToCapacityRatio,
+    /// Anything else; never in validated arguments.
+    Unknown(String),
+}
+
+impl ScoringStrategyType {
+    fn absent() -> Self {
+        Self::Unknown(String::new())
+    }
+
+    /// As written.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::LeastAllocated => "LeastAllocated",
+            Self::MostAllocated => "MostAllocated",
+            Self::RequestedToCapacityRatio => "RequestedToCapacityRatio",
+            Self::Unknown(text) => text,
+        }
+    }
+}
+
+impl From<String> for ScoringStrategyType {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "LeastAllocated" => Self::LeastAllocated,
+            "MostAllocated" => Self::MostAllocated,
+            "RequestedToCapacityRatio" => Self::RequestedToCapacityRatio,
+            _ => Self::Unknown(text),
+        }
+    }
+}
+
+impl From<ScoringStrategyType> for String {
+    fn from(strategy: ScoringStrategyType) -> Self {
+        match strategy {
+            ScoringStrategyType::Unknown(text) => text,
+            known => known.as_str().to_owned(),
+        }
+    }
+}
+
+/// `ResourceSpec`: a resource and its weight in the score.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ResourceSpec {
+    /// `cpu`, `memory`, `example.com/gpu`, …
+    pub name: String,
+    /// 1..=100 when valid; zero and absent are turned into 1 by the configuration crate.
+    pub weight: i64,
+}
+
+/// `RequestedToCapacityRatioParam`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RequestedToCapacityRatioParam {
+    /// Points of the function, by rising utilization.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shape: Vec<UtilizationShapePoint>,
+}
+
+/// `UtilizationShapePoint`: one point of a function from used share to score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct UtilizationShapePoint {
+    /// Used share in percent, 0..=100.
+    pub utilization: i32,
+    /// Score, 0..=10.
+    pub score: i32,
+}
+
+/// `NodeResourcesBalancedAllocationArgs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeResourcesBalancedAllocationArgs {
+    /// Which resources should be used evenly; every weight is 1.
+    pub resources: Vec<ResourceSpec>,
+}
+
+impl Default for NodeResourcesBalancedAllocationArgs {
+    fn default() -> Self {
+        Self { resources: cpu_and_memory() }
+    }
+}
+
+fn cpu_and_memory() -> Vec<ResourceSpec> {
+    ["cpu", "memory"].map(|name| ResourceSpec { name: name.to_owned(), weight: 1 }).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_type_is_defaulted_only_when_the_whole_strategy_is_absent() {
+        assert_eq!(
+            serde_json::from_value::<NodeResourcesFitArgs>(json!({})).unwrap().scoring_strategy.strategy,
+            ScoringStrategyType::LeastAllocated
+        );
+        let given: NodeResourcesFitArgs =
+            serde_json::from_value(json!({"scoringStrategy": {"resources": [{"name": "cpu"}]}})).unwrap();
+        assert_eq!(given.scoring_strategy.strategy.as_str(), "");
+        assert_eq!(given.scoring_strategy.resources[0].weight, 0);
+    }
+
+    #[test]
+    fn strategies_are_written_by_name() {
+        for name in ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio", "Other"] {
+            let strategy: ScoringStrategyType = serde_json::from_value(json!(name)).unwrap();
+            assert_eq!(matches!(strategy, ScoringStrategyType::Unknown(_)), name == "Other");
+            assert_eq!(serde_json::to_value(strategy).unwrap(), json!(name));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Arguments of PodTopologySpread.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::affinity::RequirementArg;
+
+/// `PodTopologySpreadArgs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodTopologySpreadArgs {
+    /// Constraints of pods that have none; only with [`DefaultingType::List`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub default_constraints: Vec<DefaultConstraint>,
+    /// Where the constraints of pods that have none come from.
+    pub defaulting_type: DefaultingType,
+}
+
+/// `PodTopologySpreadConstraintsDefaulting`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum DefaultingType {
+    /// Kubernetes' own two soft constraints.
+    #[default]
+    System,
+    /// `defaultConstraints`.
+    List,
+    /// Anything else; never in validated arguments.
+    Unknown(String),
+}
+
+impl DefaultingType {
+    /// As written.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::System => "System",
+            Self::List => "List",
+            Self::Unknown(text) => text,
+        }
+    }
+}
+
+impl From<String> for DefaultingType {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "System" | "" => Self::System,
+            "List" => Self::List,
+            _ => Self::Unknown(text),
+        }
+    }
+}
+
+impl From<DefaultingType> for String {
+    fn from(kind: DefaultingType) -> Self {
+        kind.as_str().to_owned()
+    }
+}
+
+/// `v1.TopologySpreadConstraint` as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DefaultConstraint {
+    /// Greatest allowed difference between domains, in pods.
+    pub max_skew: i32,
+    /// The node label whose values are the domains.
+    pub topology_key: String,
+    /// `DoNotSchedule` or `ScheduleAnyway`.
+    pub when_unsatisfiable: String,
+    /// Not allowed here: selectors are deduced for each pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<LabelSelectorArg>,
+    /// Least number of domains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_domains: Option<i32>,
+    /// `Honor` or `Ignore`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_affinity_policy: Option<String>,
+    /// `Honor` or `Ignore`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_taints_policy: Option<String>,
+    /// Labels of the pod that are added to the selector.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub match_label_keys: Vec<String>,
+}
+
+/// `metav1.LabelSelector` as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LabelSelectorArg {
+    /// Equal labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Expressions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<RequirementArg>,
+}

@@ -1,0 +1,165 @@
+//! What an update of a pod or node changed, as far as that may make waiting pods schedulable.
+
+use std::{ops::BitOr, sync::Arc};
+
+use crate::{Node, Pod, requests::pod_request_list};
+
+macro_rules! flags {
+    ($(#[$doc:meta])* $name:ident { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct $name(u8);
+
+        impl $name {
+            $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
+
+            /// Every single change, in the order in which Kubernetes tells them.
+            pub const ALL: &[Self] = &[$(Self::$flag,)*];
+
+            /// Whether nothing of interest changed.
+            pub const fn is_empty(self) -> bool {
+                self.0 == 0
+            }
+
+            /// Whether all of `other` is among the changes.
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// The single changes, in the order in which Kubernetes tells them.
+            pub fn iter(self) -> impl Iterator<Item = Self> {
+                Self::ALL.iter().copied().filter(move |flag| self.contains(*flag))
+            }
+
+            fn when(self, changed: bool) -> Self {
+                if changed { self } else { Self::default() }
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = Self;
+            fn bitor(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+        }
+    };
+}
+
+flags! {
+    /// What changed about a pod. None of it: Kubernetes tells a general update.
+    PodChanges {
+        /// `metadata.labels`.
+        LABELS = 0;
+        /// Some resource is requested less, or no longer.
+        SCALE_DOWN = 1;
+        /// The last scheduling gates are gone.
+        GATES_ELIMINATED = 2;
+        /// There are more or fewer tolerations. They cannot be altered otherwise.
+        TOLERATIONS = 3;
+        /// The status names other generated resource claims.
+        GENERATED_CLAIMS = 4;
+    }
+}
+
+flags! {
+    /// What changed about a node. None of it: nothing is told.
+    NodeChanges {
+        /// `spec.unschedulable` is no longer set.
+        UNSCHEDULABLE_CLEARED = 0;
+        /// `status.allocatable`.
+        ALLOCATABLE = 1;
+        /// `metadata.labels`.
+        LABELS = 2;
+        /// `spec.taints`.
+        TAINTS = 3;
+        /// The status of some condition; heartbeats do not count.
+        CONDITIONS = 4;
+        /// `metadata.annotations`.
+        ANNOTATIONS = 5;
+        /// `status.declaredFeatures`.
+        DECLARED_FEATURES = 6;
+    }
+}
+
+/// Compares two states of a pod.
+pub fn pod_changes(old: &Pod, new: &Pod) -> PodChanges {
+    let gates_eliminated = new.scheduling_gates.is_empty() && !old.scheduling_gates.is_empty();
+    PodChanges::LABELS.when(old.labels != new.labels)
+        | PodChanges::SCALE_DOWN.when(scaled_down(old, new))
+        | PodChanges::GATES_ELIMINATED.when(gates_eliminated)
+        | PodChanges::TOLERATIONS.when(old.spec.tolerations.len() != new.spec.tolerations.len())
+        | PodChanges::GENERATED_CLAIMS.when(old.status.resource_claims != new.status.resource_claims)
+}
+
+fn scaled_down(old: &Pod, new: &Pod) -> bool {
+    let same_spec = Arc::ptr_eq(&old.spec, &new.spec);
+    let same_status = old.status.container_resources == new.status.container_resources
+        && old.status.pod_level == new.status.pod_level
+        && old.status.conditions == new.status.conditions;
+    if same_spec && same_status {
+        return false;
+    }
+    let after = pod_request_list(new);
+    pod_request_list(old)
+        .iter()
+        .any(|(name, before)| after.iter().find(|(n, _)| n == name).is_none_or(|(_, amount)| amount < before))
+}
+
+/// Compares two states of a node.
+pub fn node_changes(old: &Node, new: &Node) -> NodeChanges {
+    NodeChanges::UNSCHEDULABLE_CLEARED.when(old.unschedulable && !new.unschedulable)
+        | NodeChanges::ALLOCATABLE.when(old.allocatable != new.allocatable)
+        | NodeChanges::LABELS.when(old.labels != new.labels)
+        | NodeChanges::TAINTS.when(old.taints != new.taints)
+        | NodeChanges::CONDITIONS.when(old.conditions != new.conditions)
+        | NodeChanges::ANNOTATIONS.when(old.annotations != new.annotations)
+        | NodeChanges::DECLARED_FEATURES.when(old.declared_features != new.declared_features)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Labels, PodSpec, Str,
+        pod::Container,
+        taint::{Taint, TaintEffect},
+    };
+
+    fn pod_with_cpu(milli: i64) -> Pod {
+        let container = Container { requests: vec![("cpu".into(), milli)], ..Container::default() };
+        Pod {
+            spec: Arc::new(PodSpec { containers: vec![container], ..PodSpec::default() }),
+            ..Pod::default()
+        }
+    }
+
+    #[test]
+    fn a_pod_scales_down_when_a_request_shrinks_or_disappears() {
+        let less = pod_changes(&pod_with_cpu(200), &pod_with_cpu(100));
+        assert_eq!(less, PodChanges::SCALE_DOWN);
+        assert_eq!(pod_changes(&pod_with_cpu(100), &pod_with_cpu(200)), PodChanges::default());
+        assert_eq!(pod_changes(&pod_with_cpu(0), &Pod::default()), PodChanges::SCALE_DOWN);
+    }
+
+    #[test]
+    fn gates_count_only_when_the_last_one_goes() {
+        let gated = |gates: &[&str]| Pod {
+            scheduling_gates: gates.iter().copied().map(Str::from).collect(),
+            ..Pod::default()
+        };
+        assert_eq!(pod_changes(&gated(&["a", "b"]), &gated(&["a"])), PodChanges::default());
+        assert_eq!(pod_changes(&gated(&["a"]), &gated(&[])), PodChanges::GATES_ELIMINATED);
+    }
+
+    #[test]
+    fn several_changes_of_a_node_are_told_one_by_one_in_order() {
+        let taint = Taint { key: "k".into(), value: Str::default(), effect: TaintEffect::NoSchedule };
+        let old = Node { unschedulable: true, taints: Arc::new([taint]), ..Node::default() };
+        let labels: Labels = [("a", "b")].into_iter().collect();
+        let new = Node { labels, ..Node::default() };
+        let changes: Vec<_> = node_changes(&old, &new).iter().collect();
+        assert_eq!(changes, [NodeChanges::UNSCHEDULABLE_CLEARED, NodeChanges::LABELS, NodeChanges::TAINTS]);
+        assert_eq!(node_changes(&new, &old), NodeChanges::LABELS | NodeChanges::TAINTS);
+        assert!(node_changes(&old, &old.clone()).is_empty());
+    }
+}

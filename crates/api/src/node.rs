@@ -1,0 +1,52 @@
+//! Nodes.
+
+use std::sync::Arc;
+
+use crate::{Labels, Resources, Str, taint::Taint};
+
+/// Well-known label: the node's host name.
+pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
+/// Well-known label: the zone.
+pub const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
+/// Well-known label: the region.
+pub const LABEL_REGION: &str = "topology.kubernetes.io/region";
+/// The zone label before it was stable; wins over [`LABEL_ZONE`] where present.
+pub const LABEL_ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
+/// The region label before it was stable; wins over [`LABEL_REGION`] where present.
+pub const LABEL_REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
+
+/// A node, as far as scheduling reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// `metadata.name`.
+    pub name: Str,
+    /// `metadata.uid`.
+    pub uid: Str,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Str,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations`, without kubectl's last-applied-configuration.
+    pub annotations: Labels,
+    /// `spec.unschedulable`: cordoned.
+    pub unschedulable: bool,
+    /// `spec.taints`, in order.
+    pub taints: Arc<[Taint]>,
+    /// `status.allocatable`, rounded up as the scheduler does; unknown resource names dropped.
+    pub allocatable: Resources,
+    /// `status.images`, in order.
+    pub images: Arc<[Image]>,
+    /// `status.declaredFeatures`, sorted.
+    pub declared_features: Arc<[Str]>,
+    /// `status.conditions` as (type, status), sorted by type. Heartbeats are left out.
+    pub conditions: Labels,
+}
+
+/// One `status.images` entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// All names of the image, as the kubelet reports them.
+    pub names: Vec<Str>,
+    /// Bytes.
+    pub size_bytes: i64,
+}

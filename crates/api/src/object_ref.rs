@@ -1,0 +1,20 @@
+//! Identities of objects of any kind.
+
+use crate::Str;
+
+/// What identifies an object of which nothing else is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ObjectRef {
+    /// `apiVersion`, for example `apps/v1`.
+    pub api_version: Str,
+    /// `kind`.
+    pub kind: Str,
+    /// `metadata.namespace`; empty for objects of the whole cluster.
+    pub namespace: Str,
+    /// `metadata.name`.
+    pub name: Str,
+    /// `metadata.uid`.
+    pub uid: Str,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Str,
+}

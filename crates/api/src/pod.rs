@@ -1,0 +1,303 @@
+//! Pods.
+
+use std::sync::Arc;
+
+use crate::{
+    Labels, Resources, Str, Timestamp,
+    selector::{LabelSelector, NodeAffinity},
+    taint::Toleration,
+};
+
+/// A pod, as far as scheduling reads it.
+///
+/// What all pods of one owner share is behind [`Pod::spec`]; equal specs are one allocation after the engine has
+/// interned them, so comparing pointers tells whether two pods ask for the same thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// `metadata.uid`: the pod's identity.
+    pub uid: Str,
+    /// `metadata.namespace`.
+    pub namespace: Str,
+    /// `metadata.name`.
+    pub name: Str,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Str,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations`, without kubectl's last-applied-configuration.
+    pub annotations: Labels,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// `metadata.deletionTimestamp`: the pod is terminating.
+    pub deleted: Option<Timestamp>,
+    /// The owner reference with `controller: true`.
+    pub controller: Option<OwnerReference>,
+    /// `spec.nodeName`: where the pod is bound.
+    pub node_name: Option<Str>,
+    /// `spec.schedulingGates`, in order.
+    pub scheduling_gates: Vec<Str>,
+    /// Everything else of `spec`.
+    pub spec: Arc<PodSpec>,
+    /// `status`.
+    pub status: PodStatus,
+}
+
+impl Pod {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether `deletionTimestamp` is set.
+    pub fn is_terminating(&self) -> bool {
+        self.deleted.is_some()
+    }
+
+    /// Whether the pod has finished (`Succeeded` or `Failed`) and no longer holds resources.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.status.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// The condition of that type.
+    pub fn condition(&self, type_: &str) -> Option<&PodCondition> {
+        self.status.conditions.iter().find(|c| c.type_ == type_)
+    }
+}
+
+/// The owner that controls a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OwnerReference {
+    /// For example `apps/v1`.
+    pub api_version: Str,
+    /// For example `ReplicaSet`.
+    pub kind: Str,
+    /// Its name.
+    pub name: Str,
+    /// Its identity.
+    pub uid: Str,
+}
+
+/// The part of `spec` that equal pods share. It never changes after creation except for tolerations, resources
+/// (in-place resize) and the like; then the pod points to another `PodSpec`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodSpec {
+    /// `schedulerName`; the wire default is `default-scheduler`.
+    pub scheduler_name: Str,
+    /// `priority`, zero when absent.
+    pub priority: i32,
+    /// `preemptionPolicy: Never`.
+    pub never_preempts: bool,
+    /// `nodeSelector`; `None` and empty differ (see NodeAffinity's PreFilter).
+    pub node_selector: Option<Labels>,
+    /// `affinity.nodeAffinity`.
+    pub node_affinity: Option<NodeAffinity>,
+    /// `affinity.podAffinity`; `None` and empty differ when a pod is signed.
+    pub pod_affinity: Option<PodAffinity>,
+    /// `affinity.podAntiAffinity`.
+    pub pod_anti_affinity: Option<PodAffinity>,
+    /// `tolerations`, in order.
+    pub tolerations: Vec<Toleration>,
+    /// `topologySpreadConstraints`, in order.
+    pub topology_spread: Vec<TopologySpreadConstraint>,
+    /// `containers`, in order.
+    pub containers: Vec<Container>,
+    /// `initContainers`, in order.
+    pub init_containers: Vec<Container>,
+    /// `overhead`.
+    pub overhead: ResourceList,
+    /// `resources.requests`: pod-level requests (KEP-2837).
+    pub pod_level_requests: ResourceList,
+    /// `volumes` that matter to scheduling, in order (config maps, secrets, projected, empty dirs are left out).
+    pub volumes: Vec<Volume>,
+    /// `resourceClaims`: names in the pod.
+    pub resource_claims: Vec<Str>,
+    /// `schedulingGroup.podGroupName`.
+    pub pod_group: Option<Str>,
+    /// `hostNetwork`.
+    pub host_network: bool,
+    /// `hostUsers`.
+    pub host_users: Option<bool>,
+    /// Some container has a `restartPolicyRules` entry with the action `RestartAllContainers`.
+    pub restarts_all_containers: bool,
+}
+
+/// A container, as far as scheduling reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Container {
+    /// `name`.
+    pub name: Str,
+    /// `image`.
+    pub image: Str,
+    /// `resources.requests`.
+    pub requests: ResourceList,
+    /// `ports` with a host port.
+    pub host_ports: Vec<HostPort>,
+    /// Init containers: `restartPolicy: Always`, a sidecar (KEP-753).
+    pub restart_always: bool,
+    /// Names of `resources.requests` and `resources.limits`: what extenders' `managedResources` look at.
+    pub limits: ResourceList,
+}
+
+/// A list of (resource name, amount) as written, sorted by name: keeps presence apart from zero.
+/// cpu in millicores, everything else in units, both rounded up.
+pub type ResourceList = Vec<(Str, i64)>;
+
+/// A host port that a container asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostPort {
+    /// `hostIP`; `0.0.0.0` when absent.
+    pub ip: Str,
+    /// `protocol`; `TCP` when absent.
+    pub protocol: Str,
+    /// `hostPort`, above zero.
+    pub port: i32,
+}
+
+/// `podAffinity` or `podAntiAffinity`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodAffinity {
+    /// Must hold.
+    pub required: Vec<PodAffinityTerm>,
+    /// Count in scores.
+    pub preferred: Vec<(i32, PodAffinityTerm)>,
+}
+
+/// `v1.PodAffinityTerm`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodAffinityTerm {
+    /// `labelSelector`; `None` matches nothing.
+    pub label_selector: Option<LabelSelector>,
+    /// `namespaces`.
+    pub namespaces: Vec<Str>,
+    /// `namespaceSelector`; `None` matches nothing, empty matches all namespaces.
+    pub namespace_selector: Option<LabelSelector>,
+    /// `topologyKey`.
+    pub topology_key: Str,
+    /// `matchLabelKeys` (the API server has already merged them into the selector).
+    pub match_label_keys: Vec<Str>,
+    /// `mismatchLabelKeys` (likewise).
+    pub mismatch_label_keys: Vec<Str>,
+}
+
+/// `v1.TopologySpreadConstraint`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TopologySpreadConstraint {
+    /// `maxSkew`.
+    pub max_skew: i32,
+    /// `topologyKey`.
+    pub topology_key: Str,
+    /// `whenUnsatisfiable: DoNotSchedule` (else `ScheduleAnyway`).
+    pub hard: bool,
+    /// `labelSelector`; `None` matches nothing.
+    pub label_selector: Option<LabelSelector>,
+    /// `minDomains`.
+    pub min_domains: Option<i32>,
+    /// `nodeAffinityPolicy: Ignore` (the default is Honor).
+    pub ignore_node_affinity: bool,
+    /// `nodeTaintsPolicy: Honor` (the default is Ignore).
+    pub honor_node_taints: bool,
+    /// `matchLabelKeys`.
+    pub match_label_keys: Vec<Str>,
+}
+
+/// A volume that scheduling has to look at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Volume {
+    /// `name` in the pod.
+    pub name: Str,
+    /// Where it comes from.
+    pub source: VolumeSource,
+}
+
+/// Sources of volumes that restrict placement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum VolumeSource {
+    /// `persistentVolumeClaim.claimName`.
+    Claim(Str),
+    /// `ephemeral`: a claim named `<pod>-<volume>`.
+    Ephemeral,
+    /// `image.reference`: an OCI image mounted as a volume; ImageLocality counts it.
+    Image(Str),
+    /// `csi.driver`: an inline CSI volume.
+    InlineCsi(Str),
+    /// Any in-tree disk source (the field's name, for example `gcePersistentDisk`).
+    InTree(Str),
+}
+
+/// `status`, as far as scheduling reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodStatus {
+    /// `phase`.
+    pub phase: Phase,
+    /// `nominatedNodeName`.
+    pub nominated_node_name: Option<Str>,
+    /// `conditions` that the scheduler reads or writes: `PodScheduled`, `DisruptionTarget`, `PodResizePending`.
+    pub conditions: Vec<PodCondition>,
+    /// `startTime`.
+    pub start_time: Option<Timestamp>,
+    /// Container statuses that carry resources (in-place resize, KEP-1287), containers and init containers alike.
+    pub container_resources: Vec<ContainerResources>,
+    /// Pod-level `resources.requests` and `allocatedResources` of the status.
+    pub pod_level: Option<ContainerResources>,
+    /// `resourceClaimStatuses` and `extendedResourceClaimStatus`, as (name, claim name).
+    pub resource_claims: Labels,
+}
+
+/// Where [`PodStatus::resource_claims`] lists the claim of `extendedResourceClaimStatus`; no claim's name in a pod can
+/// be spelled so.
+pub const EXTENDED_CLAIM: &str = "extendedResourceClaimStatus";
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// `Pending`, or not set.
+    #[default]
+    Pending,
+    /// `Running`.
+    Running,
+    /// `Succeeded`.
+    Succeeded,
+    /// `Failed`.
+    Failed,
+    /// `Unknown`.
+    Unknown,
+}
+
+/// One `status.conditions` entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodCondition {
+    /// `type`.
+    pub type_: Str,
+    /// `True`, `False` or `Unknown`.
+    pub status: Str,
+    /// `reason`.
+    pub reason: Str,
+    /// `message`.
+    pub message: Str,
+    /// `lastTransitionTime`.
+    pub last_transition: Option<Timestamp>,
+}
+
+/// Actual and allocated resources of a running container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerResources {
+    /// Container name; empty for the pod level.
+    pub name: Str,
+    /// `resources.requests`.
+    pub requests: ResourceList,
+    /// `allocatedResources`.
+    pub allocated: ResourceList,
+}
+
+impl Resources {
+    /// Adds up a list; names that are not scalar resources are dropped.
+    pub fn from_list(list: &ResourceList) -> Resources {
+        let mut total = Resources::default();
+        for (name, amount) in list {
+            total.set_named(name, *amount);
+        }
+        total
+    }
+}

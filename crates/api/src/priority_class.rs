@@ -1,0 +1,17 @@
+//! Priority classes.
+
+use crate::Str;
+
+/// `scheduling.k8s.io/v1` PriorityClass. The API server resolves it when a pod is created; here it serves those who
+/// stand in for the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriorityClass {
+    /// `metadata.name`.
+    pub name: Str,
+    /// `value`.
+    pub value: i32,
+    /// `globalDefault`: serves pods that name no class.
+    pub global_default: bool,
+    /// `preemptionPolicy: Never`.
+    pub never_preempts: bool,
+}

@@ -1,0 +1,198 @@
+//! What a pod asks for: effective resource requests, host ports, images.
+//!
+//! The rules are part of the API: the sum of the containers and sidecars, but at least what each init container needs
+//! with the sidecars started before it (KEP-753); for running pods the larger of what is wanted, allocated and
+//! actual (KEP-1287); pod-level requests in place of the sum (KEP-2837); and the pod's overhead on top (KEP-688).
+//!
+//! Amounts of single containers are rounded up before they are added. The API server rounds cpu to thousandths
+//! anyway, so this can differ from adding first only for fractions of bytes and of countable things.
+
+use std::borrow::Cow;
+
+use crate::{
+    Pod, PodSpec, Resources, Str,
+    pod::{Container, ContainerResources, HostPort, PodStatus, ResourceList, VolumeSource},
+    resources::{CPU, MEMORY, is_pod_level},
+};
+
+/// What scores assume for a container that says nothing about cpu: 100 thousandths of a core.
+pub const DEFAULT_MILLI_CPU: i64 = 100;
+/// What scores assume for a container that says nothing about memory: 200 MiB, in bytes.
+pub const DEFAULT_MEMORY: i64 = 200 << 20;
+
+/// The condition that a resize waits.
+const RESIZE_PENDING: &str = "PodResizePending";
+/// Its reason when the resize can never happen on the node.
+const INFEASIBLE: &str = "Infeasible";
+
+/// What the pod takes from its node: status, pod level and overhead included. NodeInfo adds these up.
+pub fn pod_request(pod: &Pod) -> Resources {
+    Resources::from_list(&pod_request_list(pod))
+}
+
+/// [`pod_request`] with all names, also those the scheduler does not count; sorted by name.
+pub fn pod_request_list(pod: &Pod) -> ResourceList {
+    Reading::running(pod).list(true)
+}
+
+/// What a pod that runs nowhere yet asks for: [`pod_request`] without its status.
+pub fn spec_request(spec: &PodSpec) -> Resources {
+    Resources::from_list(&Reading::planned(spec).list(true))
+}
+
+/// The pod's (cpu in thousandths, memory in bytes) where a container that says nothing counts with
+/// [`DEFAULT_MILLI_CPU`] and [`DEFAULT_MEMORY`]. With pod-level requests the defaults serve only for what neither
+/// the pod nor any container names.
+pub fn nonzero_request(pod: &Pod) -> (i64, i64) {
+    let reading = Reading::running(pod);
+    let pod_level = pod.spec.pod_level_requests.iter().any(|(name, _)| is_pod_level(name));
+    let names = if pod_level { reading.names(true) } else { Vec::new() };
+    let total = |name: &str, default: i64| {
+        let default = if names.iter().any(|n| *n == name) { 0 } else { default };
+        reading.total(name, default, true)
+    };
+    (total(CPU, DEFAULT_MILLI_CPU), total(MEMORY, DEFAULT_MEMORY))
+}
+
+/// What NodeResourcesFit's score takes the pod to ask for: containers with the defaults of [`nonzero_request`], plus
+/// overhead. Pod-level requests and status are left out, as in Kubernetes.
+pub fn score_request(spec: &PodSpec) -> Resources {
+    let reading = Reading::planned(spec);
+    let mut request = Resources::from_list(&reading.list(false));
+    request.milli_cpu = reading.total(CPU, DEFAULT_MILLI_CPU, false);
+    request.memory = reading.total(MEMORY, DEFAULT_MEMORY, false);
+    request
+}
+
+/// Host ports of containers and sidecars. Ports of other init containers do not count.
+pub fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
+    let sidecars = spec.init_containers.iter().filter(|c| c.restart_always);
+    spec.containers.iter().chain(sidecars).flat_map(|c| c.host_ports.iter().cloned()).collect()
+}
+
+/// Images of init containers and containers, as written.
+pub fn container_images(spec: &PodSpec) -> impl Iterator<Item = &Str> {
+    spec.init_containers.iter().chain(&spec.containers).map(|c| &c.image)
+}
+
+/// Images mounted as volumes, as written.
+pub fn volume_images(spec: &PodSpec) -> impl Iterator<Item = &Str> {
+    spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Image(image) => Some(image),
+        _ => None,
+    })
+}
+
+/// The image's name with `:latest` where it has neither a tag nor a digest, as nodes report names.
+pub fn normalized_image(image: &str) -> Cow<'_, str> {
+    let last = image.rsplit('/').next().unwrap_or(image);
+    if last.contains(':') { Cow::Borrowed(image) } else { Cow::Owned(format!("{image}:latest")) }
+}
+
+/// Adds up one resource over containers: their sum with the sidecars, or what the neediest init container takes.
+/// `amount` is told whether it is asked about an init container.
+pub(crate) fn aggregate(spec: &PodSpec, amount: impl Fn(&Container, bool) -> i64) -> i64 {
+    let mut total = spec.containers.iter().map(|c| amount(c, false)).fold(0, i64::saturating_add);
+    let (mut sidecars, mut peak) = (0i64, i64::MIN);
+    for container in &spec.init_containers {
+        let own = amount(container, true);
+        let with_sidecars = sidecars.saturating_add(own);
+        if container.restart_always {
+            total = total.saturating_add(own);
+            sidecars = with_sidecars;
+        }
+        peak = peak.max(with_sidecars);
+    }
+    total.max(peak)
+}
+
+/// The amount under `name`, if it is listed.
+pub(crate) fn listed(list: &[(Str, i64)], name: &str) -> Option<i64> {
+    list.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
+}
+
+/// A way to read requests off a pod: as planned, or as it runs.
+struct Reading<'a> {
+    spec: &'a PodSpec,
+    status: Option<&'a PodStatus>,
+    /// The pending resize can never happen: what the spec wants does not count.
+    infeasible: bool,
+}
+
+/// The up to three lists whose larger amounts count.
+type Lists<'a> = [&'a [(Str, i64)]; 3];
+
+impl<'a> Reading<'a> {
+    fn planned(spec: &'a PodSpec) -> Self {
+        Self { spec, status: None, infeasible: false }
+    }
+
+    fn running(pod: &'a Pod) -> Self {
+        let infeasible = pod.condition(RESIZE_PENDING).is_some_and(|c| c.reason == INFEASIBLE);
+        Self { spec: &pod.spec, status: Some(&pod.status), infeasible }
+    }
+
+    fn effective<'c>(&self, wanted: &'c ResourceList, actual: Option<&'c ContainerResources>) -> Lists<'c> {
+        match actual {
+            None => [wanted, &[], &[]],
+            Some(actual) if self.infeasible => [&actual.requests, &actual.allocated, &[]],
+            Some(actual) => [wanted, &actual.requests, &actual.allocated],
+        }
+    }
+
+    fn lists<'c>(&self, container: &'c Container, is_init: bool) -> Lists<'c>
+    where
+        'a: 'c,
+    {
+        let status = self.status.filter(|_| !is_init || container.restart_always);
+        let actual = status.and_then(|s| s.container_resources.iter().find(|r| r.name == container.name));
+        self.effective(&container.requests, actual)
+    }
+
+    fn pod_level(&self) -> Lists<'a> {
+        self.effective(&self.spec.pod_level_requests, self.status.and_then(|s| s.pod_level.as_ref()))
+    }
+
+    /// The names that the request lists, sorted.
+    fn names(&self, with_pod_level: bool) -> Vec<&'a Str> {
+        let containers = self.spec.containers.iter().map(|c| self.lists(c, false));
+        let init_containers = self.spec.init_containers.iter().map(|c| self.lists(c, true));
+        let mut names: Vec<&Str> =
+            containers.chain(init_containers).flatten().flatten().map(|(name, _)| name).collect();
+        if with_pod_level {
+            let pod_level = self.spec.pod_level_requests.iter().map(|(name, _)| name);
+            names.extend(pod_level.filter(|name| is_pod_level(name)));
+        }
+        names.extend(self.spec.overhead.iter().map(|(name, _)| name));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn list(&self, with_pod_level: bool) -> ResourceList {
+        let names = self.names(with_pod_level);
+        names.into_iter().map(|name| (name.clone(), self.total(name, 0, with_pod_level))).collect()
+    }
+
+    /// The request for one resource; `default` is what a container counts that does not name it.
+    fn total(&self, name: &str, default: i64, with_pod_level: bool) -> i64 {
+        let replaced =
+            with_pod_level && is_pod_level(name) && listed(&self.spec.pod_level_requests, name).is_some();
+        let amount = if replaced {
+            largest(self.pod_level(), name).unwrap_or(0)
+        } else {
+            aggregate(self.spec, |container, is_init| {
+                largest(self.lists(container, is_init), name).unwrap_or(default)
+            })
+        };
+        amount.saturating_add(listed(&self.spec.overhead, name).unwrap_or(0))
+    }
+}
+
+fn largest(lists: Lists<'_>, name: &str) -> Option<i64> {
+    lists.iter().filter_map(|list| listed(list, name)).max()
+}
+
+#[cfg(test)]
+#[path = "requests/tests.rs"]
+mod tests;

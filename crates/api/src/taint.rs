@@ -1,0 +1,207 @@
+//! Taints and tolerations.
+
+use std::sync::LazyLock;
+
+use crate::Str;
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TaintEffect {
+    /// New pods are kept away.
+    NoSchedule,
+    /// New pods are kept away if possible: only scores see it.
+    PreferNoSchedule,
+    /// New pods are kept away, running ones are evicted.
+    NoExecute,
+}
+
+/// One `node.spec.taints` entry. An entry with an effect this version does not know is dropped on decoding.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Taint {
+    /// Label-like key.
+    pub key: Str,
+    /// May be empty.
+    pub value: Str,
+    /// What it does.
+    pub effect: TaintEffect,
+}
+
+/// How a toleration compares values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TolerationOperator {
+    /// Same value. Also the meaning of an absent operator.
+    Equal,
+    /// Any value.
+    Exists,
+    /// Numeric, behind the alpha gate `TaintTolerationComparisonOperators`.
+    Lt,
+    /// Numeric, behind the alpha gate `TaintTolerationComparisonOperators`.
+    Gt,
+    /// Anything else: tolerates nothing.
+    Unknown,
+}
+
+/// One `pod.spec.tolerations` entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Toleration {
+    /// Empty: any key.
+    pub key: Str,
+    /// How values compare.
+    pub operator: TolerationOperator,
+    /// Compared by `Equal`, `Lt` and `Gt`.
+    pub value: Str,
+    /// `None`: any effect.
+    pub effect: Option<TaintEffect>,
+}
+
+/// Key of the taint that stands for `spec.unschedulable`.
+pub const TAINT_NODE_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// The taint that a cordoned node is treated as having, whatever its real taints are.
+pub static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(|| Taint {
+    key: TAINT_NODE_UNSCHEDULABLE.into(),
+    value: Str::default(),
+    effect: TaintEffect::NoSchedule,
+});
+
+impl TaintEffect {
+    /// The effect by its name in the API.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "NoSchedule" => Some(Self::NoSchedule),
+            "PreferNoSchedule" => Some(Self::PreferNoSchedule),
+            "NoExecute" => Some(Self::NoExecute),
+            _ => None,
+        }
+    }
+
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
+
+    /// Whether the effect keeps new pods away, as opposed to lowering scores.
+    pub fn forbids(self) -> bool {
+        self != Self::PreferNoSchedule
+    }
+}
+
+impl TolerationOperator {
+    /// The operator by its name in the API; no name means `Equal`.
+    pub fn parse(name: &str) -> Self {
+        match name {
+            "" | "Equal" => Self::Equal,
+            "Exists" => Self::Exists,
+            "Lt" => Self::Lt,
+            "Gt" => Self::Gt,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Toleration {
+    /// Whether the toleration puts up with the taint.
+    ///
+    /// `compare_numbers` is the feature gate `TaintTolerationComparisonOperators`; without it `Lt` and `Gt` tolerate
+    /// nothing. With it, `Lt` means that the taint's value is less than the toleration's.
+    pub fn tolerates(&self, taint: &Taint, compare_numbers: bool) -> bool {
+        if self.effect.is_some_and(|effect| effect != taint.effect) {
+            return false;
+        }
+        if !self.key.is_empty() && self.key != taint.key {
+            return false;
+        }
+        let numbers = || {
+            let both = canonical_integer(&taint.value).zip(canonical_integer(&self.value));
+            both.filter(|_| compare_numbers)
+        };
+        match self.operator {
+            TolerationOperator::Equal => self.value == taint.value,
+            TolerationOperator::Exists => true,
+            TolerationOperator::Lt => numbers().is_some_and(|(taint, mine)| taint < mine),
+            TolerationOperator::Gt => numbers().is_some_and(|(taint, mine)| taint > mine),
+            TolerationOperator::Unknown => false,
+        }
+    }
+}
+
+/// The first of `taints` that `filter` selects and no toleration puts up with. See [`Toleration::tolerates`] for
+/// `compare_numbers`.
+pub fn find_untolerated<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+    compare_numbers: bool,
+    filter: impl Fn(&Taint) -> bool,
+) -> Option<&'a Taint> {
+    let is_tolerated = |taint: &Taint| tolerations.iter().any(|t| t.tolerates(taint, compare_numbers));
+    taints.iter().find(|taint| filter(taint) && !is_tolerated(taint))
+}
+
+/// A 64-bit integer without a plus sign, leading zeros or negative zero.
+fn canonical_integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_canonical = digits.starts_with(|c: char| ('1'..='9').contains(&c)) || text == "0";
+    if is_canonical { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use TolerationOperator::{Equal, Exists, Gt, Lt, Unknown};
+
+    fn toleration(
+        key: &str,
+        operator: TolerationOperator,
+        value: &str,
+        effect: Option<TaintEffect>,
+    ) -> Toleration {
+        Toleration { key: key.into(), operator, value: value.into(), effect }
+    }
+
+    #[test]
+    fn tolerations_match_by_effect_key_and_operator() {
+        let taint = Taint { key: "k".into(), value: "5".into(), effect: TaintEffect::NoSchedule };
+        for (toleration, expected) in [
+            (toleration("k", Equal, "5", None), true),
+            (toleration("k", Equal, "6", None), false),
+            (toleration("k", Exists, "ignored", Some(TaintEffect::NoSchedule)), true),
+            (toleration("k", Exists, "", Some(TaintEffect::NoExecute)), false),
+            (toleration("", Exists, "", None), true),
+            (toleration("", Equal, "5", None), true),
+            (toleration("x", Exists, "", None), false),
+            (toleration("k", Unknown, "5", None), false),
+            (toleration("k", Lt, "6", None), true),
+            (toleration("k", Lt, "5", None), false),
+            (toleration("k", Gt, "4", None), true),
+            (toleration("k", Gt, "-4", None), true),
+            (toleration("k", Gt, "04", None), false),
+            (toleration("k", Gt, "+4", None), false),
+            (toleration("k", Gt, "-0", None), false),
+            (toleration("k", Gt, "", None), false),
+            (toleration("k", Lt, "9223372036854775808", None), false),
+        ] {
+            assert_eq!(toleration.tolerates(&taint, true), expected, "{toleration:?}");
+            let numeric = matches!(toleration.operator, Lt | Gt);
+            assert_eq!(toleration.tolerates(&taint, false), expected && !numeric, "{toleration:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_selected_taint_without_a_toleration_is_found() {
+        let taint = |key: &str, effect| Taint { key: key.into(), value: Str::default(), effect };
+        let taints = [
+            taint("soft", TaintEffect::PreferNoSchedule),
+            taint("a", TaintEffect::NoSchedule),
+            taint("b", TaintEffect::NoExecute),
+        ];
+        let tolerations = [toleration("a", Exists, "", None)];
+        let found = find_untolerated(&taints, &tolerations, false, |t| t.effect.forbids());
+        assert_eq!(found.map(|t| t.key.as_str()), Some("b"));
+        let all = [toleration("", Exists, "", None)];
+        assert_eq!(find_untolerated(&taints, &all, false, |_| true), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Points in time, as values that are handed in.
+
+use std::{fmt, ops::Add, time::Duration};
+
+/// Nanoseconds since the Unix epoch. The core never reads a clock: every `Timestamp` comes from its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Parses RFC 3339, the form of `metav1.Time` and `metav1.MicroTime`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, jiff::Error> {
+        let at: jiff::Timestamp = text.parse()?;
+        Ok(Self(i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX)))
+    }
+
+    /// `metav1.Time`: RFC 3339 in UTC with whole seconds.
+    pub fn to_rfc3339(self) -> String {
+        self.in_utc("%Y-%m-%dT%H:%M:%SZ")
+    }
+
+    /// `metav1.MicroTime`: RFC 3339 in UTC with six digits of fraction.
+    pub fn to_rfc3339_micro(self) -> String {
+        self.in_utc("%Y-%m-%dT%H:%M:%S.%6fZ")
+    }
+
+    fn in_utc(self, format: &str) -> String {
+        jiff::Timestamp::from_nanosecond(i128::from(self.0))
+            .map(|at| at.strftime(format).to_string())
+            .unwrap_or_default()
+    }
+
+    /// The start of the whole second that contains this point.
+    pub fn truncate_to_second(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(1_000_000_000))
+    }
+
+    /// Time since `earlier`, zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// Whole seconds since the Unix epoch.
+    pub fn from_secs(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1_000_000_000))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_rfc3339_micro())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_and_print_as_kubernetes_does() {
+        let at = Timestamp::parse("2026-11-21T02:00:00.250000Z").unwrap();
+        assert_eq!(at.to_rfc3339(), "2026-11-21T02:00:00Z");
+        assert_eq!(at.to_rfc3339_micro(), "2026-11-21T02:00:00.250000Z");
+        assert_eq!(at.truncate_to_second().0, at.0 - 250_000_000);
+        assert_eq!((at + Duration::from_secs(1)).since(at), Duration::from_secs(1));
+    }
+}

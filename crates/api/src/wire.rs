@@ -1,0 +1,182 @@
+//! Decoding objects from the API's JSON.
+//!
+//! Reads just the fields that the slim types hold and skips the rest. `null` counts as absent wherever the API
+//! server's own decoder takes it so; a value of the wrong type is an error that names the field. Strings that many
+//! objects share go through one [`Interner`].
+
+mod defaults;
+mod json;
+mod meta;
+mod node;
+mod pod;
+mod selector;
+mod spec;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{Namespace, Node, ObjectRef, Pod, PriorityClass, strings::Interner};
+
+/// An object that could not be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}{}{path}: {problem}", if path.is_empty() { "" } else { " " })]
+pub struct DecodeError {
+    /// For example `Pod`.
+    pub kind: &'static str,
+    /// For example `spec.containers[0].resources.requests.cpu`; empty for the object itself.
+    pub path: String,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// Decodes objects, sharing equal strings among them.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    interner: Interner,
+    api_defaults: bool,
+}
+
+impl Decoder {
+    /// A decoder for what an API server sends.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes this a decoder for manifests that no API server has seen: fields that it would fill in on creation are
+    /// filled in here, as far as scheduling depends on them. Priority classes are not looked up, and nothing that
+    /// admission plugins add is added.
+    #[must_use]
+    pub fn with_api_defaults(mut self) -> Self {
+        self.api_defaults = true;
+        self
+    }
+
+    /// The strings shared so far.
+    pub fn interner(&mut self) -> &mut Interner {
+        &mut self.interner
+    }
+
+    /// Decodes a pod.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn pod(&mut self, json: &[u8]) -> Result<Pod, DecodeError> {
+        from_slice::<pod::WirePod<'_>>("Pod", json).map(|wire| self.finish_pod(wire))
+    }
+
+    /// Decodes a pod from a parsed manifest.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn pod_value(&mut self, value: &Value) -> Result<Pod, DecodeError> {
+        from_value::<pod::WirePod<'_>>("Pod", value).map(|wire| self.finish_pod(wire))
+    }
+
+    fn finish_pod(&mut self, wire: pod::WirePod<'_>) -> Pod {
+        wire.into_pod(&mut self.interner, self.api_defaults)
+    }
+
+    /// Decodes a node.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn node(&mut self, json: &[u8]) -> Result<Node, DecodeError> {
+        from_slice::<node::WireNode<'_>>("Node", json).map(|wire| self.finish_node(wire))
+    }
+
+    /// Decodes a node from a parsed manifest.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn node_value(&mut self, value: &Value) -> Result<Node, DecodeError> {
+        from_value::<node::WireNode<'_>>("Node", value).map(|wire| self.finish_node(wire))
+    }
+
+    fn finish_node(&mut self, wire: node::WireNode<'_>) -> Node {
+        wire.into_node(&mut self.interner, self.api_defaults)
+    }
+
+    /// Decodes a namespace.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn namespace(&mut self, json: &[u8]) -> Result<Namespace, DecodeError> {
+        from_slice::<meta::WireObject<'_>>("Namespace", json).map(|wire| self.finish_namespace(wire))
+    }
+
+    /// Decodes a namespace from a parsed manifest.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn namespace_value(&mut self, value: &Value) -> Result<Namespace, DecodeError> {
+        from_value::<meta::WireObject<'_>>("Namespace", value).map(|wire| self.finish_namespace(wire))
+    }
+
+    fn finish_namespace(&mut self, wire: meta::WireObject<'_>) -> Namespace {
+        wire.into_namespace(&mut self.interner, self.api_defaults)
+    }
+
+    /// Decodes a priority class.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn priority_class(&mut self, json: &[u8]) -> Result<PriorityClass, DecodeError> {
+        from_slice::<meta::WirePriorityClass<'_>>("PriorityClass", json)
+            .map(|wire| wire.into_priority_class(&mut self.interner))
+    }
+
+    /// Decodes a priority class from a parsed manifest.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn priority_class_value(&mut self, value: &Value) -> Result<PriorityClass, DecodeError> {
+        from_value::<meta::WirePriorityClass<'_>>("PriorityClass", value)
+            .map(|wire| wire.into_priority_class(&mut self.interner))
+    }
+
+    /// Decodes the identity of an object of any kind.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn object_ref(&mut self, json: &[u8]) -> Result<ObjectRef, DecodeError> {
+        from_slice::<meta::WireObject<'_>>("Object", json)
+            .map(|wire| wire.into_object_ref(&mut self.interner))
+    }
+
+    /// Decodes the identity of an object of any kind from a parsed manifest.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn object_ref_value(&mut self, value: &Value) -> Result<ObjectRef, DecodeError> {
+        from_value::<meta::WireObject<'_>>("Object", value)
+            .map(|wire| wire.into_object_ref(&mut self.interner))
+    }
+}
+
+/// Keeping track of the path costs time, so it is done only once decoding has failed.
+fn from_slice<'a, T: Deserialize<'a>>(kind: &'static str, json: &'a [u8]) -> Result<T, DecodeError> {
+    if let Ok(decoded) = serde_json::from_slice(json) {
+        return Ok(decoded);
+    }
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let decoded = serde_path_to_error::deserialize(&mut reader).map_err(|e| located(kind, &e))?;
+    let trailing = |e: serde_json::Error| DecodeError { kind, path: String::new(), problem: e.to_string() };
+    reader.end().map_err(trailing)?;
+    Ok(decoded)
+}
+
+fn from_value<'a, T: Deserialize<'a>>(kind: &'static str, value: &'a Value) -> Result<T, DecodeError> {
+    if let Ok(decoded) = T::deserialize(value) {
+        return Ok(decoded);
+    }
+    serde_path_to_error::deserialize(value).map_err(|e| located(kind, &e))
+}
+
+fn located(kind: &'static str, error: &serde_path_to_error::Error<serde_json::Error>) -> DecodeError {
+    let path = error.path().to_string();
+    let path = if path == "." { String::new() } else { path };
+    DecodeError { kind, path, problem: error.inner().to_string() }
+}
+
+#[cfg(test)]
+mod tests;

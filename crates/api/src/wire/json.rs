@@ -1,0 +1,234 @@
+//! Building blocks: texts, lists and maps that borrow from the input and take `null` for empty.
+
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+
+use crate::{Labels, Quantity, Str, Timestamp, pod::ResourceList, resources::CPU, strings::Interner};
+
+/// kubectl's copy of the whole manifest.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// A text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text<'a>(Cow<'a, str>);
+
+impl Text<'_> {
+    /// The shared copy.
+    pub(super) fn intern(&self, interner: &mut Interner) -> Str {
+        if self.is_empty() { Str::default() } else { interner.intern(self) }
+    }
+
+    /// The shared copy, unless empty.
+    pub(super) fn intern_some(&self, interner: &mut Interner) -> Option<Str> {
+        if self.is_empty() { None } else { Some(interner.intern(self)) }
+    }
+
+    /// A copy of its own, for texts that no two objects share.
+    pub(super) fn own(&self) -> Str {
+        if self.is_empty() { Str::default() } else { Str::from(&**self) }
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text)))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Text<'de>, E> {
+        Ok(Text::default())
+    }
+}
+
+/// A list.
+#[derive(Debug)]
+pub(super) struct List<T>(pub(super) Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl List<Text<'_>> {
+    pub(super) fn intern(&self, interner: &mut Interner) -> Vec<Str> {
+        self.0.iter().map(|text| text.intern(interner)).collect()
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ListVisitor(PhantomData))
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for ListVisitor<T> {
+    type Value = List<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<List<T>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(entry) = entries.next_element::<Option<T>>()? {
+            list.push(entry.unwrap_or_default());
+        }
+        Ok(List(list))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<List<T>, E> {
+        Ok(List::default())
+    }
+}
+
+/// A map.
+#[derive(Debug)]
+pub(super) struct Map<'a, V>(pub(super) Vec<(Text<'a>, V)>);
+
+impl<V> Default for Map<'_, V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl Map<'_, Text<'_>> {
+    /// Shared keys and values.
+    pub(super) fn labels(&self, interner: &mut Interner) -> Labels {
+        self.0.iter().map(|(key, value)| (key.intern(interner), value.intern(interner))).collect()
+    }
+}
+
+impl Map<'_, Quantity> {
+    /// cpu in thousandths, everything else in units, sorted by name.
+    pub(super) fn resources(&self, interner: &mut Interner) -> ResourceList {
+        let amount = |name: &str, q: &Quantity| if name == CPU { q.milli_value() } else { q.value() };
+        let mut list: ResourceList =
+            self.0.iter().map(|(name, q)| (name.intern(interner), amount(name, q))).collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                kept.1 = later.1;
+            }
+            same
+        });
+        list
+    }
+}
+
+impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Map<'a, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MapVisitor(PhantomData))
+    }
+}
+
+struct MapVisitor<V>(PhantomData<V>);
+
+impl<'de, V: Deserialize<'de>> Visitor<'de> for MapVisitor<V> {
+    type Value = Map<'de, V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Map<'de, V>, A::Error> {
+        let mut map = Vec::new();
+        while let Some(key) = entries.next_key::<Text<'de>>()? {
+            map.push((key, entries.next_value()?));
+        }
+        Ok(Map(map))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Map<'de, V>, E> {
+        Ok(Map::default())
+    }
+}
+
+/// Annotations. kubectl's last-applied-configuration is passed over, it may be as long as the object.
+#[derive(Debug, Default)]
+pub(super) struct Annotations<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+impl Annotations<'_> {
+    /// Keys are shared, values are not: hardly any two are equal.
+    pub(super) fn labels(&self, interner: &mut Interner) -> Labels {
+        self.0.iter().map(|(key, value)| (key.intern(interner), value.own())).collect()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Annotations<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnnotationsVisitor)
+    }
+}
+
+struct AnnotationsVisitor;
+
+impl<'de> Visitor<'de> for AnnotationsVisitor {
+    type Value = Annotations<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Annotations<'de>, A::Error> {
+        let mut kept = Vec::new();
+        while let Some(key) = entries.next_key::<Text<'de>>()? {
+            if *key == *LAST_APPLIED {
+                entries.next_value::<IgnoredAny>()?;
+            } else {
+                kept.push((key, entries.next_value()?));
+            }
+        }
+        Ok(Annotations(kept))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Annotations<'de>, E> {
+        Ok(Annotations::default())
+    }
+}
+
+/// `metav1.Time` or `metav1.MicroTime`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time(pub(super) Timestamp);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        Timestamp::parse(&text).map(Self).map_err(|e| de::Error::custom(format!("time {:?}: {e}", &*text)))
+    }
+}

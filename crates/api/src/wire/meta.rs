@@ -1,0 +1,102 @@
+//! Metadata, and the kinds of which little more is read.
+
+use serde::Deserialize;
+
+use super::json::{Annotations, List, Map, Text, Time};
+use crate::{Labels, Namespace, ObjectRef, PriorityClass, pod::OwnerReference, strings::Interner};
+
+/// Label that the API server gives every namespace.
+const LABEL_METADATA_NAME: &str = "kubernetes.io/metadata.name";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+pub(super) struct Metadata<'a> {
+    pub(super) name: Text<'a>,
+    pub(super) namespace: Text<'a>,
+    pub(super) uid: Text<'a>,
+    pub(super) resource_version: Text<'a>,
+    pub(super) generation: Option<i64>,
+    pub(super) labels: Map<'a, Text<'a>>,
+    pub(super) annotations: Annotations<'a>,
+    pub(super) creation_timestamp: Option<Time>,
+    pub(super) deletion_timestamp: Option<Time>,
+    owner_references: List<Owner<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct Owner<'a> {
+    api_version: Text<'a>,
+    kind: Text<'a>,
+    name: Text<'a>,
+    uid: Text<'a>,
+    controller: Option<bool>,
+}
+
+impl Metadata<'_> {
+    /// The owner that controls the object.
+    pub(super) fn controller(&self, interner: &mut Interner) -> Option<OwnerReference> {
+        let owner = self.owner_references.0.iter().find(|owner| owner.controller == Some(true))?;
+        Some(OwnerReference {
+            api_version: owner.api_version.intern(interner),
+            kind: owner.kind.intern(interner),
+            name: owner.name.intern(interner),
+            uid: owner.uid.intern(interner),
+        })
+    }
+}
+
+/// An object of any kind.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+pub(super) struct WireObject<'a> {
+    api_version: Text<'a>,
+    kind: Text<'a>,
+    metadata: Option<Metadata<'a>>,
+}
+
+impl WireObject<'_> {
+    pub(super) fn into_namespace(self, interner: &mut Interner, api_defaults: bool) -> Namespace {
+        let metadata = self.metadata.unwrap_or_default();
+        let name = metadata.name.intern(interner);
+        let mut labels = metadata.labels.labels(interner);
+        if api_defaults && !name.is_empty() {
+            let own = (interner.intern(LABEL_METADATA_NAME), name.clone());
+            let written = labels.iter().map(|(k, v)| (k.clone(), v.clone()));
+            labels = written.chain([own]).collect::<Labels>();
+        }
+        Namespace { name, labels }
+    }
+
+    pub(super) fn into_object_ref(self, interner: &mut Interner) -> ObjectRef {
+        let metadata = self.metadata.unwrap_or_default();
+        ObjectRef {
+            api_version: self.api_version.intern(interner),
+            kind: self.kind.intern(interner),
+            namespace: metadata.namespace.intern(interner),
+            name: metadata.name.own(),
+            uid: metadata.uid.own(),
+            resource_version: metadata.resource_version.own(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+pub(super) struct WirePriorityClass<'a> {
+    metadata: Option<Metadata<'a>>,
+    value: Option<i32>,
+    global_default: Option<bool>,
+    preemption_policy: Text<'a>,
+}
+
+impl WirePriorityClass<'_> {
+    pub(super) fn into_priority_class(self, interner: &mut Interner) -> PriorityClass {
+        PriorityClass {
+            name: self.metadata.unwrap_or_default().name.intern(interner),
+            value: self.value.unwrap_or_default(),
+            global_default: self.global_default.unwrap_or_default(),
+            never_preempts: *self.preemption_policy == *"Never",
+        }
+    }
+}

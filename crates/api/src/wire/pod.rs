@@ -1,0 +1,167 @@
+//! Pods: metadata, the parts of `spec` that are not shared, and `status`.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{
+    defaults,
+    json::{List, Map, Text, Time},
+    meta::Metadata,
+    spec::{Spec, WireResources},
+};
+use crate::{
+    Labels, Pod, Quantity,
+    pod::{ContainerResources, EXTENDED_CLAIM, Phase, PodCondition, PodStatus},
+    strings::Interner,
+};
+
+/// Conditions that are kept.
+const CONDITIONS: [&str; 3] = ["PodScheduled", "DisruptionTarget", "PodResizePending"];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct WirePod<'a> {
+    metadata: Option<Metadata<'a>>,
+    spec: Option<Spec<'a>>,
+    status: Option<Status<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct Status<'a> {
+    phase: Text<'a>,
+    nominated_node_name: Text<'a>,
+    conditions: List<Condition<'a>>,
+    start_time: Option<Time>,
+    container_statuses: List<ContainerStatus<'a>>,
+    init_container_statuses: List<ContainerStatus<'a>>,
+    resources: Option<WireResources<'a>>,
+    allocated_resources: Map<'a, Quantity>,
+    resource_claim_statuses: List<ClaimStatus<'a>>,
+    extended_resource_claim_status: Option<ClaimStatus<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct Condition<'a> {
+    #[serde(rename = "type")]
+    type_: Text<'a>,
+    status: Text<'a>,
+    reason: Text<'a>,
+    message: Text<'a>,
+    last_transition_time: Option<Time>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct ContainerStatus<'a> {
+    name: Text<'a>,
+    resources: Option<WireResources<'a>>,
+    allocated_resources: Map<'a, Quantity>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct ClaimStatus<'a> {
+    name: Text<'a>,
+    resource_claim_name: Text<'a>,
+}
+
+impl WirePod<'_> {
+    pub(super) fn into_pod(self, interner: &mut Interner, api_defaults: bool) -> Pod {
+        let metadata = self.metadata.unwrap_or_default();
+        let wire_spec = self.spec.unwrap_or_default();
+        let labels = metadata.labels.labels(interner);
+        let mut spec = wire_spec.intern(interner, api_defaults);
+        let mut namespace = metadata.namespace.intern(interner);
+        if api_defaults {
+            let pod_level = wire_spec.resources.as_ref().map(|r| r.limits.resources(interner));
+            defaults::fill_requests(&mut spec, pod_level);
+            defaults::merge_label_keys(&mut spec, &labels);
+            if namespace.is_empty() {
+                namespace = interner.intern(defaults::NAMESPACE);
+            }
+        }
+        Pod {
+            uid: metadata.uid.own(),
+            namespace,
+            name: metadata.name.own(),
+            resource_version: metadata.resource_version.own(),
+            generation: metadata.generation.unwrap_or_default(),
+            labels,
+            annotations: metadata.annotations.labels(interner),
+            created: metadata.creation_timestamp.map(|at| at.0),
+            deleted: metadata.deletion_timestamp.map(|at| at.0),
+            controller: metadata.controller(interner),
+            node_name: wire_spec.node_name.intern_some(interner),
+            scheduling_gates: wire_spec.scheduling_gates.0.iter().map(|g| g.name.intern(interner)).collect(),
+            spec: Arc::new(spec),
+            status: self.status.unwrap_or_default().intern(interner),
+        }
+    }
+}
+
+impl Status<'_> {
+    fn intern(&self, interner: &mut Interner) -> PodStatus {
+        let conditions = self.conditions.0.iter().filter(|c| CONDITIONS.contains(&&*c.type_));
+        let containers = self.container_statuses.0.iter().chain(&self.init_container_statuses.0);
+        PodStatus {
+            phase: phase(&self.phase),
+            nominated_node_name: self.nominated_node_name.intern_some(interner),
+            conditions: conditions.map(|c| c.intern(interner)).collect(),
+            start_time: self.start_time.map(|at| at.0),
+            container_resources: containers.filter_map(|c| c.resized(interner)).collect(),
+            pod_level: self.resources.as_ref().map(|resources| ContainerResources {
+                requests: resources.requests.resources(interner),
+                allocated: self.allocated_resources.resources(interner),
+                ..ContainerResources::default()
+            }),
+            resource_claims: self.claims(interner),
+        }
+    }
+
+    fn claims(&self, interner: &mut Interner) -> Labels {
+        let own = self.resource_claim_statuses.0.iter();
+        let mut claims: Vec<_> =
+            own.map(|c| (c.name.intern(interner), c.resource_claim_name.intern(interner))).collect();
+        if let Some(extended) = &self.extended_resource_claim_status {
+            claims.push((interner.intern(EXTENDED_CLAIM), extended.resource_claim_name.intern(interner)));
+        }
+        claims.into_iter().collect()
+    }
+}
+
+impl Condition<'_> {
+    fn intern(&self, interner: &mut Interner) -> PodCondition {
+        PodCondition {
+            type_: self.type_.intern(interner),
+            status: self.status.intern(interner),
+            reason: self.reason.intern(interner),
+            message: self.message.own(),
+            last_transition: self.last_transition_time.map(|at| at.0),
+        }
+    }
+}
+
+impl ContainerStatus<'_> {
+    /// Nothing for a container whose status does not tell resources.
+    fn resized(&self, interner: &mut Interner) -> Option<ContainerResources> {
+        let resources = self.resources.as_ref()?;
+        Some(ContainerResources {
+            name: self.name.intern(interner),
+            requests: resources.requests.resources(interner),
+            allocated: self.allocated_resources.resources(interner),
+        })
+    }
+}
+
+fn phase(name: &str) -> Phase {
+    match name {
+        "Running" => Phase::Running,
+        "Succeeded" => Phase::Succeeded,
+        "Failed" => Phase::Failed,
+        "Unknown" => Phase::Unknown,
+        _ => Phase::Pending,
+    }
+}

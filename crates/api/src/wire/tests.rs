@@ -1,0 +1,268 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    Labels, Str, Timestamp,
+    pod::{EXTENDED_CLAIM, Phase, VolumeSource},
+    requests::{host_ports, pod_request_list, spec_request},
+    selector::Operator,
+    taint::{TaintEffect, TolerationOperator},
+};
+
+fn pod(value: &Value) -> Pod {
+    let from_value = Decoder::new().pod_value(value).unwrap();
+    let from_bytes = Decoder::new().pod(value.to_string().as_bytes()).unwrap();
+    assert_eq!(from_value, from_bytes);
+    from_bytes
+}
+
+fn manifest(value: &Value) -> Pod {
+    Decoder::new().with_api_defaults().pod_value(value).unwrap()
+}
+
+#[test]
+fn a_pod_is_read_with_metadata_spec_and_status() {
+    let pod = pod(&json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 3,
+            "labels": {"b": "2", "a": "1"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{\"x\":1}", "k": "v"},
+            "creationTimestamp": "2026-01-02T03:04:05Z", "managedFields": [{"fieldsV1": {"f:x": {}}}],
+            "ownerReferences": [
+                {"kind": "Other", "name": "o"},
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "ru", "controller": true}
+            ]
+        },
+        "spec": {
+            "nodeName": "n1", "schedulerName": "mine", "priority": 5, "preemptionPolicy": "Never",
+            "schedulingGates": [{"name": "g1"}, {"name": "g2"}],
+            "nodeSelector": {}, "hostUsers": false, "hostNetwork": true,
+            "tolerations": [
+                {"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoExecute"}, {"effect": "Odd"}
+            ],
+            "containers": [{
+                "name": "c", "image": "img", "resources": {"requests": {"cpu": "100.1m", "memory": 1.5}},
+                "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81, "hostIP": "10.0.0.1"}]
+            }],
+            "initContainers": [{"name": "s", "restartPolicy": "Always",
+                "restartPolicyRules": [{"action": "RestartAllContainers"}]}],
+            "overhead": {"cpu": "1m"}, "resources": {"requests": {"memory": "1Ki"}},
+            "schedulingGroup": {"podGroupName": "pg"}, "resourceClaims": [{"name": "gpu"}]
+        },
+        "status": {
+            "phase": "Running", "nominatedNodeName": "", "startTime": "2026-01-02T03:04:06Z",
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
+            "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}},
+                "allocatedResources": {"cpu": "3"}}, {"name": "bare"}],
+            "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "ext"}
+        }
+    }));
+    assert_eq!((pod.full_name().as_str(), pod.uid.as_str(), pod.generation), ("ns/p", "u", 3));
+    assert_eq!(pod.labels, [("a", "1"), ("b", "2")].into_iter().collect());
+    assert_eq!(pod.annotations, [("k", "v")].into_iter().collect());
+    assert_eq!(pod.created, Timestamp::parse("2026-01-02T03:04:05Z").ok());
+    assert_eq!(pod.controller.as_ref().map(|o| o.name.as_str()), Some("rs"));
+    assert_eq!(pod.node_name, Some(Str::from("n1")));
+    assert_eq!(pod.scheduling_gates, ["g1", "g2"]);
+    let spec = &pod.spec;
+    assert_eq!((spec.scheduler_name.as_str(), spec.priority, spec.never_preempts), ("mine", 5, true));
+    assert_eq!(spec.node_selector, Some(Labels::default()));
+    assert_eq!(spec.tolerations.len(), 2);
+    assert_eq!(spec.tolerations[0].operator, TolerationOperator::Exists);
+    assert_eq!(spec.tolerations[1].effect, Some(TaintEffect::NoExecute));
+    assert_eq!(spec.containers[0].requests, [("cpu".into(), 101), ("memory".into(), 2)]);
+    let ports: Vec<_> =
+        host_ports(spec).iter().map(|p| format!("{}/{}/{}", p.protocol, p.ip, p.port)).collect();
+    assert_eq!(ports, ["TCP/10.0.0.1/81"]);
+    assert!(spec.restarts_all_containers && spec.host_network && spec.init_containers[0].restart_always);
+    assert_eq!((spec.host_users, spec.pod_group.as_deref()), (Some(false), Some("pg")));
+    assert_eq!(spec.resource_claims, ["gpu"]);
+    assert_eq!((pod.status.phase, &pod.status.nominated_node_name), (Phase::Running, &None));
+    assert_eq!(pod.status.conditions.len(), 1);
+    assert_eq!(pod.status.container_resources.len(), 1);
+    assert_eq!(pod.status.resource_claims.get(EXTENDED_CLAIM).map(Str::as_str), Some("ext"));
+    assert_eq!(pod_request_list(&pod), [("cpu".into(), 3001), ("memory".into(), 1024)]);
+}
+
+#[test]
+fn affinity_and_spreading_keep_absence_apart_from_emptiness() {
+    let pod = pod(&json!({"spec": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]}]}, null]},
+                "preferredDuringSchedulingIgnoredDuringExecution": []
+            },
+            "podAffinity": {},
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 9,
+                "podAffinityTerm": {"topologyKey": "zone", "namespaceSelector": {}, "namespaces": ["x"]}}]}
+        },
+        "topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"a": "b"}}, "nodeTaintsPolicy": "Honor", "minDomains": 3}]
+    }}));
+    let node_affinity = pod.spec.node_affinity.as_ref().unwrap();
+    let terms = &node_affinity.required.as_ref().unwrap().terms;
+    assert_eq!((terms.len(), terms[0].match_expressions[0].operator.clone()), (2, Operator::Gt));
+    assert_eq!(node_affinity.preferred, Some(vec![]));
+    assert_eq!(pod.spec.pod_affinity, Some(Default::default()));
+    let (weight, term) = &pod.spec.pod_anti_affinity.as_ref().unwrap().preferred[0];
+    assert_eq!((*weight, &term.label_selector), (9, &None));
+    assert_eq!(term.namespace_selector, Some(Default::default()));
+    let spread = &pod.spec.topology_spread[0];
+    assert!(spread.hard && spread.honor_node_taints && !spread.ignore_node_affinity);
+    assert_eq!((spread.max_skew, spread.min_domains), (2, Some(3)));
+}
+
+#[test]
+fn only_volumes_that_restrict_placement_are_kept() {
+    let pod = pod(&json!({"spec": {"volumes": [
+        {"name": "a", "configMap": {"name": "x"}}, {"name": "b", "persistentVolumeClaim": {"claimName": "pvc"}},
+        {"name": "c", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "d", "image": {"reference": "i"}},
+        {"name": "e", "csi": {"driver": "d"}}, {"name": "f", "gcePersistentDisk": {"pdName": "p"}},
+        {"name": "g", "hostPath": {"path": "/"}}, {"name": "h", "emptyDir": {}}
+    ]}}));
+    let sources: Vec<_> = pod.spec.volumes.iter().map(|v| v.source.clone()).collect();
+    assert_eq!(
+        sources,
+        [
+            VolumeSource::Claim("pvc".into()),
+            VolumeSource::Ephemeral,
+            VolumeSource::Image("i".into()),
+            VolumeSource::InlineCsi("d".into()),
+            VolumeSource::InTree("gcePersistentDisk".into()),
+        ]
+    );
+}
+
+#[test]
+fn null_is_absent() {
+    let nulls = pod(&json!({"metadata": {"name": null, "labels": null, "creationTimestamp": null}, "spec": {
+        "nodeName": null, "affinity": null, "nodeSelector": null, "priority": null, "volumes": null,
+        "containers": [{"name": "c", "resources": {"requests": null}, "ports": null}],
+        "overhead": null, "hostNetwork": null}, "status": null}));
+    let absent = pod(&json!({"spec": {"containers": [{"name": "c"}]}}));
+    assert_eq!(nulls, absent);
+    assert_eq!(absent.spec.scheduler_name, "default-scheduler");
+    assert_eq!(pod(&json!({})).spec.scheduler_name, "default-scheduler");
+}
+
+#[test]
+fn errors_name_the_field() {
+    for (value, path, problem) in [
+        (
+            json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1x"}}}]}}),
+            "spec.containers[0].resources.requests.cpu",
+            "quantity \"1x\": quantities must match",
+        ),
+        (
+            json!({"spec": {"priority": "high"}}),
+            "spec.priority",
+            "invalid type: string \"high\", expected i32",
+        ),
+        (json!({"metadata": {"labels": {"a": 1}}}), "metadata.labels.a", "expected a string"),
+        (json!({"metadata": {"creationTimestamp": "now"}}), "metadata.creationTimestamp", "now"),
+        (json!({"spec": {"tolerations": {}}}), "spec.tolerations", "expected a list"),
+    ] {
+        let from_value = Decoder::new().pod_value(&value).unwrap_err();
+        let from_bytes = Decoder::new().pod(value.to_string().as_bytes()).unwrap_err();
+        for error in [from_value, from_bytes] {
+            assert_eq!((error.kind, error.path.as_str()), ("Pod", path));
+            assert!(error.problem.contains(problem), "{error}");
+        }
+    }
+    let broken = Decoder::new().node(b"{\"spec\": {}} x").unwrap_err();
+    assert_eq!(broken.to_string(), "Node: trailing characters at line 1 column 14");
+}
+
+#[test]
+fn a_node_is_read_with_what_scheduling_looks_at() {
+    let value = json!({
+        "metadata": {"name": "n", "uid": "u", "labels": {"z": "a"}},
+        "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}, {"effect": "Odd"}]},
+        "status": {
+            "capacity": {"cpu": "9"}, "allocatable": {"cpu": "1500m", "memory": "1Ki", "pods": "110", "a.b/c": 2, "odd": 1},
+            "images": [{"names": ["i:1", "i@sha256:0"], "sizeBytes": 12}],
+            "declaredFeatures": ["B", "A"],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "x"}]
+        }
+    });
+    let node = Decoder::new().node(value.to_string().as_bytes()).unwrap();
+    assert_eq!(node, Decoder::new().node_value(&value).unwrap());
+    assert!(node.unschedulable && node.taints.len() == 1);
+    assert_eq!(
+        (node.allocatable.milli_cpu, node.allocatable.memory, node.allocatable.pods),
+        (1500, 1024, 110)
+    );
+    assert_eq!(node.allocatable.scalars, [("a.b/c".into(), 2)]);
+    assert_eq!((node.images[0].names.len(), node.images[0].size_bytes), (2, 12));
+    assert_eq!(*node.declared_features, ["A", "B"]);
+    assert_eq!(node.conditions.get("Ready").map(Str::as_str), Some("True"));
+}
+
+#[test]
+fn manifests_get_what_the_api_server_would_fill_in() {
+    let value = json!({
+        "metadata": {"name": "p", "labels": {"rev": "1"}},
+        "spec": {
+            "hostNetwork": true,
+            "containers": [{
+                "name": "c", "ports": [{"containerPort": 80}],
+                "resources": {"limits": {"cpu": "2", "memory": "5"}, "requests": {"cpu": "1"}}
+            }],
+            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["rev"], "mismatchLabelKeys": ["none"]}]}}
+        }
+    });
+    let filled = manifest(&value);
+    assert_eq!(filled.namespace, "default");
+    let request = spec_request(&filled.spec);
+    assert_eq!((request.milli_cpu, request.memory), (1000, 5));
+    assert_eq!(host_ports(&filled.spec).len(), 1);
+    let term = &filled.spec.pod_affinity.as_ref().unwrap().required[0];
+    let expressions = &term.label_selector.as_ref().unwrap().match_expressions;
+    assert_eq!((expressions.len(), expressions[0].operator.clone()), (1, Operator::In));
+    let plain = pod(&value);
+    assert_eq!((plain.namespace.as_str(), spec_request(&plain.spec).memory), ("", 0));
+    assert_eq!(host_ports(&plain.spec), []);
+}
+
+#[test]
+fn pod_level_limits_become_requests_after_those_of_the_containers() {
+    let pod_level = |resources: Value| {
+        let limits = json!({"hugepages-2Mi": "4Mi"});
+        let filled = manifest(&json!({"spec": {
+            "resources": resources,
+            "containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "x.com/y": 1}, "limits": limits}}]
+        }}));
+        filled.spec.pod_level_requests.clone()
+    };
+    let huge = ("hugepages-2Mi".into(), 4 << 20);
+    assert_eq!(
+        pod_level(json!({"limits": {"cpu": "3", "memory": "7"}})),
+        [("cpu".into(), 1000), huge.clone(), ("memory".into(), 7)]
+    );
+    assert_eq!(
+        pod_level(json!({"requests": {"memory": "3"}})),
+        [("cpu".into(), 1000), huge, ("memory".into(), 3)]
+    );
+    assert_eq!(pod_level(json!({})), []);
+}
+
+#[test]
+fn namespaces_priority_classes_and_references_are_read() {
+    let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}});
+    let namespace = Decoder::new().namespace(value.to_string().as_bytes()).unwrap();
+    assert_eq!((namespace.name.as_str(), namespace.labels.len()), ("n", 1));
+    let filled = Decoder::new().with_api_defaults().namespace_value(&value).unwrap();
+    assert_eq!(filled.labels.get("kubernetes.io/metadata.name").map(Str::as_str), Some("n"));
+    let reference = Decoder::new().object_ref_value(&value).unwrap();
+    assert_eq!((reference.kind.as_str(), reference.uid.as_str()), ("Namespace", "u"));
+    let value =
+        json!({"metadata": {"name": "high"}, "value": 7, "globalDefault": true, "preemptionPolicy": "Never"});
+    let class = Decoder::new().priority_class_value(&value).unwrap();
+    assert_eq!((class.value, class.global_default, class.never_preempts), (7, true, true));
+    let node = Decoder::new().with_api_defaults().node(br#"{"status": {"capacity": {"cpu": 2}}}"#).unwrap();
+    assert_eq!(node.allocatable.milli_cpu, 2000);
+}

@@ -1,0 +1,462 @@
+//! The flags of `run`: kube-scheduler's, in one table, and how they are read.
+//!
+//! Two steps: [`read`] turns the arguments into [`Given`], what was typed; [`crate::run`] decides what it means.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind, value_parser};
+
+/// What a flag takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// `true` or `false`; without a value it is `true`.
+    Bool,
+    Text,
+    /// May be repeated; commas separate entries.
+    List,
+    Int,
+    Float,
+    /// `5m0s`.
+    Duration,
+}
+
+/// Where a flag stands in the help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Misc,
+    Harbormaster,
+    SecureServing,
+    Authentication,
+    Authorization,
+    Deprecated,
+    LeaderElection,
+    FeatureGates,
+    Metrics,
+    Logs,
+    Global,
+}
+
+impl Section {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Misc => "Misc flags",
+            Self::Harbormaster => "Harbormaster flags",
+            Self::SecureServing => "Secure serving flags",
+            Self::Authentication => "Authentication flags",
+            Self::Authorization => "Authorization flags",
+            Self::Deprecated => "Deprecated flags",
+            Self::LeaderElection => "Leader election flags",
+            Self::FeatureGates => "Feature gate flags",
+            Self::Metrics => "Metrics flags",
+            Self::Logs => "Logs flags",
+            Self::Global => "Global flags",
+        }
+    }
+}
+
+/// Whether a flag does anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// It does.
+    Works,
+    /// What it controls does not exist yet: it is accepted with a warning.
+    NotYet,
+    /// It is of no consequence here: it is accepted without a word.
+    Moot,
+}
+
+struct Flag {
+    name: &'static str,
+    takes: Takes,
+    section: Section,
+    meaning: Meaning,
+    help: &'static str,
+}
+
+const fn flag(
+    name: &'static str,
+    takes: Takes,
+    section: Section,
+    meaning: Meaning,
+    help: &'static str,
+) -> Flag {
+    Flag { name, takes, section, meaning, help }
+}
+
+use Meaning::{Moot, NotYet, Works};
+use Section::{
+    Authentication, Authorization, Deprecated, FeatureGates, Global, Harbormaster, LeaderElection, Logs,
+    Metrics, Misc, SecureServing,
+};
+use Takes::{Bool, Duration, Float, Int, List, Text};
+
+/// All flags, in the order of the help.
+#[rustfmt::skip] // a table
+const FLAGS: &[Flag] = &[
+    flag("config", Text, Misc, Works, "The path to the configuration file (KubeSchedulerConfiguration)"),
+    flag("master", Text, Misc, Works, "The address of the Kubernetes API server (overrides any value in kubeconfig)"),
+    flag("write-config-to", Text, Misc, Works, "Write the configuration with all defaults to this file and exit"),
+    flag("parity", Bool, Harbormaster, Works, "Decide exactly as kube-scheduler with parallelism 1: same order of nodes, same sampling, same ties. Without it every feasible node is scored"),
+    flag("bind-address", Text, SecureServing, NotYet, "The address on which to listen for the secure port"),
+    flag("secure-port", Int, SecureServing, NotYet, "The port for HTTPS with authentication and authorization [default: 10259]"),
+    flag("cert-dir", Text, SecureServing, NotYet, "The directory where the TLS certificates are located"),
+    flag("tls-cert-file", Text, SecureServing, NotYet, "File containing the x509 certificate for HTTPS"),
+    flag("tls-private-key-file", Text, SecureServing, NotYet, "File containing the private key of --tls-cert-file"),
+    flag("tls-cipher-suites", List, SecureServing, NotYet, "Cipher suites for the server"),
+    flag("tls-curve-preferences", List, SecureServing, NotYet, "Key exchange mechanisms for the server"),
+    flag("tls-min-version", Text, SecureServing, NotYet, "Minimum TLS version"),
+    flag("tls-sni-cert-key", List, SecureServing, NotYet, "Pairs of certificate and key files by domain"),
+    flag("http2-max-streams-per-connection", Int, SecureServing, NotYet, "Limit of streams in an HTTP/2 connection"),
+    flag("disable-http2-serving", Bool, SecureServing, NotYet, "Serve HTTP/1.1 only"),
+    flag("permit-port-sharing", Bool, SecureServing, NotYet, "Use SO_REUSEPORT"),
+    flag("permit-address-sharing", Bool, SecureServing, NotYet, "Use SO_REUSEADDR"),
+    flag("authentication-kubeconfig", Text, Authentication, NotYet, "kubeconfig for creating token reviews"),
+    flag("authentication-skip-lookup", Bool, Authentication, NotYet, "Do not look up missing authentication configuration in the cluster"),
+    flag("authentication-token-webhook-cache-ttl", Duration, Authentication, NotYet, "How long to cache responses to token reviews"),
+    flag("authentication-tolerate-lookup-failure", Bool, Authentication, NotYet, "Go on when authentication configuration cannot be looked up"),
+    flag("client-ca-file", Text, Authentication, NotYet, "Authorities that sign client certificates"),
+    flag("requestheader-allowed-names", List, Authentication, NotYet, "Common names of clients that may set user names in headers"),
+    flag("requestheader-client-ca-file", Text, Authentication, NotYet, "Authorities that sign certificates of such clients"),
+    flag("requestheader-extra-headers-prefix", List, Authentication, NotYet, "Prefixes of request headers"),
+    flag("requestheader-group-headers", List, Authentication, NotYet, "Request headers with groups"),
+    flag("requestheader-uid-headers", List, Authentication, NotYet, "Request headers with UIDs"),
+    flag("requestheader-username-headers", List, Authentication, NotYet, "Request headers with user names"),
+    flag("authorization-kubeconfig", Text, Authorization, NotYet, "kubeconfig for creating subject access reviews"),
+    flag("authorization-always-allow-paths", List, Authorization, NotYet, "Paths that need no authorization"),
+    flag("authorization-webhook-cache-authorized-ttl", Duration, Authorization, NotYet, "How long to cache allowed responses"),
+    flag("authorization-webhook-cache-unauthorized-ttl", Duration, Authorization, NotYet, "How long to cache denied responses"),
+    flag("profiling", Bool, Deprecated, NotYet, "Serve profiles on the secure port"),
+    flag("contention-profiling", Bool, Deprecated, NotYet, "Profile lock contention"),
+    flag("kubeconfig", Text, Deprecated, Works, "Path to a kubeconfig file; if --config names one too, that one is used"),
+    flag("kube-api-qps", Float, Deprecated, Works, "Requests to the API server per second; ignored with --config [default: 50]"),
+    flag("kube-api-burst", Int, Deprecated, Works, "Requests to the API server in a burst; ignored with --config [default: 100]"),
+    flag("kube-api-content-type", Text, Deprecated, Works, "Content type of requests to the API server; JSON is used in any case"),
+    flag("pod-max-in-unschedulable-pods-duration", Duration, Deprecated, Works, "After this long without an event that helps, a pending pod is tried again [default: 5m0s]"),
+    flag("leader-elect", Bool, LeaderElection, Works, "Elect a leader among replicas (not built yet: run one replica)"),
+    flag("leader-elect-lease-duration", Duration, LeaderElection, Works, "How long a lease is respected [default: 15s]"),
+    flag("leader-elect-renew-deadline", Duration, LeaderElection, Works, "How long the leader tries to renew [default: 10s]"),
+    flag("leader-elect-retry-period", Duration, LeaderElection, Works, "Time between tries [default: 2s]"),
+    flag("leader-elect-resource-lock", Text, LeaderElection, Works, "Kind of the lock object [default: leases]"),
+    flag("leader-elect-resource-name", Text, LeaderElection, Works, "Name of the lock object [default: kube-scheduler]"),
+    flag("leader-elect-resource-namespace", Text, LeaderElection, Works, "Namespace of the lock object [default: kube-system]"),
+    flag("feature-gates", List, FeatureGates, Works, "Comma-separated list of pairs: Gate=true,Other=false"),
+    flag("emulated-version", List, FeatureGates, NotYet, "Emulate the capabilities of an older version"),
+    flag("min-compatibility-version", List, FeatureGates, NotYet, "Oldest version of the control plane to be compatible with"),
+    flag("show-hidden-metrics-for-version", Text, Metrics, NotYet, "Show metrics hidden since that version"),
+    flag("disabled-metrics", List, Metrics, NotYet, "Metrics to switch off"),
+    flag("allow-metric-labels", List, Metrics, NotYet, "Allowed values of metric labels"),
+    flag("allow-metric-labels-manifest", Text, Metrics, NotYet, "File with allowed values of metric labels"),
+    flag("logging-format", Text, Logs, Works, "text or json [default: text]"),
+    flag("v", Int, Logs, Works, "Verbosity of the log: 2 usual, 3 attempts, 4 rejections, 5 queue, 10 scores [default: 0]"),
+    flag("vmodule", List, Logs, Moot, "Verbosity by file (accepted, without effect)"),
+    flag("log-flush-frequency", Duration, Logs, Moot, "Log lines are written at once in any case"),
+    flag("log-text-split-stream", Bool, Logs, NotYet, "Write errors to stderr and the rest to stdout"),
+    flag("log-text-info-buffer-size", Text, Logs, NotYet, "Buffer of split streams"),
+    flag("log-json-split-stream", Bool, Logs, NotYet, "Write errors to stderr and the rest to stdout"),
+    flag("log-json-info-buffer-size", Text, Logs, NotYet, "Buffer of split streams"),
+    flag("version", Text, Global, Works, "--version, --version=raw: print version information and quit"),
+];
+
+/// What was typed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    matches: ArgMatches,
+}
+
+/// What [`read`] came to.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Go on.
+    Flags(Given),
+    /// Print this and end well: help was asked for.
+    Print(String),
+    /// The arguments are wrong, for this reason.
+    Wrong(String),
+}
+
+/// The subcommand, for help and parsing.
+pub(crate) fn command(name: &'static str) -> Command {
+    let args = FLAGS.iter().map(Flag::arg);
+    Command::new(name)
+        .about("Schedule the pods of a cluster, in place of kube-scheduler")
+        .long_about(
+            "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36; \
+             those whose subject does not exist yet are accepted with a warning.",
+        )
+        .after_help("Exit codes: 0 ended on SIGTERM or SIGINT; 1 any error.")
+        .disable_version_flag(true)
+        .next_line_help(true)
+        .args(args)
+        .arg(Arg::new("positional").num_args(0..).hide(true).value_parser(value_parser!(String)))
+}
+
+/// Reads the arguments behind the name of the command.
+pub(crate) fn read(name: &'static str, args: impl IntoIterator<Item = OsString>) -> Read {
+    let args = args.into_iter().map(dashed);
+    let matches = match command(name).no_binary_name(true).try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            return Read::Print(error.render().to_string());
+        }
+        Err(error) => return Read::Wrong(plain(&error)),
+    };
+    let extra: Vec<&String> = matches.get_many("positional").into_iter().flatten().collect();
+    if !extra.is_empty() {
+        let extra: Vec<&str> = extra.into_iter().map(String::as_str).collect();
+        return Read::Wrong(format!("\"kube-scheduler\" does not take any arguments, got {extra:?}"));
+    }
+    let given = Given { matches };
+    match FLAGS.iter().find_map(|flag| flag.check(&given)) {
+        Some(wrong) => Read::Wrong(wrong),
+        None => Read::Flags(given),
+    }
+}
+
+/// Go's flag library takes `--leader_elect` for `--leader-elect`.
+fn dashed(arg: OsString) -> OsString {
+    let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
+    match text.split_once('=') {
+        Some((name, value)) => format!("{}={value}", name.replace('_', "-")).into(),
+        None => text.replace('_', "-").into(),
+    }
+}
+
+/// An error in the words of Go's flag library where it has some.
+fn plain(error: &clap::Error) -> String {
+    use clap::error::{ContextKind, ContextValue};
+    let named = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(arg)) => arg.split([' ', '=']).next().unwrap_or_default().to_owned(),
+        _ => String::new(),
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument if !named.starts_with("--") => format!("unknown shorthand flag: {named}"),
+        ErrorKind::UnknownArgument => {
+            let hint = match error.get(ContextKind::SuggestedArg) {
+                Some(ContextValue::String(similar)) => format!(" (did you mean {similar}?)"),
+                _ => String::new(),
+            };
+            format!("unknown flag: {named}{hint}")
+        }
+        // All values are texts, so only an absent one can be wrong here.
+        ErrorKind::InvalidValue => format!("flag needs an argument: {named}"),
+        _ => {
+            let text = error.render().to_string();
+            text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        }
+    }
+}
+
+impl Flag {
+    fn arg(&self) -> Arg {
+        let arg = Arg::new(self.name)
+            .long(self.name)
+            .help(self.help)
+            .help_heading(self.section.title())
+            .value_parser(value_parser!(String))
+            .allow_hyphen_values(true);
+        let arg = match self.takes {
+            Takes::Bool => {
+                let arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+                arg.action(ArgAction::Set).overrides_with(self.name).value_name("bool")
+            }
+            Takes::List => arg.action(ArgAction::Append).value_name("list"),
+            takes => arg.action(ArgAction::Set).overrides_with(self.name).value_name(takes.name()),
+        };
+        match self.name {
+            "v" => arg.short('v'),
+            "version" => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+            _ => arg,
+        }
+    }
+
+    /// The first value of the wrong type.
+    fn check(&self, given: &Given) -> Option<String> {
+        let values = given.matches.get_many::<String>(self.name)?;
+        values.into_iter().find_map(|value| {
+            let why = self.takes.problem(value)?;
+            let dashes = if self.name == "v" { "-v, --" } else { "--" };
+            Some(format!("invalid argument {value:?} for \"{dashes}{}\" flag: {why}", self.name))
+        })
+    }
+}
+
+impl Takes {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Text => "string",
+            Self::List => "list",
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Duration => "duration",
+        }
+    }
+
+    /// What is wrong with a value, in the words of Go's parsers.
+    fn problem(self, value: &str) -> Option<String> {
+        let invalid = |parser: &str| Some(format!("strconv.{parser}: parsing {value:?}: invalid syntax"));
+        match self {
+            Self::Bool => boolean(value).is_none().then(|| invalid("ParseBool")).flatten(),
+            Self::Int => value.parse::<i32>().err().and_then(|_| invalid("ParseInt")),
+            Self::Float => value.parse::<f32>().err().and_then(|_| invalid("ParseFloat")),
+            Self::Duration => {
+                value.parse::<harbormaster_api::args::GoDuration>().err().map(|e| e.to_string())
+            }
+            Self::Text | Self::List => None,
+        }
+    }
+}
+
+/// What Go's `strconv.ParseBool` takes.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+impl Given {
+    /// The text of a flag, if it was given.
+    pub(crate) fn text(&self, flag: &str) -> Option<&str> {
+        self.matches.get_one::<String>(flag).map(String::as_str)
+    }
+
+    /// The entries of a flag that may be repeated.
+    pub(crate) fn list(&self, flag: &str) -> impl Iterator<Item = &str> {
+        self.matches.get_many::<String>(flag).into_iter().flatten().map(String::as_str)
+    }
+
+    /// The value of a flag of a type that [`read`] has checked.
+    pub(crate) fn parsed<T: std::str::FromStr>(&self, flag: &str) -> Option<T> {
+        self.text(flag)?.parse().ok()
+    }
+
+    /// The value of a switch, if it was given.
+    pub(crate) fn switch(&self, flag: &str) -> Option<bool> {
+        self.text(flag).and_then(boolean)
+    }
+
+    /// Flags that were given and do nothing yet.
+    pub(crate) fn not_yet(&self) -> Vec<String> {
+        let given = FLAGS.iter().filter(|f| f.meaning == NotYet && self.matches.contains_id(f.name));
+        given.map(|f| format!("--{}", f.name)).collect()
+    }
+
+    /// Of these flags the ones that were given.
+    pub(crate) fn given_of(&self, flags: &[&str]) -> Vec<String> {
+        flags.iter().filter(|f| self.text(f).is_some()).map(|f| format!("--{f}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(args: &[&str]) -> Given {
+        match read("run", args.iter().map(OsString::from)) {
+            Read::Flags(given) => given,
+            other => panic!("{args:?}: {other:?}"),
+        }
+    }
+
+    fn wrong(args: &[&str]) -> String {
+        match read("run", args.iter().map(OsString::from)) {
+            Read::Wrong(why) => why,
+            other => panic!("{args:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_is_well_formed_and_no_flag_is_named_twice() {
+        command("run").debug_assert();
+        let mut names: Vec<_> = FLAGS.iter().map(|f| f.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FLAGS.len());
+    }
+
+    #[test]
+    fn flags_are_read_as_kube_scheduler_reads_them() {
+        for (args, flag, expected) in [
+            (&["--leader-elect"][..], "leader-elect", Some("true")),
+            (&["--leader-elect=false"], "leader-elect", Some("false")),
+            (&["--leader_elect=f"], "leader-elect", Some("f")),
+            (&["--leader-elect", "--v=2"], "v", Some("2")),
+            (&["-v4"], "v", Some("4")),
+            (&["-v=4"], "v", Some("4")),
+            (&["-v", "4"], "v", Some("4")),
+            (&["--v", "4"], "v", Some("4")),
+            (&["--kube_api_qps=7.5"], "kube-api-qps", Some("7.5")),
+            (&["--kube-api-qps", "-1"], "kube-api-qps", Some("-1")),
+            (&["--config=a=b_c"], "config", Some("a=b_c")),
+            (&["--config", "a", "--config", "b"], "config", Some("b")),
+            (&["--version"], "version", Some("true")),
+            (&["--version=raw"], "version", Some("raw")),
+            (&[], "config", None),
+        ] {
+            assert_eq!(given(args).text(flag), expected, "{args:?}");
+        }
+        let gates = given(&["--feature-gates=A=true,B=false", "--feature-gates", "C=true"]);
+        assert_eq!(gates.list("feature-gates").collect::<Vec<_>>(), ["A=true,B=false", "C=true"]);
+        assert_eq!(given(&["--parity"]).switch("parity"), Some(true));
+        assert_eq!(given(&["--leader-elect=F"]).switch("leader-elect"), Some(false));
+    }
+
+    #[test]
+    fn wrong_flags_are_refused_in_the_words_of_kube_scheduler() {
+        for (args, expected) in [
+            (&["--nonsense"][..], "unknown flag: --nonsense"),
+            (&["--leader-elekt"], "unknown flag: --leader-elekt (did you mean --leader-elect?)"),
+            (&["-x"], "unknown shorthand flag: -x"),
+            (&["a", "b"], "\"kube-scheduler\" does not take any arguments, got [\"a\", \"b\"]"),
+            (&["--leader-elect", "false"], "\"kube-scheduler\" does not take any arguments, got [\"false\"]"),
+            (
+                &["--kube-api-burst=x"],
+                "invalid argument \"x\" for \"--kube-api-burst\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+            ),
+            (
+                &["-v=x"],
+                "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+            ),
+            (
+                &["--parity=maybe"],
+                "invalid argument \"maybe\" for \"--parity\" flag: strconv.ParseBool: parsing \"maybe\": invalid syntax",
+            ),
+            (&["--config"], "flag needs an argument: --config"),
+        ] {
+            assert_eq!(wrong(args), expected, "{args:?}");
+        }
+        let duration = wrong(&["--leader-elect-retry-period=soon"]);
+        assert!(
+            duration.starts_with("invalid argument \"soon\" for \"--leader-elect-retry-period\" flag: "),
+            "{duration}"
+        );
+    }
+
+    #[test]
+    fn flags_without_effect_are_accepted_and_named() {
+        let kubeadm = given(&[
+            "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf",
+            "--authorization-kubeconfig=/etc/kubernetes/scheduler.conf",
+            "--bind-address=127.0.0.1",
+            "--kubeconfig=/etc/kubernetes/scheduler.conf",
+            "--leader-elect=true",
+            "--vmodule=a=1",
+        ]);
+        assert_eq!(
+            kubeadm.not_yet(),
+            ["--bind-address", "--authentication-kubeconfig", "--authorization-kubeconfig"]
+        );
+        assert_eq!(kubeadm.text("kubeconfig"), Some("/etc/kubernetes/scheduler.conf"));
+    }
+
+    #[test]
+    fn help_is_grouped_and_names_exit_codes() {
+        let Read::Print(help) = read("run", ["--help".into()]) else { panic!() };
+        assert!(!help.contains('\u{1b}'));
+        for expected in ["Secure serving flags:", "Leader election flags:", "--parity", "Exit codes"] {
+            assert!(help.contains(expected), "{expected}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Log lines as kube-scheduler writes them: klog's text, or JSON.
+//!
+//! Events carry Kubernetes' verbosity in the field `v` (0 if absent): `tracing::debug!(v = 2, pod = %name, "…")`.
+//! Errors and warnings are always written.
+
+use std::{
+    fmt::{self, Write as _},
+    time::SystemTime,
+};
+
+use harbormaster_api::Timestamp;
+use serde_json::{Number, Value};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+};
+use tracing_subscriber::{
+    Layer,
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    layer::{Context, Filter, SubscriberExt},
+    registry::LookupSpan,
+    util::SubscriberInitExt,
+};
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" | "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(format!(
+                "[logging configuration is invalid: logging.format: Invalid value: {other:?}: Unsupported log format]"
+            )),
+        }
+    }
+}
+
+/// Starts logging to stderr. Does nothing if logging was started before.
+pub(crate) fn start(format: Format, verbosity: i64) {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .event_format(Lines { format, process: std::process::id() })
+        .with_filter(Verbosity(verbosity));
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+}
+
+/// Lets through what is at most that verbose. Libraries may warn; they may chat from 6 on.
+struct Verbosity(i64);
+
+impl<S> Filter<S> for Verbosity {
+    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        let ours = meta.target().starts_with("harbormaster");
+        *meta.level() <= Level::WARN || ours || self.0 >= 6
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        if *event.metadata().level() <= Level::WARN {
+            return true;
+        }
+        let mut v = FindV(None);
+        event.record(&mut v);
+        let implied = match *event.metadata().level() {
+            Level::INFO => 0,
+            Level::DEBUG => 2,
+            _ => 5,
+        };
+        v.0.unwrap_or(implied) <= self.0
+    }
+
+    /// By convention v 0 is INFO, 1 and 2 DEBUG, and what is above TRACE: whole levels are switched off cheaply.
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(match self.0 {
+            ..=0 => LevelFilter::INFO,
+            1..=2 => LevelFilter::DEBUG,
+            _ => LevelFilter::TRACE,
+        })
+    }
+}
+
+struct FindV(Option<i64>);
+
+impl Visit for FindV {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        if field.name() == "v" {
+            self.0 = Some(value);
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.record_i64(field, i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+}
+
+struct Lines {
+    format: Format,
+    process: u32,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let meta = event.metadata();
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = Timestamp(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
+        let place = Place { file: file_name(meta.file()), line: meta.line().unwrap_or(0) };
+        let line = match self.format {
+            Format::Text => text(*meta.level(), now, self.process, &place, &fields),
+            Format::Json => json(*meta.level(), now, &place, fields),
+        };
+        out.write_str(&line)
+    }
+}
+
+struct Place<'a> {
+    file: &'a str,
+    line: u32,
+}
+
+fn file_name(path: Option<&str>) -> &str {
+    path.and_then(|p| p.rsplit(['/', '\\']).next()).unwrap_or("unknown")
+}
+
+/// `I1121 02:00:00.000000   26212 main.rs:38] "msg" pod="ns/p"` and a line feed.
+fn text(level: Level, now: Timestamp, process: u32, place: &Place<'_>, fields: &Fields) -> String {
+    let severity = match level {
+        Level::ERROR => 'E',
+        Level::WARN => 'W',
+        _ => 'I',
+    };
+    // 2026-11-21T02:00:00.000000Z
+    let time = now.to_rfc3339_micro();
+    let part = |range: std::ops::Range<usize>| time.get(range).unwrap_or_default();
+    let mut line = format!(
+        "{severity}{}{} {} {process:>7} {}:{}] {}",
+        part(5..7),
+        part(8..10),
+        part(11..26),
+        place.file,
+        place.line,
+        quoted(&fields.message)
+    );
+    for (name, value) in &fields.rest {
+        // Writing to a string cannot fail.
+        let _ = match value {
+            Value::String(text) => write!(line, " {name}={}", quoted(text)),
+            other => write!(line, " {name}={other}"),
+        };
+    }
+    line.push('\n');
+    line
+}
+
+/// A text in Go's quotes.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() && (c as u32) < 0x80 => {
+                let _ = write!(out, "\\x{:02x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `{"ts":1580306777043.5,"caller":"main.rs:38","msg":"…","v":0,"pod":"ns/p"}` and a line feed.
+fn json(level: Level, now: Timestamp, place: &Place<'_>, fields: Fields) -> String {
+    let mut line = String::from("{\"ts\":");
+    let millis = now.0 as f64 / 1e6;
+    let _ = write!(line, "{millis:.3},\"caller\":{}", Value::from(format!("{}:{}", place.file, place.line)));
+    let _ = write!(line, ",\"msg\":{}", Value::from(fields.message));
+    if level > Level::ERROR {
+        let _ = write!(line, ",\"v\":{}", fields.v.unwrap_or(0));
+    }
+    for (name, value) in fields.rest {
+        let _ = write!(line, ",{}:{value}", Value::from(name));
+    }
+    line.push_str("}\n");
+    line
+}
+
+/// The fields of an event; `err` comes first.
+#[derive(Debug, Default)]
+struct Fields {
+    message: String,
+    v: Option<i64>,
+    rest: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: Value) {
+        match field.name() {
+            "message" => self.message = value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            "v" => self.v = value.as_i64(),
+            "err" => self.rest.insert(0, ("err", value)),
+            name => self.rest.push((name, value)),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        // A text formatted for debugging has quotes already.
+        let value = match serde_json::from_str(&text) {
+            Ok(Value::String(inner)) if text.starts_with('"') => Value::String(inner),
+            Ok(list @ Value::Array(_)) => list,
+            _ => Value::String(text),
+        };
+        self.add(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, Number::from_f64(value).map_or(Value::Null, Value::Number));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.add(field, value.to_string().into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::Map;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Memory {
+        type Writer = Self;
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    fn logged(format: Format, verbosity: i64, log: impl FnOnce()) -> Vec<String> {
+        let memory = Memory::default();
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(memory.clone())
+            .event_format(Lines { format, process: 42 })
+            .with_filter(Verbosity(verbosity));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
+        let bytes = memory.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn place() -> Place<'static> {
+        Place { file: "main.rs", line: 38 }
+    }
+
+    #[test]
+    fn a_line_of_text_is_klogs() {
+        let now = Timestamp::parse("2026-11-21T02:00:00Z").unwrap();
+        let fields = Fields {
+            message: "say \"it\"".into(),
+            v: Some(3),
+            rest: vec![("pod", "ns/p".into()), ("n", 4.into()), ("nodes", serde_json::json!(["a", "b"]))],
+        };
+        assert_eq!(
+            text(Level::INFO, now, 26212, &place(), &fields),
+            "I1121 02:00:00.000000   26212 main.rs:38] \"say \\\"it\\\"\" pod=\"ns/p\" n=4 nodes=[\"a\",\"b\"]\n"
+        );
+        assert_eq!(
+            json(Level::INFO, now, &place(), fields),
+            "{\"ts\":1795226400000.000,\"caller\":\"main.rs:38\",\"msg\":\"say \\\"it\\\"\",\"v\":3,\"pod\":\"ns/p\",\"n\":4,\"nodes\":[\"a\",\"b\"]}\n"
+        );
+    }
+
+    #[test]
+    fn events_are_filtered_by_their_v_and_errors_always_pass() {
+        let log = || {
+            tracing::info!(pod = "a/b", "zero");
+            tracing::debug!(v = 2, "two");
+            tracing::trace!(v = 4, "four");
+            tracing::error!(err = %"broken\nline", pod = "a/b", "failed");
+            tracing::warn!(v = 9, "odd");
+            tracing::info!(target: "hyper", "chatter");
+        };
+        let messages = |verbosity| -> Vec<String> {
+            let lines = logged(Format::Text, verbosity, log);
+            lines.iter().map(|l| l.split_once("] ").unwrap().1.to_owned()).collect()
+        };
+        let failed = "\"failed\" err=\"broken\\nline\" pod=\"a/b\"";
+        assert_eq!(messages(0), ["\"zero\" pod=\"a/b\"", failed, "\"odd\""]);
+        assert_eq!(messages(2), ["\"zero\" pod=\"a/b\"", "\"two\"", failed, "\"odd\""]);
+        assert_eq!(messages(5).len(), 5);
+        assert_eq!(messages(6).len(), 6);
+    }
+
+    #[test]
+    fn json_lines_are_json() {
+        let lines = logged(Format::Json, 0, || tracing::error!(err = "bad", n = 1.5, ok = true, "failed"));
+        let line: Map<String, Value> = serde_json::from_str(&lines[0]).unwrap();
+        assert_eq!(line["msg"], "failed");
+        assert_eq!(line["err"], "bad");
+        assert_eq!((&line["n"], &line["ok"]), (&serde_json::json!(1.5), &Value::Bool(true)));
+        assert!(!line.contains_key("v"), "errors have none");
+    }
+
+    #[test]
+    fn unknown_formats_are_refused() {
+        assert_eq!("json".parse(), Ok(Format::Json));
+        assert!("xml".parse::<Format>().unwrap_err().contains("Unsupported log format"));
+    }
+}

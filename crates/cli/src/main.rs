@@ -1,0 +1,101 @@
+//! The `harbormaster` binary.
+//!
+//! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`simulate`], [`files`] and
+//! [`table`] (scheduling manifests), [`log`] (log lines). Under the name `kube-scheduler` (a symbolic link) the binary
+//! behaves as `harbormaster run`.
+
+mod files;
+mod flags;
+mod log;
+mod run;
+mod simulate;
+mod table;
+
+use std::{ffi::OsString, path::Path, process::ExitCode};
+
+use clap::{Args, Command, FromArgMatches};
+
+const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
+
+/// How the commands end: with an error they have printed, or well.
+pub(crate) type Ended = Result<(), Failed>;
+
+/// The command failed, and the user was told why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    let own_name = args.next().unwrap_or_default();
+    let args: Vec<OsString> = args.collect();
+    let ended =
+        if called_kube_scheduler(&own_name) { run::main("kube-scheduler", args) } else { dispatch(args) };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed) => ExitCode::FAILURE,
+    }
+}
+
+fn called_kube_scheduler(own_name: &OsString) -> bool {
+    Path::new(own_name).file_stem().is_some_and(|name| name == "kube-scheduler")
+}
+
+fn dispatch(mut args: Vec<OsString>) -> Ended {
+    // The scheduler's flags follow other rules than ours, so its arguments are taken out first.
+    if args.first().is_some_and(|first| first == "run") {
+        return run::main("harbormaster run", args.split_off(1));
+    }
+    let matches = match command().no_binary_name(true).try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => {
+            // There is nobody left to tell if printing fails.
+            let _ = error.print();
+            return if error.use_stderr() { Err(Failed) } else { Ok(()) };
+        }
+    };
+    match matches.subcommand() {
+        Some(("simulate", matches)) => match simulate::Options::from_arg_matches(matches) {
+            Ok(options) => simulate::main(&options),
+            Err(error) => {
+                let _ = error.print();
+                Err(Failed)
+            }
+        },
+        _ => {
+            let _ = command().print_help();
+            Err(Failed)
+        }
+    }
+}
+
+fn command() -> Command {
+    // The documentation of the type would replace an earlier description.
+    let simulate = simulate::Options::augment_args(Command::new("simulate"))
+        .about("Show where the pods of manifests would be placed, without a cluster")
+        .after_help(AFTER_HELP);
+    Command::new("harbormaster")
+        .bin_name("harbormaster")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A Kubernetes scheduler")
+        .after_help(AFTER_HELP)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(flags::command("run"))
+        .subcommand(simulate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_name_of_the_binary_decides() {
+        assert!(called_kube_scheduler(&"/usr/local/bin/kube-scheduler".into()));
+        assert!(!called_kube_scheduler(&"target/release/harbormaster".into()));
+    }
+}

@@ -1,0 +1,301 @@
+//! `harbormaster run`: from flags to a running scheduler.
+
+use std::ffi::OsString;
+
+use harbormaster_api::args::GoDuration;
+use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
+use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason};
+use harbormaster_sim::{Choices, Setup, setup};
+
+use crate::{
+    Ended, Failed, files,
+    flags::{self, Given, Read},
+    log,
+};
+
+/// Flags that a configuration file replaces.
+const REPLACED_BY_CONFIG: [&str; 3] = ["kube-api-qps", "kube-api-burst", "kube-api-content-type"];
+
+/// Runs a scheduler until it is told to end. `name` is what the user called.
+pub(crate) fn main(name: &'static str, args: Vec<OsString>) -> Ended {
+    let given = match flags::read(name, args) {
+        Read::Flags(given) => given,
+        Read::Print(help) => {
+            print!("{help}");
+            return Ok(());
+        }
+        Read::Wrong(why) => return usage_error(name, &why),
+    };
+    if let Some(how) = given.text("version") {
+        return print_version(name, how);
+    }
+    let format = match given.text("logging-format").unwrap_or_default().parse::<log::Format>() {
+        Ok(format) => format,
+        Err(why) => return usage_error(name, &why),
+    };
+    log::start(format, given.parsed("v").unwrap_or(0));
+    match run(&given) {
+        Ok(()) => Ok(()),
+        Err(why) => {
+            tracing::error!(err = why, "command failed");
+            Err(Failed)
+        }
+    }
+}
+
+fn usage_error(name: &str, why: &str) -> Ended {
+    eprintln!("Error: {why}\nSee '{name} --help' for the flags.");
+    Err(Failed)
+}
+
+fn print_version(name: &str, how: &str) -> Ended {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    match how {
+        "raw" => println!(
+            "harbormaster version={VERSION:?} kubernetes=\"v1.36\" os={:?} arch={:?}",
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        ),
+        "true" => println!("harbormaster v{VERSION} (kube-scheduler v1.36)"),
+        "false" => return usage_error(name, "--version=false asks for nothing"),
+        other => {
+            let why = format!(
+                "invalid argument {other:?} for \"--version\" flag: strconv.ParseBool: parsing {other:?}: invalid syntax"
+            );
+            return usage_error(name, &why);
+        }
+    }
+    Ok(())
+}
+
+fn run(given: &Given) -> Result<(), String> {
+    warn_of_flags(given);
+    let choices = choices(given)?;
+    let config = configuration(given, &choices)?;
+    let connection = connection(given, &config);
+    let setup = setup::build(config, &choices).map_err(|e| e.to_string())?;
+    if let Some(path) = given.text("write-config-to") {
+        std::fs::write(path, setup.config.to_yaml()).map_err(|e| format!("{path}: {e}"))?;
+        tracing::info!(file = path, "Wrote configuration");
+        return Ok(());
+    }
+    for warning in &setup.warnings {
+        tracing::warn!("{warning}");
+    }
+    start(connection, setup)
+}
+
+fn warn_of_flags(given: &Given) {
+    let not_yet = given.not_yet();
+    if !not_yet.is_empty() {
+        tracing::warn!(
+            flags = not_yet.join(" "),
+            "These flags are accepted, but what they control is not built yet"
+        );
+    }
+    if given.text("config").is_some() {
+        let replaced = given.given_of(&REPLACED_BY_CONFIG);
+        if !replaced.is_empty() {
+            tracing::warn!(flags = replaced.join(" "), "These flags are ignored because --config is given");
+        }
+    }
+}
+
+/// What flags decide beside the configuration.
+fn choices(given: &Given) -> Result<Choices, String> {
+    let gates = FeatureGates::parse(given.list("feature-gates")).map_err(|e| e.to_string())?;
+    let max_wait =
+        given.parsed::<GoDuration>("pod-max-in-unschedulable-pods-duration").map(GoDuration::to_std);
+    Ok(Choices { features: gates.features(), parity: given.switch("parity").unwrap_or(false), max_wait })
+}
+
+/// The configuration file, or the default configuration with the deprecated flags; then the flags of leader election,
+/// which win over the file.
+fn configuration(given: &Given, choices: &Choices) -> Result<KubeSchedulerConfiguration, String> {
+    let mut config = match given.text("config") {
+        Some(path) => {
+            let source = files::read(path)?;
+            harbormaster_config::load(&source.text, path, &choices.features).map_err(|e| e.to_string())?
+        }
+        None => {
+            let mut config = KubeSchedulerConfiguration::default_for(&choices.features);
+            let client = &mut config.client_connection;
+            set(&mut client.qps, given.parsed("kube-api-qps"));
+            set(&mut client.burst, given.parsed("kube-api-burst"));
+            set(&mut client.content_type, given.parsed("kube-api-content-type"));
+            set(&mut config.enable_profiling, given.switch("profiling"));
+            set(&mut config.enable_contention_profiling, given.switch("contention-profiling"));
+            config
+        }
+    };
+    if config.client_connection.kubeconfig.is_empty() {
+        set(&mut config.client_connection.kubeconfig, given.parsed("kubeconfig"));
+    }
+    let lease = &mut config.leader_election;
+    set(&mut lease.leader_elect, given.switch("leader-elect"));
+    set(&mut lease.lease_duration, given.parsed("leader-elect-lease-duration"));
+    set(&mut lease.renew_deadline, given.parsed("leader-elect-renew-deadline"));
+    set(&mut lease.retry_period, given.parsed("leader-elect-retry-period"));
+    set(&mut lease.resource_lock, given.parsed("leader-elect-resource-lock"));
+    set(&mut lease.resource_name, given.parsed("leader-elect-resource-name"));
+    set(&mut lease.resource_namespace, given.parsed("leader-elect-resource-namespace"));
+    Ok(config)
+}
+
+fn set<T>(field: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *field = value;
+    }
+}
+
+fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionConfig {
+    let client = &config.client_connection;
+    ConnectionConfig {
+        kubeconfig: Some(&client.kubeconfig).filter(|path| !path.is_empty()).map(Into::into),
+        master: given.text("master").filter(|address| !address.is_empty()).map(str::to_owned),
+        qps: client.qps,
+        burst: client.burst,
+    }
+}
+
+/// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
+fn start(connection: ConnectionConfig, setup: Setup) -> Result<(), String> {
+    let leader_elect = setup.config.leader_election.leader_elect;
+    let driver = DriverConfig { connection, leader_elect, hostname: None };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| format!("starting the runtime: {e}"))?;
+    runtime.block_on(async {
+        let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
+        let (asked, stop) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            signals.next().await;
+            // The scheduler may have ended by itself.
+            let _ = asked.send(());
+            signals.next().await;
+            tracing::error!("A second signal: ending at once");
+            std::process::exit(1);
+        });
+        let shutdown = async {
+            let _ = stop.await;
+        };
+        match harbormaster_driver::run(driver, setup.engine, shutdown).await {
+            Ok(ExitReason::Finished) => Ok(()),
+            Ok(ExitReason::Abandoned) => Err("stopping took too long".to_owned()),
+            Err(e) => Err(e.to_string()),
+        }
+    })
+}
+
+/// What asks a process to end.
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// What asks a process to end.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(args: &[&str]) -> Given {
+        match flags::read("run", args.iter().map(OsString::from)) {
+            Read::Flags(given) => given,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn configured(args: &[&str]) -> KubeSchedulerConfiguration {
+        configuration(&given(args), &Choices::default()).unwrap()
+    }
+
+    fn file(name: &str, text: &str) -> String {
+        let path = std::env::temp_dir().join(format!("harbormaster-run-{}-{name}", std::process::id()));
+        let start = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        std::fs::write(&path, format!("{start}{text}")).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn deprecated_flags_count_without_a_file_only() {
+        let flags = ["--kube-api-qps=7", "--kube-api-burst=9", "--kubeconfig=/k"];
+        let config = configured(&flags);
+        assert_eq!((config.client_connection.qps, config.client_connection.burst), (7.0, 9));
+        assert_eq!(config.client_connection.kubeconfig, "/k");
+
+        let path = file("deprecated", "clientConnection: {qps: 3}\n");
+        let with_file: Vec<&str> = flags.into_iter().chain(["--config", path.as_str()]).collect();
+        let config = configured(&with_file);
+        assert_eq!((config.client_connection.qps, config.client_connection.burst), (3.0, 100));
+        assert_eq!(config.client_connection.kubeconfig, "/k", "the file names none");
+        std::fs::write(
+            &path,
+            std::fs::read_to_string(&path).unwrap().replace("qps: 3", "kubeconfig: /other"),
+        )
+        .unwrap();
+        assert_eq!(configured(&with_file).client_connection.kubeconfig, "/other");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn flags_of_leader_election_win_over_the_file() {
+        let path =
+            file("leader", "leaderElection: {leaderElect: true, resourceName: mine, leaseDuration: 30s}\n");
+        let config =
+            configured(&["--config", &path, "--leader-elect=false", "--leader-elect-resource-name=other"]);
+        assert!(!config.leader_election.leader_elect);
+        assert_eq!(config.leader_election.resource_name, "other");
+        assert_eq!(config.leader_election.lease_duration, GoDuration::from_secs(30));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn gates_and_durations_become_choices() {
+        let choice = choices(&given(&["--pod-max-in-unschedulable-pods-duration=90s", "--parity"])).unwrap();
+        assert_eq!(choice.max_wait, Some(std::time::Duration::from_secs(90)));
+        assert!(choice.parity);
+        let error = choices(&given(&["--feature-gates=Nonsense=true"])).unwrap_err();
+        assert_eq!(error, "unrecognized feature gate: Nonsense");
+    }
+
+    #[test]
+    fn the_address_of_the_api_server_comes_from_the_flag_even_with_a_file() {
+        let given = given(&["--master=127.0.0.1:8080"]);
+        let connection = connection(&given, &KubeSchedulerConfiguration::default_config());
+        assert_eq!(connection.master.as_deref(), Some("127.0.0.1:8080"));
+        assert_eq!((connection.kubeconfig, connection.qps, connection.burst), (None, 50.0, 100));
+    }
+}

@@ -1,0 +1,10 @@
+//! What the end-to-end tests have in common: a real API server, the built binary, and objects to give them.
+
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
+
+pub mod cluster;
+pub mod objects;
+pub mod pod_watch;
+pub mod process;
+pub mod proxy;
+pub mod scene;

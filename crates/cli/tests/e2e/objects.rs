@@ -1,0 +1,61 @@
+//! Nodes, pods and configurations as JSON.
+
+use harbormaster_oracle::generate::UNBUILT;
+use serde_json::{Value, json};
+
+pub const NODES: &str = "/api/v1/nodes";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+
+/// A KubeSchedulerConfiguration with one profile, without the plugins that are not built yet, and with a client that
+/// is not slowed down.
+pub fn config(scheduler_name: &str) -> Value {
+    let disabled: Vec<Value> = UNBUILT.iter().map(|name| json!({"name": name})).collect();
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"qps": 5000, "burst": 5000},
+        "profiles": [{
+            "schedulerName": scheduler_name,
+            "plugins": {"multiPoint": {"disabled": disabled}},
+        }],
+    })
+}
+
+/// A node with these labels.
+pub fn node(name: &str, labels: Value, cpu: &str, memory: &str, pods: u32) -> Value {
+    let resources = json!({"cpu": cpu, "memory": memory, "pods": pods.to_string()});
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": resources, "allocatable": resources},
+    })
+}
+
+/// A pod of one container; `spec` is merged over that.
+pub fn pod(name: &str, scheduler_name: &str, requests: Value, spec: Value) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": scheduler_name,
+            "containers": [{"name": "c", "image": "x", "resources": {"requests": requests}}],
+        },
+    });
+    if let Value::Object(fields) = spec {
+        for (field, value) in fields {
+            pod["spec"][field] = value;
+        }
+    }
+    pod
+}
+
+/// The node of a pod, if it has one.
+pub fn node_of(pod: &Value) -> Option<&str> {
+    pod["spec"]["nodeName"].as_str()
+}
+
+/// Status, reason and message of the `PodScheduled` condition, if there is one.
+pub fn scheduled_condition(pod: &Value) -> Option<[&str; 3]> {
+    let conditions = pod["status"]["conditions"].as_array()?;
+    let condition = conditions.iter().find(|condition| condition["type"] == "PodScheduled")?;
+    Some(["status", "reason", "message"].map(|field| condition[field].as_str().unwrap_or_default()))
+}

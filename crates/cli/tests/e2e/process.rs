@@ -1,0 +1,134 @@
+//! The built binary as a process.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use super::cluster::eventually;
+
+const POLL: Duration = Duration::from_millis(10);
+
+/// A running `harbormaster run`; it is killed with this value.
+pub struct Harbormaster {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Harbormaster {
+    /// Starts the binary; its log goes to `log`.
+    pub fn start(args: &[String], log: PathBuf) -> Self {
+        let output = File::create(&log).expect("the log can be written");
+        let child = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+            .arg("run")
+            .args(["--leader-elect=false", "-v=4"])
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().expect("a file can be shared"))
+            .stderr(output)
+            .spawn()
+            .expect("the binary runs");
+        Self { child, log }
+    }
+
+    /// All log lines so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).expect("the log can be read")
+    }
+
+    /// Log lines with all these parts.
+    pub fn lines_with(&self, parts: &[&str]) -> Vec<String> {
+        let log = self.log();
+        let has_all = |line: &&str| parts.iter().all(|part| line.contains(part));
+        log.lines().filter(has_all).map(str::to_owned).collect()
+    }
+
+    /// How often that pod of the namespace `default` was tried.
+    pub fn attempts(&self, pod: &str) -> usize {
+        self.lines_with(&["Attempting to schedule pod", &format!("\"default/{pod}\"")]).len()
+    }
+
+    /// Waits for a log line with all these parts.
+    pub fn wait_for_line(&self, parts: &[&str]) -> String {
+        eventually(&format!("a log line with {parts:?}"), Duration::from_secs(30), || {
+            self.lines_with(parts).into_iter().next()
+        })
+    }
+
+    /// Sends SIGTERM.
+    pub fn ask_to_end(&self) {
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+    }
+
+    /// Sends SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self, limit: Duration) -> ExitStatus {
+        wait(&mut self.child, limit)
+            .unwrap_or_else(|| panic!("it has not ended within {limit:?}:\n{}", self.log()))
+    }
+
+    /// SIGTERM ends it well, and nothing in it has panicked.
+    pub fn ends_well(mut self) -> String {
+        self.ask_to_end();
+        let status = self.wait(Duration::from_secs(15));
+        let log = self.log();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(!log.contains("panicked"), "{log}");
+        log
+    }
+}
+
+impl Drop for Harbormaster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("the end of its log:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
+        }
+        // Both fail only when the process is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the binary to its end: exit code and stderr. Kills it after `limit`.
+pub fn run_to_end(args: &[&str], directory: &Path, limit: Duration) -> (Option<i32>, String) {
+    let errors = directory.join("stderr");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+        .args(args)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors).expect("stderr can be written"))
+        .spawn()
+        .expect("the binary runs");
+    let status = wait(&mut child, limit);
+    if status.is_none() {
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+    }
+    let text = fs::read_to_string(&errors).expect("stderr can be read");
+    (status.and_then(|status| status.code()), text)
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().expect("the process can be asked") {
+            return Some(status);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        sleep(POLL);
+    }
+}

@@ -1,0 +1,424 @@
+//! A proxy in front of an API server that does what servers in trouble do.
+//!
+//! Requests can be answered wrongly, late or not at all, by rules with a bounded number of uses; open watches can be
+//! cut or fed. Everything that came through is written down.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use harbormaster_oracle::components::ControlPlane;
+use ureq::{
+    Agent,
+    http::{Request as HttpRequest, Response},
+    tls::{TlsConfig, TlsProvider},
+};
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: String,
+    /// With the query.
+    pub path: String,
+    content_type: String,
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    pub fn is_bind_of(&self, pod: &str) -> bool {
+        self.method == "POST" && self.path.ends_with(&format!("/pods/{pod}/binding"))
+    }
+
+    pub fn is_status_of(&self, pod: &str) -> bool {
+        self.method == "PATCH" && self.path.ends_with(&format!("/pods/{pod}/status"))
+    }
+
+    /// A new event about that pod.
+    pub fn is_event_about(&self, pod: &str) -> bool {
+        self.method == "POST"
+            && self.path.ends_with("/events")
+            && String::from_utf8_lossy(&self.body).contains(&format!("\"name\":\"{pod}\""))
+    }
+
+    /// A list of `resource`, in pages or as a stream.
+    pub fn is_list_of(&self, resource: &str) -> bool {
+        self.is_get_of(resource) && (!self.is_watch() || self.is_streaming_list())
+    }
+
+    /// A watch of `resource` that continues from a version.
+    pub fn is_watch_of(&self, resource: &str) -> bool {
+        self.is_get_of(resource) && self.is_watch() && !self.is_streaming_list()
+    }
+
+    pub fn is_streaming_list(&self) -> bool {
+        self.path.contains("sendInitialEvents=true")
+    }
+
+    fn is_watch(&self) -> bool {
+        self.path.contains("watch=true")
+    }
+
+    fn is_get_of(&self, resource: &str) -> bool {
+        self.method == "GET" && self.path.split('?').next() == Some(&*format!("/api/v1/{resource}"))
+    }
+}
+
+/// What happens to a request that a rule is for.
+#[derive(Clone)]
+pub enum Fault {
+    /// This answer, and the API server never hears of it.
+    Answer { status: u16, headers: &'static str, body: String },
+    /// The connection breaks, and the API server never hears of it.
+    Break,
+    /// The API server does what is asked, but this is the answer.
+    LieAfterwards { status: u16 },
+    /// The API server does what is asked, but the connection breaks before the answer.
+    BreakAfterwards,
+    /// This happens first, then the request goes on.
+    After(Arc<dyn Fn() + Send + Sync>),
+}
+
+impl Fault {
+    /// An answer as an API server writes it.
+    pub fn status(status: u16, reason: &str) -> Self {
+        Self::Answer { status, headers: "", body: refusal(status, reason) }
+    }
+
+    /// An answer with `Retry-After: 1`.
+    pub fn retry_after_a_second(status: u16, reason: &str) -> Self {
+        Self::Answer { status, headers: "Retry-After: 1\r\n", body: refusal(status, reason) }
+    }
+
+    /// A pause of that length.
+    pub fn delay(pause: Duration) -> Self {
+        Self::After(Arc::new(move || thread::sleep(pause)))
+    }
+}
+
+/// `metav1.Status`.
+fn refusal(code: u16, reason: &str) -> String {
+    format!(
+        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"injected {reason}","reason":"{reason}","code":{code}}}"#
+    )
+}
+
+/// A request with what came of it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub request: Request,
+    pub at: Instant,
+    /// The HTTP status that the client got; 0 if the connection broke.
+    pub status: u16,
+}
+
+type Matcher = Box<dyn Fn(&Request) -> bool + Send>;
+
+struct Rule {
+    matches: Matcher,
+    fault: Fault,
+    left: usize,
+}
+
+/// How an open watch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The connection breaks.
+    Broken,
+    /// The reply is said to be complete.
+    Complete,
+}
+
+struct OpenWatch {
+    resource: String,
+    stream: TcpStream,
+    cut_next: Option<Cut>,
+    over: bool,
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<Rule>,
+    records: Vec<Record>,
+    watches: Vec<Arc<Mutex<OpenWatch>>>,
+}
+
+struct Upstream {
+    agent: Agent,
+    server: String,
+    authorization: String,
+}
+
+/// A listening proxy; it serves until the process ends.
+pub struct Proxy {
+    state: Arc<Mutex<State>>,
+    upstream: Arc<Upstream>,
+    pub port: u16,
+}
+
+impl Proxy {
+    /// A proxy that does not listen yet.
+    pub fn new(cluster: &ControlPlane) -> Self {
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .disable_verification(true)
+            .build();
+        let config = Agent::config_builder()
+            .tls_config(tls)
+            .proxy(None)
+            .http_status_as_error(false)
+            .max_idle_connections_per_host(64)
+            .build();
+        let upstream = Upstream {
+            agent: config.into(),
+            server: cluster.server_url().to_owned(),
+            authorization: format!("Bearer {}", cluster.token()),
+        };
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port();
+        Self { state: Arc::default(), upstream: Arc::new(upstream), port }
+    }
+
+    /// Starts to listen.
+    pub fn listen(&self) {
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).expect("the port is still free");
+        let (state, upstream) = (Arc::clone(&self.state), Arc::clone(&self.upstream));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (state, upstream) = (Arc::clone(&state), Arc::clone(&upstream));
+                // A client may go at any time; nobody needs to know.
+                thread::spawn(move || {
+                    let _ = serve(client, &state, &upstream);
+                });
+            }
+        });
+    }
+
+    /// Lets `fault` happen to the next `times` requests that match. Earlier rules come first.
+    pub fn fault(&self, times: usize, fault: Fault, matches: impl Fn(&Request) -> bool + Send + 'static) {
+        lock(&self.state).rules.push(Rule { matches: Box::new(matches), fault, left: times });
+    }
+
+    /// What came through so far and matches, in the order in which the requests came. Their answers may have crossed.
+    pub fn records(&self, matches: impl Fn(&Request) -> bool) -> Vec<Record> {
+        let mut records: Vec<Record> =
+            lock(&self.state).records.iter().filter(|record| matches(&record.request)).cloned().collect();
+        records.sort_by_key(|record| record.at);
+        records
+    }
+
+    /// How many requests match.
+    pub fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
+        self.records(matches).len()
+    }
+
+    /// Cuts open watches of `resource` in the middle of their next event.
+    pub fn cut_next_event(&self, resource: &str, how: Cut) {
+        assert!(self.each_watch(resource, |watch| watch.cut_next = Some(how)) > 0, "nothing to cut");
+    }
+
+    /// Sends a line on open watches of `resource`.
+    pub fn inject(&self, resource: &str, line: &str) {
+        let sent = self.each_watch(resource, |watch| {
+            let _ = chunk(&mut watch.stream, format!("{line}\n").as_bytes());
+        });
+        assert!(sent > 0, "nobody watches {resource}");
+    }
+
+    /// Ends open watches of everything now.
+    pub fn close_all(&self) {
+        self.close("pods");
+        self.close("nodes");
+    }
+
+    /// Ends open watches of `resource` now.
+    pub fn close(&self, resource: &str) {
+        assert!(self.each_watch(resource, |watch| watch.end(Cut::Complete)) > 0, "nobody watches {resource}");
+    }
+
+    fn each_watch(&self, resource: &str, act: impl Fn(&mut OpenWatch)) -> usize {
+        let watches = lock(&self.state).watches.clone();
+        let mut touched = 0;
+        for watch in watches {
+            let mut watch = lock(&watch);
+            if watch.resource == resource && !watch.over {
+                act(&mut watch);
+                touched += 1;
+            }
+        }
+        touched
+    }
+}
+
+impl OpenWatch {
+    fn pass_on(&mut self, line: &[u8]) -> std::io::Result<()> {
+        match self.cut_next.take() {
+            None => chunk(&mut self.stream, line),
+            Some(how) => {
+                chunk(&mut self.stream, &line[..line.len() / 2])?;
+                self.end(how);
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&mut self, how: Cut) {
+        if how == Cut::Complete {
+            let _ = self.stream.write_all(b"0\r\n\r\n");
+        }
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.over = true;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Requests of one connection, one after the other.
+fn serve(client: TcpStream, state: &Arc<Mutex<State>>, upstream: &Upstream) -> std::io::Result<()> {
+    client.set_nodelay(true)?;
+    let mut reader = BufReader::new(client.try_clone()?);
+    let mut client = client;
+    while let Some(request) = read_request(&mut reader)? {
+        let fault = lock(state).fault_for(&request);
+        let at = Instant::now();
+        let note = |status| {
+            let request = request.clone();
+            lock(state).records.push(Record { request, at, status });
+        };
+        match fault {
+            Some(Fault::Answer { status, headers, body }) => {
+                note(status);
+                reply(&mut client, status, headers, body.as_bytes())?;
+                continue;
+            }
+            Some(Fault::Break) => {
+                note(0);
+                return client.shutdown(Shutdown::Both);
+            }
+            Some(Fault::LieAfterwards { status }) => {
+                upstream.send(&request).into_body().read_to_vec().map_err(std::io::Error::other)?;
+                note(status);
+                reply(&mut client, status, "", refusal(status, "InternalError").as_bytes())?;
+                continue;
+            }
+            Some(Fault::BreakAfterwards) => {
+                upstream.send(&request).into_body().read_to_vec().map_err(std::io::Error::other)?;
+                note(0);
+                return client.shutdown(Shutdown::Both);
+            }
+            Some(Fault::After(act)) => act(),
+            None => {}
+        }
+        let response = upstream.send(&request);
+        let status = response.status().as_u16();
+        note(status);
+        if request.is_watch() && status == 200 {
+            return pump(&request, response, client, state);
+        }
+        let body = response.into_body().into_with_config().limit(u64::MAX).read_to_vec();
+        reply(&mut client, status, "", &body.map_err(std::io::Error::other)?)?;
+    }
+    Ok(())
+}
+
+impl State {
+    fn fault_for(&mut self, request: &Request) -> Option<Fault> {
+        let rule = self.rules.iter_mut().find(|rule| rule.left > 0 && (rule.matches)(request))?;
+        rule.left -= 1;
+        Some(rule.fault.clone())
+    }
+}
+
+impl Upstream {
+    fn send(&self, request: &Request) -> Response<ureq::Body> {
+        let out = HttpRequest::builder()
+            .method(request.method.as_str())
+            .uri(format!("{}{}", self.server, request.path))
+            .header("authorization", &self.authorization)
+            .header("accept", "application/json");
+        let answer = match request.body.is_empty() {
+            true => self.agent.run(out.body(()).expect("a request")),
+            false => {
+                let out = out.header("content-type", &request.content_type);
+                self.agent.run(out.body(&request.body[..]).expect("a request"))
+            }
+        };
+        answer.expect("the API server answers")
+    }
+}
+
+/// Passes the lines of a watch on until either side ends.
+fn pump(
+    request: &Request,
+    response: Response<ureq::Body>,
+    mut client: TcpStream,
+    state: &Mutex<State>,
+) -> std::io::Result<()> {
+    client.write_all(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+    )?;
+    let path = request.path.split('?').next().unwrap_or_default();
+    let resource = path.rsplit('/').next().unwrap_or_default().to_owned();
+    let watch = Arc::new(Mutex::new(OpenWatch { resource, stream: client, cut_next: None, over: false }));
+    lock(state).watches.push(Arc::clone(&watch));
+    let mut upstream = BufReader::new(response.into_body().into_with_config().limit(u64::MAX).reader());
+    let mut line = Vec::new();
+    while upstream.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        let mut watch = lock(&watch);
+        if watch.over || watch.pass_on(&line).is_err() {
+            watch.over = true;
+            return Ok(());
+        }
+        line.clear();
+    }
+    let mut watch = lock(&watch);
+    if !watch.over {
+        watch.end(Cut::Complete);
+    }
+    Ok(())
+}
+
+fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<Request>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace();
+    let mut word = || words.next().unwrap_or_default().to_owned();
+    let (method, path) = (word(), word());
+    let (mut content_type, mut length) = (String::new(), 0);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header)?;
+        let Some((name, value)) = header.split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "content-type" => content_type = value.trim().to_owned(),
+            "content-length" => length = value.trim().parse().map_err(std::io::Error::other)?,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some(Request { method, path, content_type, body }))
+}
+
+fn reply(client: &mut TcpStream, status: u16, headers: &str, body: &[u8]) -> std::io::Result<()> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n"
+    );
+    client.write_all(&[head.as_bytes(), body].concat())
+}
+
+fn chunk(client: &mut TcpStream, data: &[u8]) -> std::io::Result<()> {
+    let head = format!("{:x}\r\n", data.len());
+    client.write_all(&[head.as_bytes(), data, b"\r\n"].concat())
+}

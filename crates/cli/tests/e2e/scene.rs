@@ -1,0 +1,153 @@
+//! A scheduler behind a proxy that can make trouble.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use harbormaster_oracle::components::{ApiClient, ControlPlane};
+use serde_json::{Value, json};
+
+use super::{
+    cluster::{PATIENCE, eventually, get_pod, shared, wait_until_bound},
+    objects::{NODES, PODS, config, node, node_of, pod},
+    pod_watch::PodWatch,
+    process::Harbormaster,
+    proxy::{Fault, Proxy, Record, Request},
+};
+
+/// One test's part of the cluster: a scheduler name, nodes with a label, a proxy.
+pub struct Scene {
+    pub name: &'static str,
+    pub proxy: Proxy,
+    pub client: ApiClient,
+    pub watch: PodWatch,
+    cluster: Arc<ControlPlane>,
+}
+
+impl Scene {
+    /// With one node of 2 CPUs.
+    pub fn new(name: &'static str) -> Self {
+        let cluster = shared();
+        let client = cluster.client().clone();
+        let scene =
+            Self { name, proxy: Proxy::new(&cluster), watch: PodWatch::start(&client), client, cluster };
+        scene.create_node("node", "2", "a");
+        scene
+    }
+
+    pub fn create_node(&self, name: &str, cpu: &str, rack: &str) {
+        let labels = json!({"scene": self.name, "rack": rack});
+        let node = node(&self.full(name), labels, cpu, "4Gi", 100);
+        self.client.post(NODES, &node).expect("the node is created");
+    }
+
+    /// A pod for this scene's nodes.
+    pub fn create(&self, name: &str, cpu: &str) {
+        self.create_for(name, cpu, json!({"scene": self.name}));
+    }
+
+    pub fn create_for(&self, name: &str, cpu: &str, node_selector: Value) {
+        let spec = json!({"nodeSelector": node_selector});
+        let pod = pod(&self.full(name), self.name, json!({"cpu": cpu}), spec);
+        self.client.post(PODS, &pod).expect("the pod is created");
+    }
+
+    /// Names are unique in the cluster.
+    pub fn full(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    pub fn start(&self) -> Harbormaster {
+        let path = self.cluster.directory().join(format!("{}.json", self.name));
+        std::fs::write(&path, config(self.name).to_string()).expect("the configuration is written");
+        let args = [
+            format!("--config={}", path.display()),
+            format!("--master=http://127.0.0.1:{}", self.proxy.port),
+        ];
+        Harbormaster::start(&args, path.with_extension("log"))
+    }
+
+    /// Harbormaster behind a listening proxy, with its watches open.
+    pub fn started(&self) -> Harbormaster {
+        self.proxy.listen();
+        let harbormaster = self.start();
+        for kind in ["nodes", "pods"] {
+            harbormaster.wait_for_line(&["Caches populated", kind]);
+        }
+        harbormaster
+    }
+
+    pub fn is_bound(&self, name: &str) {
+        wait_until_bound(&self.client, &self.full(name));
+    }
+
+    /// A new pod is bound, without trouble of its own.
+    pub fn another_is_bound(&self, name: &str) {
+        self.create(name, "10m");
+        self.is_bound(name);
+        self.has_statuses(name, &[201]);
+    }
+
+    pub fn is_pending(&self, name: &str) -> bool {
+        get_pod(&self.client, &self.full(name)).is_some_and(|pod| node_of(&pod).is_none())
+    }
+
+    pub fn binds(&self, name: &str) -> Vec<Record> {
+        let name = self.full(name);
+        self.proxy.records(|request| request.is_bind_of(&name))
+    }
+
+    /// What the binds of a pod were answered. A record is written a moment after the API server has done its part.
+    pub fn has_statuses(&self, name: &str, expected: &[u16]) {
+        let name = self.full(name);
+        self.answers(expected, |request| request.is_bind_of(&name));
+    }
+
+    /// What requests that match were answered.
+    pub fn answers(&self, expected: &[u16], matches: impl Fn(&Request) -> bool) {
+        eventually("all records", PATIENCE, || (self.proxy.count(&matches) >= expected.len()).then_some(()));
+        assert_eq!(statuses(&self.proxy.records(&matches)), expected);
+    }
+
+    pub fn fault_binds(&self, name: &str, times: usize, fault: Fault) {
+        let name = self.full(name);
+        self.proxy.fault(times, fault, move |request| request.is_bind_of(&name));
+    }
+
+    /// Creates pods of 100m CPU, twenty of which fill a node.
+    pub fn create_many(&self, count: usize) {
+        for index in 0..count {
+            self.create(&format!("many-{index}"), "100m");
+        }
+    }
+
+    /// All of them are bound, each once, and no node has more than it can hold.
+    pub fn many_are_bound(&self, count: usize) {
+        let prefix = self.full("many-");
+        let nodes = eventually(&format!("{count} pods are bound"), PATIENCE, || {
+            let list = self.client.get(PODS).expect("the API server answers");
+            let mut nodes: BTreeMap<String, usize> = BTreeMap::new();
+            for pod in list["items"].as_array().into_iter().flatten() {
+                let is_one = pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with(&prefix));
+                if let (true, Some(node)) = (is_one, node_of(pod)) {
+                    *nodes.entry(node.to_owned()).or_default() += 1;
+                }
+            }
+            (nodes.values().sum::<usize>() == count).then_some(nodes)
+        });
+        assert!(nodes.values().all(|pods| *pods <= 20), "{nodes:?}");
+        assert_eq!(self.watch.moved(), Vec::<String>::new());
+        for index in 0..count {
+            assert_eq!(self.watch.times_bound(&format!("{prefix}{index}")), 1);
+        }
+    }
+
+    /// Everything was bound once, and the process ends well.
+    pub fn ends_well(self, harbormaster: Harbormaster) -> String {
+        let log = harbormaster.ends_well();
+        assert_eq!(self.watch.moved(), Vec::<String>::new());
+        log
+    }
+}
+
+pub fn statuses(records: &[Record]) -> Vec<u16> {
+    records.iter().map(|record| record.status).collect()
+}

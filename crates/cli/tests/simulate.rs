@@ -1,0 +1,174 @@
+//! What `harbormaster simulate` prints. Set `UPDATE_GOLDEN=1` to accept what it prints now.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn harbormaster(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+        .args(args)
+        .current_dir(repository())
+        .env_remove("NO_COLOR")
+        .output()
+        .expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+fn assert_golden(name: &str, args: &[&str]) {
+    let output = harbormaster(args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let printed = text(&output.stdout);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &printed).expect("the golden file can be written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(printed, expected, "{args:?} no longer prints {}", path.display());
+}
+
+#[test]
+fn examples_are_placed_as_a_table() {
+    assert_golden("examples.txt", &["simulate", "-f", "examples/"]);
+}
+
+#[test]
+fn examples_are_explained_as_tables() {
+    assert_golden("explain.txt", &["simulate", "-f", "examples/", "--explain"]);
+}
+
+#[test]
+fn examples_are_explained_as_json() {
+    assert_golden("explain.json", &["simulate", "-f", "examples/", "--explain", "-o", "json"]);
+}
+
+#[test]
+fn examples_are_placed_as_json_without_explanations() {
+    assert_golden("examples.json", &["simulate", "-f", "examples/", "-o", "json"]);
+}
+
+#[test]
+fn pods_are_judged_independently() {
+    assert_golden("independent.txt", &["simulate", "-f", "examples/", "--independent"]);
+}
+
+fn assert_fails(args: &[&str], expected: &[&str]) {
+    let output = harbormaster(args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    for part in expected {
+        assert!(stderr.contains(part), "{args:?}: {part:?} is not in\n{stderr}");
+    }
+}
+
+#[test]
+fn broken_manifests_name_every_error() {
+    let directory = std::env::temp_dir().join(format!("harbormaster-cli-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("broken.yaml");
+    fs::write(
+        &path,
+        "kind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: many}}\n---\nkind: Pod\n",
+    )
+    .unwrap();
+    let path = path.to_str().unwrap();
+    assert_fails(
+        &["simulate", "-f", path],
+        &[
+            "broken.yaml:3: document 1: Node n1: status.allocatable.cpu: ",
+            "broken.yaml:5: document 2: Pod: metadata.name: ",
+        ],
+    );
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn wrong_arguments_end_with_one_and_say_what_is_wrong() {
+    assert_fails(&["simulate"], &["--filename"]);
+    assert_fails(&["simulate", "-f", "no-such-file.yaml"], &["error: no-such-file.yaml: "]);
+    assert_fails(&["simulate", "-f", "examples/", "--config", "examples/1-nodes.yaml"], &["1-nodes.yaml:"]);
+    assert_fails(&["nonsense"], &["unrecognized subcommand 'nonsense'"]);
+    assert_fails(&["run", "--nonsense"], &["Error: unknown flag: --nonsense"]);
+    assert_fails(&["run", "extra"], &["\"kube-scheduler\" does not take any arguments, got [\"extra\"]"]);
+    assert_fails(
+        &["run", "--config", "no-such-file.yaml"],
+        &["\"command failed\" err=\"no-such-file.yaml: "],
+    );
+    assert_fails(
+        &["run", "--feature-gates=SchedulerQueueingHints=false"],
+        &["cannot set feature gate SchedulerQueueingHints to false, feature is locked to true"],
+    );
+}
+
+#[test]
+fn a_configuration_is_written_and_read_back() {
+    let path = std::env::temp_dir().join(format!("harbormaster-cli-config-{}.yaml", std::process::id()));
+    let path = path.to_str().unwrap();
+    let output =
+        harbormaster(&["run", "--write-config-to", path, "--bind-address=127.0.0.1", "--vmodule=a=1"]);
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.matches("--bind-address").count(), 1, "{stderr}");
+    assert!(!stderr.contains("vmodule"), "{stderr}");
+    assert!(fs::read_to_string(path).unwrap().contains("schedulerName: default-scheduler"));
+    let again = harbormaster(&["simulate", "-f", "examples/", "--config", path]);
+    let plain = harbormaster(&["simulate", "-f", "examples/"]);
+    assert_eq!(text(&again.stdout), text(&plain.stdout));
+    fs::remove_file(path).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_scheduler_without_an_api_server_waits_and_ends_well_on_sigterm() {
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::Stdio,
+    };
+    // Nothing listens there: the port was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut scheduler = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+        .args([
+            "run",
+            "--leader-elect=false",
+            "-v4",
+            "--logging-format=json",
+            "--master",
+            &format!("127.0.0.1:{port}"),
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(scheduler.stderr.take().unwrap()).lines();
+    // Once it complains about the server, it listens to signals.
+    let refused = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("refused")));
+    let refused = refused.unwrap().unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&refused).is_ok(), "{refused}");
+    let killed = Command::new("kill").arg(scheduler.id().to_string()).status().unwrap();
+    assert!(killed.success());
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(scheduler.wait().unwrap().code(), Some(0), "{rest:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn under_the_name_kube_scheduler_it_takes_kube_schedulers_flags() {
+    let link = std::env::temp_dir().join(format!("harbormaster-cli-{}-link", std::process::id()));
+    fs::create_dir_all(&link).unwrap();
+    let link = link.join("kube-scheduler");
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_harbormaster"), &link).unwrap();
+    let version = Command::new(&link).arg("--version").output().unwrap();
+    assert!(text(&version.stdout).starts_with("harbormaster v"), "{version:?}");
+    let wrong = Command::new(&link).arg("simulate").output().unwrap();
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains("does not take any arguments, got [\"simulate\"]"), "{wrong:?}");
+    fs::remove_dir_all(link.parent().unwrap()).unwrap();
+}

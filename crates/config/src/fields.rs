@@ -1,0 +1,77 @@
+//! Findings about fields, in the words of Kubernetes' field errors.
+
+use std::fmt::Display;
+
+use crate::error::{ConfigError, Source};
+
+/// Collects what is wrong with fields.
+pub(crate) struct Findings<'a> {
+    source: &'a Source,
+    /// Where in the file the paths start.
+    base: String,
+    found: Vec<ConfigError>,
+}
+
+impl<'a> Findings<'a> {
+    pub(crate) fn new(source: &'a Source) -> Self {
+        Self::below(source, "")
+    }
+
+    /// For rules whose paths start at some field of the file.
+    pub(crate) fn below(source: &'a Source, base: &str) -> Self {
+        Self { source, base: base.to_owned(), found: Vec::new() }
+    }
+
+    pub(crate) fn into_errors(self) -> Vec<ConfigError> {
+        self.found
+    }
+
+    fn add(&mut self, path: &str, message: String) {
+        let field = match self.base.as_str() {
+            "" => path.to_owned(),
+            base => format!("{base}.{path}"),
+        };
+        self.found.push(self.source.error(field, format!("{path}: {message}")));
+    }
+
+    /// `path: Invalid value: value: detail`. Texts come [`quoted`], structures as JSON.
+    pub(crate) fn invalid(&mut self, path: &str, value: impl Display, detail: &str) {
+        self.add(path, format!("Invalid value: {value}: {detail}"));
+    }
+
+    /// The last finding gets a word of advice.
+    pub(crate) fn help(&mut self, help: Option<&str>) {
+        if let (Some(last), Some(help)) = (self.found.last_mut(), help) {
+            last.help = Some(help.to_owned());
+        }
+    }
+
+    pub(crate) fn required(&mut self, path: &str, detail: &str) {
+        self.add(path, with_detail("Required value", detail));
+    }
+
+    pub(crate) fn forbidden(&mut self, path: &str, detail: &str) {
+        self.add(path, with_detail("Forbidden", detail));
+    }
+
+    pub(crate) fn duplicate(&mut self, path: &str, value: impl Display) {
+        self.add(path, format!("Duplicate value: {value}"));
+    }
+
+    pub(crate) fn unsupported(&mut self, path: &str, value: &str, supported: &[&str]) {
+        let supported: Vec<_> = supported.iter().map(quoted).collect();
+        self.add(
+            path,
+            format!("Unsupported value: {}: supported values: {}", quoted(value), supported.join(", ")),
+        );
+    }
+}
+
+fn with_detail(what: &str, detail: &str) -> String {
+    if detail.is_empty() { what.to_owned() } else { format!("{what}: {detail}") }
+}
+
+/// A text as a field error prints it.
+pub(crate) fn quoted(text: impl Display) -> String {
+    format!("{:?}", text.to_string())
+}

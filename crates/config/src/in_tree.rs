@@ -1,0 +1,172 @@
+//! The plugins of kube-scheduler 1.36: which points they extend, which are on by default, and names that are gone.
+
+use harbormaster_api::{
+    features::{Feature, Features},
+    points::{ExtensionPoint, PointSet},
+};
+
+use ExtensionPoint::{
+    Bind, Filter, Permit, PlacementGenerate, PlacementScore, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreScore, QueueSort, Reserve, Score,
+};
+
+/// A plugin that kube-scheduler 1.36 knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InTreePlugin {
+    /// Its name in profiles.
+    pub name: &'static str,
+    /// The points it extends.
+    pub points: PointSet,
+    /// Its weight in the default `multiPoint` list; 0 if it gives none.
+    pub default_weight: i32,
+    /// Without this gate it is not in the default list and does nothing.
+    pub gate: Option<Feature>,
+}
+
+const fn plugin(name: &'static str, default_weight: i32, points: &[ExtensionPoint]) -> InTreePlugin {
+    InTreePlugin { name, points: PointSet::of(points), default_weight, gate: None }
+}
+
+const fn gated(
+    gate: Feature,
+    name: &'static str,
+    default_weight: i32,
+    points: &[ExtensionPoint],
+) -> InTreePlugin {
+    InTreePlugin { name, points: PointSet::of(points), default_weight, gate: Some(gate) }
+}
+
+/// All in-tree plugins, in the order of the default `multiPoint` list.
+pub const IN_TREE: &[InTreePlugin] = &[
+    plugin("SchedulingGates", 0, &[PreEnqueue]),
+    plugin("PrioritySort", 0, &[QueueSort]),
+    plugin("NodeUnschedulable", 0, &[Filter]),
+    plugin("NodeName", 0, &[Filter]),
+    plugin("TaintToleration", 3, &[Filter, PreScore, Score]),
+    plugin("NodeAffinity", 2, &[PreFilter, Filter, PreScore, Score]),
+    plugin("NodePorts", 0, &[PreFilter, Filter]),
+    plugin("NodeResourcesFit", 1, &[PreFilter, Filter, PreScore, Score, PlacementScore]),
+    plugin("VolumeRestrictions", 0, &[PreFilter, Filter]),
+    plugin("NodeVolumeLimits", 0, &[PreFilter, Filter]),
+    plugin("VolumeBinding", 0, &[PreFilter, Filter, PreScore, Score, Reserve, PreBind]),
+    plugin("VolumeZone", 0, &[PreFilter, Filter]),
+    plugin("PodTopologySpread", 2, &[PreFilter, Filter, PreScore, Score]),
+    plugin("InterPodAffinity", 2, &[PreFilter, Filter, PreScore, Score]),
+    gated(
+        Feature::DynamicResourceAllocation,
+        "DynamicResources",
+        2,
+        &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+    ),
+    plugin("DefaultPreemption", 0, &[PreEnqueue, PostFilter]),
+    plugin("NodeResourcesBalancedAllocation", 1, &[PreScore, Score]),
+    plugin("ImageLocality", 1, &[Score]),
+    plugin("DefaultBinder", 0, &[Bind]),
+    gated(Feature::NodeDeclaredFeatures, "NodeDeclaredFeatures", 0, &[PreFilter, Filter]),
+    gated(Feature::GangScheduling, "GangScheduling", 0, &[PreEnqueue, Permit]),
+    gated(Feature::TopologyAwareWorkloadScheduling, "TopologyPlacementGenerator", 0, &[PlacementGenerate]),
+    gated(Feature::TopologyAwareWorkloadScheduling, "PodGroupPodsCount", 1, &[PlacementScore]),
+];
+
+impl InTreePlugin {
+    /// Whether its gate, if it has one, is on.
+    pub fn active(&self, features: &Features) -> bool {
+        self.gate.is_none_or(|gate| features.enabled(gate))
+    }
+}
+
+/// The in-tree plugin of that name.
+pub fn in_tree(name: &str) -> Option<&'static InTreePlugin> {
+    IN_TREE.iter().find(|p| p.name == name)
+}
+
+/// Plugins that `kubescheduler.config.k8s.io/v1` refuses by name.
+pub(crate) const REMOVED_IN_V1: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
+
+/// What replaces a plugin, predicate or priority of older releases; `None` for a name that never was one.
+pub(crate) fn replacement(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "NodeResourcesLeastAllocated" | "LeastRequestedPriority" => {
+            "use NodeResourcesFit with args.scoringStrategy.type: LeastAllocated"
+        }
+        "NodeResourcesMostAllocated" | "MostRequestedPriority" => {
+            "use NodeResourcesFit with args.scoringStrategy.type: MostAllocated"
+        }
+        "RequestedToCapacityRatio" | "RequestedToCapacityRatioPriority" => {
+            "use NodeResourcesFit with args.scoringStrategy.type: RequestedToCapacityRatio"
+        }
+        "BalancedResourceAllocation" => "use NodeResourcesBalancedAllocation",
+        "AzureDiskLimits"
+        | "CinderLimits"
+        | "EBSLimits"
+        | "GCEPDLimits"
+        | "MaxAzureDiskVolumeCount"
+        | "MaxCinderVolumeCount"
+        | "MaxCSIVolumeCountPred"
+        | "MaxEBSVolumeCount"
+        | "MaxGCEPDVolumeCount" => "use NodeVolumeLimits, which limits volumes of every CSI driver",
+        "SelectorSpread"
+        | "DefaultPodTopologySpread"
+        | "SelectorSpreadPriority"
+        | "EvenPodsSpread"
+        | "EvenPodsSpreadPriority" => {
+            "use PodTopologySpread; its default constraints spread pods of a service"
+        }
+        "NodeLabel" | "CheckNodeLabelPresence" | "NodeLabelPriority" => {
+            "use NodeAffinity with args.addedAffinity"
+        }
+        "ServiceAffinity" | "CheckServiceAffinity" | "ServiceAntiAffinity" => {
+            "use pod affinity or topology spread constraints in the pods themselves"
+        }
+        "NodePreferAvoidPods" | "NodePreferAvoidPodsPriority" => "use taints and TaintToleration",
+        "GeneralPredicates" => "use NodeResourcesFit, NodeName, NodePorts and NodeAffinity",
+        "PodFitsResources" => "use NodeResourcesFit",
+        "PodFitsHostPorts" | "PodFitsPorts" => "use NodePorts",
+        "HostName" => "use NodeName",
+        "MatchNodeSelector" | "NodeAffinityPriority" => "use NodeAffinity",
+        "PodToleratesNodeTaints" | "TaintTolerationPriority" => "use TaintToleration",
+        "CheckNodeUnschedulable" => "use NodeUnschedulable",
+        "MatchInterPodAffinity" | "InterPodAffinityPriority" => "use InterPodAffinity",
+        "NoDiskConflict" => "use VolumeRestrictions",
+        "NoVolumeZoneConflict" => "use VolumeZone",
+        "CheckVolumeBinding" => "use VolumeBinding",
+        "ImageLocalityPriority" => "use ImageLocality",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(point: ExtensionPoint) -> Vec<&'static str> {
+        let features = Features::default();
+        IN_TREE.iter().filter(|p| p.points.contains(point) && p.active(&features)).map(|p| p.name).collect()
+    }
+
+    #[test]
+    fn the_table_gives_the_default_lists_of_kube_scheduler() {
+        assert_eq!(names(PreEnqueue), ["SchedulingGates", "DynamicResources", "DefaultPreemption"]);
+        assert_eq!(names(PostFilter), ["DynamicResources", "DefaultPreemption"]);
+        assert_eq!(names(Reserve), ["VolumeBinding", "DynamicResources"]);
+        assert_eq!(names(PreBind), names(Reserve));
+        assert_eq!(names(Bind), ["DefaultBinder"]);
+        assert_eq!(names(QueueSort), ["PrioritySort"]);
+        assert_eq!(names(PlacementScore), ["NodeResourcesFit"]);
+        let mut filter = vec!["NodeUnschedulable", "NodeName", "TaintToleration"];
+        filter.extend(names(PreFilter));
+        assert_eq!(names(Filter), filter);
+        assert_eq!(names(PreFilter).len(), 11);
+        assert_eq!(names(PreScore).len(), 7);
+        assert_eq!(names(Score).len(), 9);
+    }
+
+    #[test]
+    fn names_are_unique_and_replaced_names_are_no_longer_plugins() {
+        for plugin in IN_TREE {
+            assert_eq!(in_tree(plugin.name), Some(plugin));
+            assert_eq!(replacement(plugin.name), None);
+        }
+        assert!(REMOVED_IN_V1.iter().all(|name| replacement(name).is_some() && in_tree(name).is_none()));
+    }
+}

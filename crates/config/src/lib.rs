@@ -1,0 +1,46 @@
+//! Configuration of the scheduler: `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1` and feature
+//! gates.
+//!
+//! The way of a configuration: [`load`] decodes strictly and fills in defaults, flags may change the result,
+//! [`validate`] checks it, [`unsupported`] tells what this version cannot do, [`plan_profiles`] expands each
+//! profile into one ordered list of plugins per extension point. [`FeatureGates`] comes before all of that.
+//!
+//! Messages are kube-scheduler's; file, line and column are added. Texts are arguments here: nothing reads files.
+//!
+//! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging),
+//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates`; below them `yaml` (a tree with positions),
+//! `decode` (tree to structs), `error` and `fields` (messages).
+
+mod args_rules;
+mod config;
+mod decode;
+mod error;
+mod fields;
+mod gate_table;
+mod gates;
+mod in_tree;
+mod load;
+mod names;
+mod old_versions;
+mod plan;
+mod plugin_args;
+mod plugins;
+mod unsupported;
+mod validate;
+mod write;
+mod yaml;
+
+pub use config::{
+    API_VERSION, ClientConnection, DEFAULT_SCHEDULER_NAME, Extender, ExtenderTls, KIND,
+    KubeSchedulerConfiguration, LeaderElection, ManagedResource, PluginConfig, Profile,
+};
+pub use error::{ConfigError, ConfigErrors, Source};
+pub use gates::{FeatureGates, GateError};
+pub use in_tree::{IN_TREE, InTreePlugin, in_tree};
+pub use load::load;
+pub use plan::{PluginCatalog, ProfilePlan, plan_profiles};
+pub use plugin_args::PluginArgs;
+pub use plugins::{PluginRef, PluginSet, Plugins};
+pub use unsupported::unsupported;
+pub use validate::validate;
+pub use yaml::Position;

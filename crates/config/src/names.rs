@@ -1,0 +1,29 @@
+//! Names of extended resources.
+
+use harbormaster_api::labels::qualified_name_errors;
+
+/// Whether a qualified name can be an extended resource: it has a prefix that is not Kubernetes' own, and fits
+/// into a quota's `requests.` form.
+pub(crate) fn is_extended_resource(name: &str) -> bool {
+    name.contains('/')
+        && !name.contains("kubernetes.io/")
+        && !name.starts_with("requests.")
+        && qualified_name_errors(&format!("requests.{name}")).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extended_resources_have_a_prefix_of_their_own() {
+        for (name, extended) in [
+            ("example.com/gpu", true),
+            ("cpu", false),
+            ("kubernetes.io/x", false),
+            ("requests.example.com/x", false),
+        ] {
+            assert_eq!(is_extended_resource(name), extended, "{name}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Arguments of plugins, typed where the plugin is an in-tree one.
+
+use harbormaster_api::{
+    args::{
+        DefaultPreemptionArgs, DynamicResourcesArgs, GoDuration, InterPodAffinityArgs, NodeAffinityArgs,
+        NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PodTopologySpreadArgs, ResourceSpec,
+        UtilizationShapePoint, VolumeBindingArgs,
+    },
+    features::{Feature, Features},
+};
+use serde_json::Value;
+
+use crate::{
+    decode::{self, UnknownField, WrongValue},
+    yaml::Node,
+};
+
+macro_rules! plugin_args {
+    ($($name:ident($args:ident) $kind:literal;)*) => {
+        /// `pluginConfig[].args`, defaulted.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        #[expect(missing_docs, reason = "one variant per in-tree plugin that takes arguments, named after it")]
+        pub enum PluginArgs {
+            /// Not given, and the plugin is not one that has defaults.
+            #[default]
+            Absent,
+            /// Arguments of a plugin that is not in-tree, as they are written.
+            Other(Value),
+            $($name($args),)*
+        }
+
+        /// The kinds that `args.kind` may name.
+        pub(crate) const ARGS_KINDS: &[&str] = &[$($kind,)*];
+
+        impl PluginArgs {
+            /// The `kind` of the arguments of an in-tree plugin.
+            pub fn kind(&self) -> Option<&'static str> {
+                match self {
+                    Self::Absent | Self::Other(_) => None,
+                    $(Self::$name(_) => Some($kind),)*
+                }
+            }
+
+            /// The arguments as a plugin decodes them, without `apiVersion` and `kind`.
+            pub fn to_value(&self) -> Option<Value> {
+                match self {
+                    Self::Absent => None,
+                    Self::Other(value) => Some(value.clone()),
+                    // Writing structs with text keys to a value cannot fail.
+                    $(Self::$name(args) => serde_json::to_value(args).ok(),)*
+                }
+            }
+
+            fn of_kind(kind: &str) -> Option<Self> {
+                match kind {
+                    $($kind => Some(Self::$name($args::default())),)*
+                    _ => None,
+                }
+            }
+
+            /// Reads arguments of the kind that `self` has.
+            fn reread(&self, node: &Node) -> (Result<Self, WrongValue>, Vec<UnknownField>) {
+                match self {
+                    Self::Absent | Self::Other(_) => {
+                        let (result, unknown) = decode::decode::<Value>(node);
+                        (result.map(Self::Other), unknown)
+                    }
+                    $(Self::$name(_) => {
+                        let (result, unknown) = decode::decode::<$args>(node);
+                        (result.map(Self::$name), unknown)
+                    })*
+                }
+            }
+        }
+    };
+}
+
+plugin_args! {
+    DefaultPreemption(DefaultPreemptionArgs) "DefaultPreemptionArgs";
+    DynamicResources(DynamicResourcesArgs) "DynamicResourcesArgs";
+    InterPodAffinity(InterPodAffinityArgs) "InterPodAffinityArgs";
+    NodeAffinity(NodeAffinityArgs) "NodeAffinityArgs";
+    NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocationArgs) "NodeResourcesBalancedAllocationArgs";
+    NodeResourcesFit(NodeResourcesFitArgs) "NodeResourcesFitArgs";
+    PodTopologySpread(PodTopologySpreadArgs) "PodTopologySpreadArgs";
+    VolumeBinding(VolumeBindingArgs) "VolumeBindingArgs";
+}
+
+impl PluginArgs {
+    /// What that plugin gets when the user gives it nothing.
+    pub fn default_for(plugin: &str, features: &Features) -> Self {
+        Self::of_kind(&format!("{plugin}Args")).map(|args| args.defaulted(features)).unwrap_or_default()
+    }
+
+    /// Reads the arguments of a plugin, with defaults. `node` holds neither `apiVersion` nor `kind`.
+    pub(crate) fn read(
+        plugin: &str,
+        node: &Node,
+        features: &Features,
+    ) -> (Result<Self, WrongValue>, Vec<UnknownField>) {
+        let (args, unknown) = Self::of_kind(&format!("{plugin}Args")).unwrap_or_default().reread(node);
+        (args.map(|args| args.defaulted(features)), unknown)
+    }
+
+    /// Fills in what the types cannot: defaults that depend on gates, and zeroes that mean "not given".
+    fn defaulted(self, features: &Features) -> Self {
+        match self {
+            Self::DynamicResources(args) => Self::DynamicResources(with_timeouts(args, features)),
+            Self::NodeResourcesBalancedAllocation(mut args) => {
+                args.resources = with_weights(args.resources);
+                Self::NodeResourcesBalancedAllocation(args)
+            }
+            Self::NodeResourcesFit(mut args) => {
+                args.scoring_strategy.resources = with_weights(args.scoring_strategy.resources);
+                Self::NodeResourcesFit(args)
+            }
+            Self::VolumeBinding(mut args) => {
+                if args.shape.is_empty() && features.enabled(Feature::StorageCapacityScoring) {
+                    args.shape = [(0, 10), (100, 0)]
+                        .map(|(utilization, score)| UtilizationShapePoint { utilization, score })
+                        .into();
+                }
+                Self::VolumeBinding(args)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether the gates that `bindingTimeout` belongs to are on.
+pub(crate) fn binding_timeout_allowed(features: &Features) -> bool {
+    features.enabled(Feature::DRADeviceBindingConditions)
+        && features.enabled(Feature::DRAResourceClaimDeviceStatus)
+}
+
+fn with_timeouts(mut args: DynamicResourcesArgs, features: &Features) -> DynamicResourcesArgs {
+    if features.enabled(Feature::DRASchedulerFilterTimeout) {
+        args.filter_timeout.get_or_insert(GoDuration::from_secs(10));
+    }
+    if binding_timeout_allowed(features) {
+        args.binding_timeout.get_or_insert(GoDuration::from_secs(600));
+    }
+    args
+}
+
+fn with_weights(mut resources: Vec<ResourceSpec>) -> Vec<ResourceSpec> {
+    if resources.is_empty() {
+        return NodeResourcesBalancedAllocationArgs::default().resources;
+    }
+    for resource in resources.iter_mut().filter(|r| r.weight == 0) {
+        resource.weight = 1;
+    }
+    resources
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::yaml;
+
+    fn read(plugin: &str, text: &str, features: &Features) -> Value {
+        let (args, unknown) = PluginArgs::read(plugin, &yaml::parse(text).unwrap(), features);
+        assert!(unknown.is_empty(), "{unknown:?}");
+        args.unwrap().to_value().unwrap()
+    }
+
+    #[test]
+    fn arguments_have_the_documented_defaults() {
+        let off = Features::default()
+            .with(Feature::DRASchedulerFilterTimeout, false)
+            .with(Feature::DRAResourceClaimDeviceStatus, false);
+        let scoring = Features::default().with(Feature::StorageCapacityScoring, true);
+        let cpu_and_memory = json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]);
+        for (plugin, features, expected) in [
+            (
+                "DefaultPreemption",
+                Features::default(),
+                json!({"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100}),
+            ),
+            (
+                "DynamicResources",
+                Features::default(),
+                json!({"filterTimeout": "10s", "bindingTimeout": "10m0s"}),
+            ),
+            ("DynamicResources", off, json!({"filterTimeout": null})),
+            (
+                "InterPodAffinity",
+                Features::default(),
+                json!({"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": false}),
+            ),
+            ("NodeAffinity", Features::default(), json!({})),
+            ("NodeResourcesBalancedAllocation", Features::default(), json!({"resources": cpu_and_memory})),
+            (
+                "NodeResourcesFit",
+                Features::default(),
+                json!({"scoringStrategy": {"type": "LeastAllocated", "resources": cpu_and_memory}}),
+            ),
+            ("PodTopologySpread", Features::default(), json!({"defaultingType": "System"})),
+            ("VolumeBinding", Features::default(), json!({"bindTimeoutSeconds": 600})),
+            (
+                "VolumeBinding",
+                scoring,
+                json!({"bindTimeoutSeconds": 600, "shape": [
+                    {"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}),
+            ),
+        ] {
+            assert_eq!(
+                PluginArgs::default_for(plugin, &features).to_value(),
+                Some(expected.clone()),
+                "{plugin}"
+            );
+            assert_eq!(read(plugin, "{}", &features), expected, "{plugin}");
+        }
+        assert_eq!(PluginArgs::default_for("NodeName", &Features::default()), PluginArgs::Absent);
+    }
+
+    #[test]
+    fn what_is_given_is_kept_and_missing_weights_are_one() {
+        let features = Features::default();
+        let given = read(
+            "NodeResourcesFit",
+            "scoringStrategy: {type: MostAllocated, resources: [{name: cpu}, {name: a/b, weight: 3}]}",
+            &features,
+        );
+        assert_eq!(
+            given["scoringStrategy"]["resources"],
+            json!([{"name": "cpu", "weight": 1}, {"name": "a/b", "weight": 3}])
+        );
+        assert_eq!(
+            read("DefaultPreemption", "minCandidateNodesAbsolute: 0", &features)["minCandidateNodesAbsolute"],
+            0
+        );
+        assert_eq!(read("DynamicResources", "filterTimeout: 0s", &features)["filterTimeout"], "0s");
+        assert_eq!(read("Mine", "any: [thing]", &features), json!({"any": ["thing"]}));
+    }
+}

@@ -1,0 +1,223 @@
+//! The `plugins` of a profile, and how the user's lists are merged into the default ones.
+
+use harbormaster_api::{features::Features, points::ExtensionPoint};
+use serde::{Deserialize, Serialize};
+
+use crate::in_tree::IN_TREE;
+
+/// Stands for every plugin in a `disabled` list.
+pub(crate) const ALL: &str = "*";
+
+/// One plugin of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PluginRef {
+    /// Name; `*` in a `disabled` list means all.
+    pub name: String,
+    /// Factor of its scores; 0 means not given.
+    pub weight: i32,
+}
+
+impl PluginRef {
+    /// A plugin without weight.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), weight: 0 }
+    }
+}
+
+/// `PluginSet`: what is on and off at one point.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PluginSet {
+    /// In order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub enabled: Vec<PluginRef>,
+    /// Defaults that are off here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disabled: Vec<PluginRef>,
+}
+
+impl PluginSet {
+    /// Whether that name, or everything, is in the `disabled` list.
+    pub(crate) fn disables(&self, name: &str) -> bool {
+        self.disabled.iter().any(|p| p.name == name)
+    }
+
+    pub(crate) fn enables(&self, name: &str) -> bool {
+        self.enabled.iter().any(|p| p.name == name)
+    }
+
+    /// This list with the user's changes.
+    ///
+    /// A default that the user lists too keeps its place and takes the user's weight; the user's other plugins
+    /// follow. Of a name that the user lists twice the last one takes the place, and the first is kept as well, so
+    /// that the double registration is noticed later.
+    fn merged(self, user: PluginSet) -> PluginSet {
+        let mut disabled: Vec<_> = user.disabled.iter().map(|p| PluginRef::named(&p.name)).collect();
+        disabled.extend(self.disabled.iter().map(|p| PluginRef::named(&p.name)));
+        let mut merged = PluginSet { enabled: Vec::new(), disabled };
+        let mut placed = vec![false; user.enabled.len()];
+        if !merged.disables(ALL) {
+            for default in self.enabled {
+                if merged.disables(&default.name) {
+                    continue;
+                }
+                let given = user.enabled.iter().rposition(|p| p.name == default.name);
+                merged.enabled.push(match given {
+                    Some(i) => {
+                        placed[i] = true;
+                        user.enabled[i].clone()
+                    }
+                    None => default,
+                });
+            }
+        }
+        let rest = user.enabled.into_iter().zip(placed).filter(|(_, placed)| !placed);
+        merged.enabled.extend(rest.map(|(plugin, _)| plugin));
+        merged
+    }
+}
+
+/// `Plugins`: the lists of a profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(missing_docs, reason = "one list per extension point, and each has the name of its point")]
+pub struct Plugins {
+    pub pre_enqueue: PluginSet,
+    pub queue_sort: PluginSet,
+    pub pre_filter: PluginSet,
+    pub filter: PluginSet,
+    pub post_filter: PluginSet,
+    pub pre_score: PluginSet,
+    pub score: PluginSet,
+    pub reserve: PluginSet,
+    pub permit: PluginSet,
+    pub pre_bind: PluginSet,
+    pub bind: PluginSet,
+    pub post_bind: PluginSet,
+    /// Plugins that are on at every point they extend.
+    pub multi_point: PluginSet,
+    pub placement_generate: PluginSet,
+    pub placement_score: PluginSet,
+}
+
+impl Plugins {
+    /// The lists of kube-scheduler without configuration: all default plugins at every point.
+    pub fn default_plugins(features: &Features) -> Self {
+        let active = IN_TREE.iter().filter(|p| p.active(features));
+        let enabled =
+            active.map(|p| PluginRef { name: p.name.to_owned(), weight: p.default_weight }).collect();
+        Self { multi_point: PluginSet { enabled, disabled: Vec::new() }, ..Self::default() }
+    }
+
+    /// The list of one point.
+    pub fn at(&self, point: ExtensionPoint) -> &PluginSet {
+        match point {
+            ExtensionPoint::PreEnqueue => &self.pre_enqueue,
+            ExtensionPoint::QueueSort => &self.queue_sort,
+            ExtensionPoint::PreFilter => &self.pre_filter,
+            ExtensionPoint::Filter => &self.filter,
+            ExtensionPoint::PostFilter => &self.post_filter,
+            ExtensionPoint::PreScore => &self.pre_score,
+            ExtensionPoint::Score => &self.score,
+            ExtensionPoint::Reserve => &self.reserve,
+            ExtensionPoint::Permit => &self.permit,
+            ExtensionPoint::PreBind => &self.pre_bind,
+            ExtensionPoint::Bind => &self.bind,
+            ExtensionPoint::PostBind => &self.post_bind,
+            ExtensionPoint::PlacementGenerate => &self.placement_generate,
+            ExtensionPoint::PlacementScore => &self.placement_score,
+        }
+    }
+
+    fn at_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
+        match point {
+            ExtensionPoint::PreEnqueue => &mut self.pre_enqueue,
+            ExtensionPoint::QueueSort => &mut self.queue_sort,
+            ExtensionPoint::PreFilter => &mut self.pre_filter,
+            ExtensionPoint::Filter => &mut self.filter,
+            ExtensionPoint::PostFilter => &mut self.post_filter,
+            ExtensionPoint::PreScore => &mut self.pre_score,
+            ExtensionPoint::Score => &mut self.score,
+            ExtensionPoint::Reserve => &mut self.reserve,
+            ExtensionPoint::Permit => &mut self.permit,
+            ExtensionPoint::PreBind => &mut self.pre_bind,
+            ExtensionPoint::Bind => &mut self.bind,
+            ExtensionPoint::PostBind => &mut self.post_bind,
+            ExtensionPoint::PlacementGenerate => &mut self.placement_generate,
+            ExtensionPoint::PlacementScore => &mut self.placement_score,
+        }
+    }
+
+    /// The default lists with the user's changes.
+    pub fn merged(features: &Features, user: Plugins) -> Self {
+        let mut user = user;
+        let mut plugins = Self::default_plugins(features);
+        plugins.multi_point = plugins.multi_point.merged(user.multi_point.clone());
+        for point in ExtensionPoint::ALL {
+            let default = std::mem::take(plugins.at_mut(point));
+            *plugins.at_mut(point) = default.merged(std::mem::take(user.at_mut(point)));
+        }
+        plugins
+    }
+
+    /// The names that are enabled anywhere, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        let sets = ExtensionPoint::ALL.into_iter().map(|p| self.at(p)).chain([&self.multi_point]);
+        let mut names: Vec<_> = sets.flat_map(|s| &s.enabled).map(|p| p.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(enabled: &str, disabled: &str) -> PluginSet {
+        let list = |names: &str| {
+            let parse = |word: &str| match word.split_once('=') {
+                Some((name, weight)) => PluginRef { name: name.to_owned(), weight: weight.parse().unwrap() },
+                None => PluginRef::named(word),
+            };
+            names.split_whitespace().map(parse).collect()
+        };
+        PluginSet { enabled: list(enabled), disabled: list(disabled) }
+    }
+
+    #[test]
+    fn user_lists_are_merged_into_the_defaults() {
+        for (what, enabled, disabled, expected) in [
+            ("nothing changes nothing", "", "", "A B=2 C"),
+            ("a new plugin goes to the end", "X", "", "A B=2 C X"),
+            ("a default is replaced in place", "B=5 X", "", "A B=5 C X"),
+            ("a default listed without weight loses its weight", "B", "", "A B C"),
+            ("a disabled default is left out", "", "B", "A C"),
+            ("disabled and enabled moves to the end", "B=7", "B", "A C B=7"),
+            ("all defaults can be left out", "X B", "*", "X B"),
+            ("an unknown name in the disabled list is no matter", "", "Y", "A B=2 C"),
+            ("of two equal names the last takes the place", "B=1 B=2", "", "A B=2 C B=1"),
+        ] {
+            let merged = set("A B=2 C", "").merged(set(enabled, disabled));
+            assert_eq!(merged.enabled, set(expected, "").enabled, "{what}");
+            assert_eq!(merged.disabled, set("", disabled).disabled, "{what}");
+        }
+    }
+
+    #[test]
+    fn default_plugins_follow_the_gates() {
+        use harbormaster_api::features::Feature;
+        let last =
+            |features: &Features| Plugins::default_plugins(features).multi_point.enabled.pop().unwrap().name;
+        assert_eq!(last(&Features::default()), "NodeDeclaredFeatures");
+        assert_eq!(last(&Features::default().with(Feature::NodeDeclaredFeatures, false)), "DefaultBinder");
+        let grouped = Features::default()
+            .with(Feature::GangScheduling, true)
+            .with(Feature::TopologyAwareWorkloadScheduling, true);
+        assert_eq!(last(&grouped), "PodGroupPodsCount");
+        let defaults = Plugins::default_plugins(&Features::default());
+        let position = |name: &str| defaults.multi_point.enabled.iter().position(|p| p.name == name);
+        assert!(position("DynamicResources") < position("DefaultPreemption"));
+    }
+}

@@ -1,0 +1,371 @@
+//! The rules of a configuration, with kube-scheduler's messages.
+
+use harbormaster_api::{features::Features, labels, points::ExtensionPoint};
+use rustc_hash::FxHashSet;
+use serde_json::Value;
+
+use crate::{
+    args_rules,
+    config::{API_VERSION, Extender, KubeSchedulerConfiguration, LeaderElection, Profile},
+    error::ConfigErrors,
+    fields::{Findings, quoted},
+    in_tree::{self, REMOVED_IN_V1},
+    names,
+    plugin_args::PluginArgs,
+    plugins::{PluginRef, PluginSet},
+};
+
+/// Checks a configuration, flags applied.
+///
+/// The arguments of NodeResourcesFit are checked when profiles are [planned](crate::plan_profiles), as
+/// kube-scheduler does it.
+///
+/// # Errors
+/// Everything that is wrong, in kube-scheduler's order.
+pub fn validate(config: &KubeSchedulerConfiguration, features: &Features) -> Result<(), ConfigErrors> {
+    let mut findings = Findings::new(&config.source);
+    if config.client_connection.burst < 0 {
+        findings.invalid("clientConnection.burst", config.client_connection.burst, "must be non-negative");
+    }
+    check_leader_election(&config.leader_election, &mut findings);
+    if config.parallelism <= 0 {
+        findings.invalid("parallelism", config.parallelism, "should be an integer value greater than zero");
+    }
+    check_profiles(&config.profiles, features, &mut findings);
+    check_percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score, &mut findings);
+    let (initial, max) = (config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds);
+    if initial <= 0 {
+        findings.invalid("podInitialBackoffSeconds", initial, "must be greater than 0");
+    }
+    if max < initial {
+        let detail = "must be greater than or equal to PodInitialBackoffSeconds";
+        findings.invalid("podMaxBackoffSeconds", max, detail);
+    }
+    check_extenders(&config.extenders, &mut findings);
+    ConfigErrors::from(findings.into_errors()).into_result()
+}
+
+fn check_leader_election(lease: &LeaderElection, findings: &mut Findings<'_>) {
+    if !lease.leader_elect {
+        return;
+    }
+    for (field, duration) in [
+        ("leaseDuration", lease.lease_duration),
+        ("renewDeadline", lease.renew_deadline),
+        ("retryPeriod", lease.retry_period),
+    ] {
+        if duration.nanos() <= 0 {
+            findings.invalid(
+                &format!("leaderElection.{field}"),
+                quoted(duration),
+                "must be greater than zero",
+            );
+        }
+    }
+    if lease.lease_duration <= lease.renew_deadline {
+        // The printed value is the deadline's, in kube-scheduler as well.
+        let value = quoted(lease.renew_deadline);
+        findings.invalid("leaderElection.leaseDuration", value, "must be greater than `RenewDeadline`");
+    }
+    for (field, text) in [
+        ("resourceLock", &lease.resource_lock),
+        ("resourceNamespace", &lease.resource_namespace),
+        ("resourceName", &lease.resource_name),
+    ] {
+        if text.is_empty() {
+            findings.required(&format!("leaderElection.{field}"), "");
+        }
+    }
+    if lease.resource_lock != "leases" {
+        let detail = "resourceLock value must be \"leases\"";
+        findings.invalid("leaderElection.resourceLock", quoted(&lease.resource_lock), detail);
+    }
+}
+
+fn check_percentage(path: &str, percentage: Option<i32>, findings: &mut Findings<'_>) {
+    if let Some(percentage) = percentage.filter(|p| !(0..=100).contains(p)) {
+        findings.invalid(path, percentage, "not in valid range [0-100]");
+    }
+}
+
+fn check_profiles(profiles: &[Profile], features: &Features, findings: &mut Findings<'_>) {
+    if profiles.is_empty() {
+        findings.required("profiles", "");
+    }
+    let mut names = FxHashSet::default();
+    for (i, profile) in profiles.iter().enumerate() {
+        let path = format!("profiles[{i}]");
+        if profile.scheduler_name.is_empty() {
+            findings.required(&format!("{path}.schedulerName"), "");
+        }
+        let percentage = format!("{path}.percentageOfNodesToScore");
+        check_percentage(&percentage, profile.percentage_of_nodes_to_score, findings);
+        check_removed_plugins(&path, profile, findings);
+        check_plugin_config(&path, profile, features, findings);
+        if !names.insert(profile.scheduler_name.as_str()) {
+            // The value is a path, which Kubernetes prints as an empty structure.
+            findings.duplicate(&format!("{path}.schedulerName"), "{}");
+        }
+    }
+    check_queue_sort(profiles, findings);
+}
+
+fn check_removed(path: &str, name: &str, findings: &mut Findings<'_>) -> bool {
+    let removed = REMOVED_IN_V1.contains(&name);
+    if removed {
+        let detail =
+            format!("was invalid in version \"v1\" (KubeSchedulerConfiguration is version {API_VERSION:?})");
+        findings.invalid(path, quoted(name), &detail);
+        findings.help(in_tree::replacement(name));
+    }
+    removed
+}
+
+fn check_removed_plugins(path: &str, profile: &Profile, findings: &mut Findings<'_>) {
+    for point in ExtensionPoint::ALL {
+        if matches!(point, ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore) {
+            continue;
+        }
+        for (i, plugin) in profile.plugins.at(point).enabled.iter().enumerate() {
+            check_removed(&format!("{path}.plugins.{}.enabled[{i}]", point.field()), &plugin.name, findings);
+        }
+    }
+}
+
+fn check_plugin_config(path: &str, profile: &Profile, features: &Features, findings: &mut Findings<'_>) {
+    let mut seen = FxHashSet::default();
+    for (i, config) in profile.plugin_config.iter().enumerate() {
+        let path = format!("{path}.pluginConfig[{i}]");
+        if !seen.insert(config.name.as_str()) {
+            findings.duplicate(&path, quoted(&config.name));
+        }
+        if !check_removed(&path, &config.name, findings) {
+            args_rules::check(&format!("{path}.args"), &config.args, features, findings);
+        }
+    }
+}
+
+/// There is one queue, so its order must be the same for all profiles.
+fn check_queue_sort(profiles: &[Profile], findings: &mut Findings<'_>) {
+    let Some((first, others)) = profiles.split_first() else { return };
+    let canon = &first.plugins.queue_sort;
+    if canon.enabled.len() > 1 {
+        let detail = "only one queue sort plugin can be enabled";
+        findings.invalid("profiles[0].plugins.queueSort.Enabled", canon.enabled.len(), detail);
+    }
+    let sorter = canon.enabled.first().map(|p| p.name.as_str()).filter(|name| !name.is_empty());
+    let args = |profile: &Profile| sorter.and_then(|name| profile.args(name)).and_then(PluginArgs::to_value);
+    for (i, profile) in others.iter().enumerate() {
+        let path = format!("profiles[{}]", i + 1);
+        let own = &profile.plugins.queue_sort;
+        if own != canon {
+            let value = go_plugin_set(own);
+            findings.invalid(
+                &format!("{path}.plugins.queueSort"),
+                value,
+                "must be the same for all profiles",
+            );
+        }
+        let configured = sorter.is_some_and(|name| profile.args(name).is_some());
+        if configured && args(profile) != args(first) {
+            let value = args(profile).unwrap_or(Value::Null);
+            let detail = "queueSort must be the same for all profiles";
+            findings.invalid(&format!("{path}.pluginConfig.args"), value, detail);
+        }
+    }
+}
+
+/// A plugin set with the field names of the Go structure, in its order, which is what a field error prints.
+fn go_plugin_set(set: &PluginSet) -> String {
+    let list = |plugins: &[PluginRef]| {
+        let plugins: Vec<_> =
+            plugins.iter().map(|p| format!("{{\"Name\":{:?},\"Weight\":{}}}", p.name, p.weight)).collect();
+        if plugins.is_empty() { "null".to_owned() } else { format!("[{}]", plugins.join(",")) }
+    };
+    format!("{{\"Enabled\":{},\"Disabled\":{}}}", list(&set.enabled), list(&set.disabled))
+}
+
+fn check_extenders(extenders: &[Extender], findings: &mut Findings<'_>) {
+    let mut managed = FxHashSet::default();
+    for (i, extender) in extenders.iter().enumerate() {
+        let path = format!("extenders[{i}]");
+        if !extender.prioritize_verb.is_empty() && extender.weight <= 0 {
+            let detail = "must have a positive weight applied to it";
+            findings.invalid(&format!("{path}.weight"), extender.weight, detail);
+        }
+        for (j, resource) in extender.managed_resources.iter().enumerate() {
+            let path = format!("{path}.managedResources[{j}].name");
+            let syntax = labels::qualified_name_errors(&resource.name);
+            for error in &syntax {
+                findings.invalid(&path, quoted(&resource.name), error);
+            }
+            if syntax.is_empty() && !names::is_extended_resource(&resource.name) {
+                findings.invalid(&path, quoted(&resource.name), "is an invalid extended resource name");
+            }
+            if !managed.insert(resource.name.as_str()) {
+                findings.invalid(&path, quoted(&resource.name), "duplicate extender managed resource name");
+            }
+        }
+    }
+    let binders = extenders.iter().filter(|e| !e.bind_verb.is_empty()).count();
+    if binders > 1 {
+        let value = quoted(format!("found {binders} extenders implementing bind"));
+        findings.invalid("extenders", value, "only one extender can implement bind");
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::load;
+
+    const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+    /// The errors of a configuration with these gates, in kube-scheduler's form; empty if it is valid.
+    pub(crate) fn errors_with(text: &str, features: &Features) -> String {
+        let config =
+            load(&format!("{HEAD}{text}"), "s.yaml", features).unwrap_or_else(|e| panic!("{text}: {e}"));
+        validate(&config, features).map_or_else(|errors| errors.kube_text(), |()| String::new())
+    }
+
+    fn errors(text: &str) -> String {
+        errors_with(text, &Features::default())
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(errors(""), "");
+        assert_eq!(
+            errors("percentageOfNodesToScore: 100\npodInitialBackoffSeconds: 7\npodMaxBackoffSeconds: 7\n"),
+            ""
+        );
+    }
+
+    #[test]
+    fn every_field_is_checked_in_kube_schedulers_words() {
+        for (text, message) in [
+            (
+                "clientConnection: {burst: -1}",
+                "clientConnection.burst: Invalid value: -1: must be non-negative",
+            ),
+            (
+                "leaderElection: {leaseDuration: -1s, renewDeadline: -2s}",
+                "[leaderElection.leaseDuration: Invalid value: \"-1s\": must be greater than zero, \
+                 leaderElection.renewDeadline: Invalid value: \"-2s\": must be greater than zero]",
+            ),
+            (
+                "leaderElection: {retryPeriod: -1m}",
+                "leaderElection.retryPeriod: Invalid value: \"-1m0s\": must be greater than zero",
+            ),
+            (
+                "leaderElection: {leaseDuration: 5s}",
+                "leaderElection.leaseDuration: Invalid value: \"10s\": must be greater than `RenewDeadline`",
+            ),
+            (
+                "leaderElection: {resourceLock: endpoints}",
+                "leaderElection.resourceLock: Invalid value: \"endpoints\": resourceLock value must be \"leases\"",
+            ),
+            ("leaderElection: {resourceLock: endpoints, leaderElect: false, leaseDuration: -1s}", ""),
+            ("parallelism: 0", "parallelism: Invalid value: 0: should be an integer value greater than zero"),
+            (
+                "percentageOfNodesToScore: 101",
+                "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]",
+            ),
+            (
+                "profiles: [{percentageOfNodesToScore: -1}]",
+                "profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]",
+            ),
+            (
+                "podInitialBackoffSeconds: 0",
+                "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
+            ),
+            (
+                "podInitialBackoffSeconds: 20",
+                "podMaxBackoffSeconds: Invalid value: 10: must be greater than or equal to PodInitialBackoffSeconds",
+            ),
+            ("profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName: Required value"),
+            (
+                "profiles: [{schedulerName: a}, {schedulerName: a}]",
+                "profiles[1].schedulerName: Duplicate value: {}",
+            ),
+            (
+                "profiles: [{plugins: {queueSort: {enabled: [{name: PrioritySort}, {name: Mine}]}}}]",
+                "profiles[0].plugins.queueSort.Enabled: Invalid value: 2: only one queue sort plugin can be enabled",
+            ),
+            (
+                "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {enabled: [{name: Mine}]}}}]",
+                "profiles[1].plugins.queueSort: Invalid value: {\"Enabled\":[{\"Name\":\"Mine\",\"Weight\":0}],\
+                 \"Disabled\":null}: must be the same for all profiles",
+            ),
+            (
+                "profiles: [{schedulerName: a, plugins: &p {queueSort: {enabled: [{name: Mine}]}}, pluginConfig: [{name: \
+                 Mine, args: {a: 1}}]}, {schedulerName: b, plugins: *p, pluginConfig: [{name: Mine, args: {a: 2}}]}]",
+                "profiles[1].pluginConfig.args: Invalid value: {\"a\":2}: queueSort must be the same for all profiles",
+            ),
+            (
+                "profiles: [{pluginConfig: [{name: X}, {name: X}]}]",
+                "profiles[0].pluginConfig[1]: Duplicate value: \"X\"",
+            ),
+            (
+                "profiles: [{pluginConfig: [{name: EBSLimits}]}]",
+                "profiles[0].pluginConfig[0]: Invalid value: \"EBSLimits\": was invalid in version \"v1\" \
+                 (KubeSchedulerConfiguration is version \"kubescheduler.config.k8s.io/v1\")",
+            ),
+            (
+                "profiles: [{plugins: {filter: {enabled: [{name: NodeName}, {name: CinderLimits}]}}}]",
+                "profiles[0].plugins.filter.enabled[1]: Invalid value: \"CinderLimits\": was invalid in version \"v1\" \
+                 (KubeSchedulerConfiguration is version \"kubescheduler.config.k8s.io/v1\")",
+            ),
+            ("profiles: [{plugins: {multiPoint: {enabled: [{name: CinderLimits}]}}}]", ""),
+            (
+                "extenders: [{prioritizeVerb: p}]",
+                "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
+            ),
+            (
+                "extenders: [{managedResources: [{name: cpu}]}]",
+                "extenders[0].managedResources[0].name: Invalid value: \"cpu\": is an invalid extended resource name",
+            ),
+            (
+                "extenders: [{managedResources: [{name: a.b/c}]}, {managedResources: [{name: a.b/c}]}]",
+                "extenders[1].managedResources[0].name: Invalid value: \"a.b/c\": duplicate extender managed resource name",
+            ),
+            (
+                "extenders: [{managedResources: [{name: /c}]}]",
+                "extenders[0].managedResources[0].name: Invalid value: \"/c\": prefix part must be non-empty",
+            ),
+            (
+                "extenders: [{bindVerb: b}, {bindVerb: b}]",
+                "extenders: Invalid value: \"found 2 extenders implementing bind\": only one extender can implement bind",
+            ),
+        ] {
+            assert_eq!(errors(text), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_errors_are_collected_in_order_and_know_their_lines() {
+        let text = format!(
+            "{HEAD}profiles:\n- schedulerName: a\n- percentageOfNodesToScore: 200\nparallelism: -4\n"
+        );
+        let config = load(&text, "s.yaml", &Features::default()).unwrap();
+        let errors = validate(&config, &Features::default()).unwrap_err();
+        assert_eq!(
+            errors.to_string(),
+            "s.yaml:6:1: parallelism: Invalid value: -4: should be an integer value greater than zero\n\
+             s.yaml:5:3: profiles[1].schedulerName: Required value\n\
+             s.yaml:5:3: profiles[1].percentageOfNodesToScore: Invalid value: 200: not in valid range [0-100]"
+        );
+    }
+
+    #[test]
+    fn what_flags_may_break_is_checked_as_well() {
+        let mut config = KubeSchedulerConfiguration::default_config();
+        config.leader_election.resource_name.clear();
+        config.profiles.clear();
+        let errors = validate(&config, &Features::default()).unwrap_err();
+        assert_eq!(
+            errors.to_string(),
+            "leaderElection.resourceName: Required value\nprofiles: Required value"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! Decisions per second of the engine alone, by cluster size and mix of pods.
+//!
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES…]`
+//!
+//! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod asks for cpu and memory; each decision is confirmed as the
+//! API server would, so that the clean-up of a binding is part of "whole". Three mixes: replicas of one template,
+//! pods of 50 templates in turn, and pods that all differ.
+
+use std::{
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use harbormaster_api::{Node, Pod, PodSpec, Resources, Timestamp, points::ExtensionPoint as P};
+use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
+use harbormaster_framework::{
+    profile::{Profile, ProfileSpec},
+    registry::{BuildCycle, Registry},
+};
+
+/// The in-tree plugins that look at one node, in the default order with the default weights.
+fn profile() -> Arc<Profile> {
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    let list = |names: &[(&str, i64)]| names.iter().map(|(name, w)| ((*name).to_owned(), *w)).collect();
+    let filters = [
+        ("NodeUnschedulable", 0),
+        ("NodeName", 0),
+        ("TaintToleration", 0),
+        ("NodeAffinity", 0),
+        ("NodePorts", 0),
+        ("NodeResourcesFit", 0),
+        ("NodeDeclaredFeatures", 0),
+    ];
+    let scores = [
+        ("TaintToleration", 3),
+        ("NodeAffinity", 2),
+        ("NodeResourcesFit", 1),
+        ("NodeResourcesBalancedAllocation", 1),
+        ("ImageLocality", 1),
+    ];
+    let spec = ProfileSpec {
+        name: "default-scheduler".into(),
+        points: vec![
+            (P::PreEnqueue, list(&[("SchedulingGates", 0)])),
+            (P::QueueSort, list(&[("PrioritySort", 0)])),
+            (P::PreFilter, list(&filters[3..])),
+            (P::Filter, list(&filters)),
+            (P::PreScore, list(&scores[..4])),
+            (P::Score, list(&scores)),
+            (P::Bind, list(&[("DefaultBinder", 0)])),
+        ],
+        ..ProfileSpec::default()
+    };
+    Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).expect("the default profile"))
+}
+
+fn node(at: usize) -> Node {
+    let name = format!("node-{at}");
+    let labels = [
+        ("kubernetes.io/hostname", name.clone()),
+        ("topology.kubernetes.io/zone", format!("zone-{}", at % 3)),
+    ];
+    Node {
+        name: name.into(),
+        labels: labels.into_iter().collect(),
+        allocatable: Resources { milli_cpu: 4000, memory: 32 << 30, pods: 110, ..Resources::default() },
+        ..Node::default()
+    }
+}
+
+fn pod(at: usize, template: usize) -> Pod {
+    let name = format!("pod-{at}");
+    let requests =
+        vec![("cpu".into(), 50 + (template % 50) as i64), ("memory".into(), (100 << 20) + template as i64)];
+    let container = harbormaster_api::pod::Container {
+        name: "c".into(),
+        image: "registry.example/app:v1".into(),
+        requests,
+        ..Default::default()
+    };
+    let spec = PodSpec {
+        scheduler_name: "default-scheduler".into(),
+        containers: vec![container],
+        ..PodSpec::default()
+    };
+    Pod {
+        uid: name.as_str().into(),
+        namespace: "default".into(),
+        name: name.into(),
+        spec: Arc::new(spec),
+        ..Pod::default()
+    }
+}
+
+/// Time in decisions, and with all handling of events, for `pods` pods on `nodes` nodes.
+fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
+    let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
+    let mut now = Timestamp::from_secs(1_000_000);
+    (0..nodes).for_each(|at| engine.handle(Input::Node(node(at)), now));
+    // The first decisions build what is kept; they are part of the run.
+    let all: Vec<Pod> = (0..pods).map(|at| pod(at, at % templates)).collect();
+    let (begin, mut deciding) = (Instant::now(), Duration::ZERO);
+    for pod in all {
+        now.0 += 1_000_000;
+        engine.handle(Input::Pod(pod.clone()), now);
+        let start = Instant::now();
+        black_box(engine.schedule_one(now));
+        deciding += start.elapsed();
+        for effect in engine.take_effects() {
+            if let Effect::Bind(task) = effect {
+                let bound = Pod { node_name: Some(task.node.clone()), ..pod.clone() };
+                engine.handle(Input::Pod(bound), now);
+                engine.handle(Input::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Bound }, now);
+            }
+        }
+    }
+    let (placed, _) = engine.cache().pod_counts();
+    assert_eq!(placed, pods, "every pod has room");
+    (deciding, begin.elapsed())
+}
+
+fn main() {
+    let asked: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let sizes = if asked.is_empty() { vec![100, 1000, 5000, 20_000] } else { asked };
+    println!(
+        "{:>7}  {:<14}  {:>6}  {:>14}  {:>12}  {:>12}",
+        "nodes", "pods", "count", "us/decision", "us/whole", "decisions/s"
+    );
+    for nodes in sizes {
+        for (label, templates) in [("one template", 1), ("50 templates", 50), ("all different", usize::MAX)] {
+            let count = (nodes * 10).clamp(1000, 5000);
+            let (deciding, whole) = run(nodes, count, templates);
+            let each = |d: Duration| d.as_secs_f64() * 1e6 / count as f64;
+            println!(
+                "{nodes:>7}  {label:<14}  {count:>6}  {:>14.2}  {:>12.2}  {:>12.0}",
+                each(deciding),
+                each(whole),
+                count as f64 / deciding.as_secs_f64()
+            );
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! From a chosen node to a bound pod: Permit's waiting room and the bindings on their way.
+//!
+//! ```text
+//! assumed ──Permit: wait──> waiting ──all allow──> binding ──> bound (confirmed by the API server)
+//!    └────────allow──────────────────────────────────┘ │
+//!                              └──reject, timeout──> failed <──error┘   given back to the queue
+//! ```
+
+use std::sync::Arc;
+
+use harbormaster_api::{Str, Timestamp, args::GoDuration, points::ExtensionPoint};
+use harbormaster_framework::{
+    attempt::unreserve,
+    cycle::WaitingPods,
+    outcome::{PreFlight, Reject},
+    pod::PodInfo,
+    profile::Profile,
+    sweep::PluginIdx,
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    cycle::Failure,
+    effect::{BindTask, Effect, PodEvent},
+    engine::Engine,
+    input::BindOutcome,
+    queue::QueuedPod,
+};
+
+/// A pod that was decided for a node and is not yet bound.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub(crate) entry: QueuedPod,
+    pub(crate) node: Str,
+    /// Plugins that hold the pod back, with the time at which they give up; empty once the binding has begun.
+    waits: Vec<(&'static str, std::time::Duration, Timestamp)>,
+    begun: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings {
+    by_uid: FxHashMap<Str, Binding>,
+    waiting: usize,
+    next: u64,
+}
+
+impl Bindings {
+    pub(crate) fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    pub(crate) fn contains(&self, uid: &str) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Timestamp> {
+        if self.waiting == 0 {
+            return None;
+        }
+        self.by_uid.values().flat_map(|b| &b.waits).map(|(_, _, at)| *at).min()
+    }
+
+    fn waiting_in_order(&self) -> Vec<&Binding> {
+        if self.waiting == 0 {
+            return Vec::new();
+        }
+        let mut waiting: Vec<&Binding> = self.by_uid.values().filter(|b| !b.waits.is_empty()).collect();
+        waiting.sort_by_key(|b| b.begun);
+        waiting
+    }
+
+    fn take(&mut self, uid: &str) -> Option<Binding> {
+        let binding = self.by_uid.remove(uid)?;
+        self.waiting -= usize::from(!binding.waits.is_empty());
+        Some(binding)
+    }
+}
+
+/// What Permit plugins asked for while they ran: carried out afterwards.
+#[derive(Debug)]
+pub(crate) struct PermitCalls<'a> {
+    bindings: &'a Bindings,
+    pub(crate) calls: Vec<PermitCall>,
+}
+
+/// One call of a Permit plugin about other pods.
+#[derive(Debug)]
+pub(crate) enum PermitCall {
+    Allow(Str, &'static str),
+    Reject(Str, &'static str, String),
+    Activate(String),
+}
+
+impl<'a> PermitCalls<'a> {
+    pub(crate) fn new(bindings: &'a Bindings) -> Self {
+        Self { bindings, calls: Vec::new() }
+    }
+}
+
+impl WaitingPods for PermitCalls<'_> {
+    fn list(&self) -> Vec<(Arc<PodInfo>, Str)> {
+        self.bindings.waiting_in_order().iter().map(|b| (b.entry.pod.clone(), b.node.clone())).collect()
+    }
+
+    fn allow(&mut self, uid: &str, plugin: &'static str) {
+        self.calls.push(PermitCall::Allow(uid.into(), plugin));
+    }
+
+    fn reject(&mut self, uid: &str, plugin: &'static str, message: String) {
+        self.calls.push(PermitCall::Reject(uid.into(), plugin, message));
+    }
+
+    fn activate(&mut self, full_name: String) {
+        self.calls.push(PermitCall::Activate(full_name));
+    }
+}
+
+impl Engine {
+    /// The pod has its node: holds it back if plugins asked for it, else begins to bind.
+    pub(crate) fn enter_binding(
+        &mut self,
+        entry: QueuedPod,
+        node: Str,
+        waits: Vec<(&'static str, std::time::Duration)>,
+        now: Timestamp,
+    ) {
+        let uid = entry.pod.uid.clone();
+        self.bindings.next += 1;
+        let begun = self.bindings.next;
+        let waits: Vec<_> = waits.into_iter().map(|(plugin, wait)| (plugin, wait, now + wait)).collect();
+        let held = !waits.is_empty();
+        self.bindings.waiting += usize::from(held);
+        self.bindings.by_uid.insert(uid.clone(), Binding { entry, node, waits, begun });
+        if !held {
+            self.begin_binding(&uid, now);
+        }
+    }
+
+    pub(crate) fn carry_out(&mut self, calls: Vec<PermitCall>, now: Timestamp) {
+        for call in calls {
+            match call {
+                PermitCall::Allow(uid, plugin) => self.allow_waiting(&uid, plugin, now),
+                PermitCall::Reject(uid, plugin, message) => {
+                    self.reject_waiting(&uid, plugin, &message, now);
+                }
+                PermitCall::Activate(name) => self.queue.activate(&name, now),
+            }
+        }
+    }
+
+    fn allow_waiting(&mut self, uid: &Str, plugin: &str, now: Timestamp) {
+        let Some(binding) = self.bindings.by_uid.get_mut(uid) else { return };
+        if binding.waits.is_empty() {
+            return;
+        }
+        binding.waits.retain(|(p, _, _)| *p != plugin);
+        if binding.waits.is_empty() {
+            self.bindings.waiting -= 1;
+            self.begin_binding(uid, now);
+        }
+    }
+
+    /// Ends the wait of a pod on Permit; `false` if it does not wait.
+    pub(crate) fn reject_waiting(
+        &mut self,
+        uid: &str,
+        plugin: &'static str,
+        why: &str,
+        now: Timestamp,
+    ) -> bool {
+        if self.bindings.by_uid.get(uid).is_none_or(|b| b.waits.is_empty()) {
+            return false;
+        }
+        if let Some(binding) = self.bindings.take(uid) {
+            let reject = Reject::evictable(why.to_owned());
+            self.binding_failed(binding, Failure::unfit_here(plugin, &reject), now);
+        }
+        true
+    }
+
+    pub(crate) fn permit_timeouts(&mut self, now: Timestamp) {
+        let late: Vec<(Str, &'static str, std::time::Duration)> = self
+            .bindings
+            .waiting_in_order()
+            .into_iter()
+            .filter_map(|b| {
+                let first = b.waits.iter().min_by_key(|(_, _, at)| *at)?;
+                (first.2 <= now).then(|| (b.entry.pod.uid.clone(), first.0, first.1))
+            })
+            .collect();
+        for (uid, plugin, waited) in late {
+            let waited = GoDuration::from_nanos(i64::try_from(waited.as_nanos()).unwrap_or(i64::MAX));
+            let why = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
+            self.reject_waiting(&uid, plugin, &why, now);
+        }
+    }
+
+    fn begin_binding(&mut self, uid: &Str, now: Timestamp) {
+        let Some(binding) = self.bindings.by_uid.get(uid) else { return };
+        self.queue.done(uid);
+        let profile = self.attempts[binding.entry.profile].profile().clone();
+        match pre_bind_groups(&profile, &binding.entry.pod, &binding.node) {
+            Ok(pre_bind) => self.effects.push(Effect::Bind(BindTask {
+                pod: binding.entry.pod.clone(),
+                node: binding.node.clone(),
+                profile,
+                pre_bind,
+            })),
+            Err(message) => {
+                if let Some(binding) = self.bindings.take(uid) {
+                    self.binding_failed(binding, Failure::Error(message), now);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn bind_finished(&mut self, uid: &Str, outcome: BindOutcome, now: Timestamp) {
+        let Some(binding) = self.bindings.take(uid) else { return };
+        match outcome {
+            BindOutcome::Bound => {
+                let pod = &binding.entry.pod;
+                let note =
+                    format!("Successfully assigned {}/{} to {}", pod.namespace, pod.name, binding.node);
+                self.effects.push(Effect::Event(PodEvent {
+                    pod: pod.clone(),
+                    warning: false,
+                    reason: "Scheduled",
+                    action: "Binding",
+                    note,
+                    reporter: self.attempts[binding.entry.profile].profile().name().clone(),
+                }));
+            }
+            BindOutcome::Rejected(reject) => self.binding_failed(binding, Failure::Refused(reject), now),
+            BindOutcome::Failed(message) => self.binding_failed(binding, Failure::Error(message), now),
+        }
+    }
+
+    /// Gives the node up, wakes pods that may use the room, and the pod goes back to the queue.
+    fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
+        let profile = self.attempts[binding.entry.profile].profile().clone();
+        unreserve(&profile, &binding.entry.pod, &binding.node);
+        self.cache.forget(&binding.entry.pod.uid);
+        let left = binding.entry.pod.assumed_on(&binding.node);
+        // After a rejection the room must not wake the pod itself, hence the order and the condition.
+        if matches!(failure, Failure::Error(_)) {
+            self.pod_left_its_node(&left, now);
+            self.attempt_failed(binding.entry, failure, now);
+        } else {
+            self.attempt_failed(binding.entry, failure, now);
+            self.pod_left_its_node_for(&left, now, |other| other.uid != left.uid);
+        }
+    }
+}
+
+/// The PreBind plugins that have work to do: neighbours that allow it form a group that runs side by side.
+pub(crate) fn pre_bind_groups(
+    profile: &Profile,
+    pod: &PodInfo,
+    node: &Str,
+) -> Result<Vec<Vec<PluginIdx>>, String> {
+    let mut groups: Vec<Vec<PluginIdx>> = Vec::new();
+    let mut open = false;
+    for plugin in profile.at(ExtensionPoint::PreBind) {
+        let erased = profile.plugin(*plugin);
+        let answer = erased
+            .pre_flight(pod, node)
+            .map_err(|e| format!("running PreBindPreFlight {:?}: {e}", erased.name()))?;
+        match answer {
+            PreFlight::NothingToDo => {}
+            PreFlight::Work { parallel } => {
+                match groups.last_mut() {
+                    Some(group) if open && parallel => group.push(*plugin),
+                    _ => groups.push(vec![*plugin]),
+                }
+                open = parallel;
+            }
+        }
+    }
+    Ok(groups)
+}

@@ -1,0 +1,105 @@
+//! What the engine knows of the cluster: nodes with their pods, and pods it has decided about but not yet seen bound.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Node, Pod, Str};
+use harbormaster_framework::{
+    pod::{PodInfo, SpecTable},
+    table::NodeTable,
+};
+use rustc_hash::FxHashMap;
+
+/// Nodes, and pods on nodes.
+///
+/// A pod on a node is *assumed* while its binding is on its way and *added* once the API server says so. There is no
+/// expiry: an assumed pod leaves by confirmation, by [`Cache::forget`] or by deletion.
+#[derive(Debug, Default)]
+pub struct Cache {
+    /// Nodes and pods in columns.
+    pub nodes: NodeTable,
+    /// Specs that pods share.
+    pub specs: SpecTable,
+    placed: FxHashMap<Str, Placed>,
+    objects: FxHashMap<Str, Arc<Node>>,
+}
+
+#[derive(Debug)]
+struct Placed {
+    node: Str,
+    assumed: bool,
+}
+
+impl Cache {
+    /// The pod with its spec shared.
+    pub fn info(&mut self, pod: Pod) -> Arc<PodInfo> {
+        Arc::new(PodInfo::new(pod, &mut self.specs))
+    }
+
+    /// A node appeared or changed; the node before.
+    pub fn set_node(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
+        let old = self.objects.insert(node.name.clone(), node.clone());
+        self.nodes.set_node(node);
+        old
+    }
+
+    /// The node object of that name.
+    pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.objects.get(name)
+    }
+
+    /// A node is gone; what it was.
+    pub fn remove_node(&mut self, name: &str) -> Option<Arc<Node>> {
+        let old = self.objects.remove(name)?;
+        self.nodes.remove_node(name);
+        Some(old)
+    }
+
+    /// Whether the pod is assumed to be on a node.
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.placed.get(uid).is_some_and(|p| p.assumed)
+    }
+
+    /// Whether the pod is on a node, assumed or not.
+    pub fn is_placed(&self, uid: &str) -> bool {
+        self.placed.contains_key(uid)
+    }
+
+    /// Counts the pod on `node` before the API server does; `false` if it is on a node already.
+    pub fn assume(&mut self, pod: &PodInfo, node: &Str) -> bool {
+        if self.placed.contains_key(&pod.uid) {
+            return false;
+        }
+        self.place(pod.assumed_on(node), node, true);
+        true
+    }
+
+    /// The decision about the pod is off.
+    pub fn forget(&mut self, uid: &str) {
+        if self.is_assumed(uid) {
+            self.remove(uid);
+        }
+    }
+
+    /// The API server says that the pod is on `node`: confirms an assumption, or adds or replaces the pod.
+    pub fn set_pod(&mut self, pod: Arc<PodInfo>, node: &Str) {
+        self.remove(&pod.uid.clone());
+        self.place(pod, node, false);
+    }
+
+    /// The pod is gone from its node.
+    pub fn remove(&mut self, uid: &str) {
+        if let Some(placed) = self.placed.remove(uid) {
+            self.nodes.remove_pod(&placed.node, uid);
+        }
+    }
+
+    /// How many pods are on nodes, and how many of them are assumed.
+    pub fn pod_counts(&self) -> (usize, usize) {
+        (self.placed.len(), self.placed.values().filter(|p| p.assumed).count())
+    }
+
+    fn place(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
+        self.placed.insert(pod.uid.clone(), Placed { node: node.clone(), assumed });
+        self.nodes.add_pod(node, pod);
+    }
+}

@@ -1,0 +1,458 @@
+//! One pod from the queue to a node, or back to the queue with the reasons why.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
+use harbormaster_framework::{
+    attempt::{AttemptError, Found, NominatedRow, unreserve},
+    cycle::{Cycle, MAX_PERMIT_WAIT, PostFilterCycle, WhatIf},
+    diagnosis::Diagnosis,
+    nodeset::{NodeIdx, NodeSet},
+    outcome::{Fix, Nomination, Permitted, PluginError, PluginResult, PostFiltered, Reject, Verdict},
+    plugin::SignFragment,
+    pod::PodInfo,
+    profile::Profile,
+    table::NodeTable,
+};
+
+use crate::{
+    binding::{PermitCall, PermitCalls},
+    effect::{Condition, Effect, PodEvent, StatusPatch, cut_note},
+    engine::Engine,
+    queue::QueuedPod,
+};
+
+/// What [`Engine::schedule_one`] did.
+#[derive(Clone, Debug)]
+pub struct Attempted {
+    /// The pod.
+    pub pod: Arc<PodInfo>,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// How an attempt went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Decided for that node; the binding follows.
+    Assumed {
+        /// The node.
+        node: Str,
+        /// How many nodes were looked at.
+        evaluated: usize,
+        /// How many of them fit.
+        feasible: usize,
+    },
+    /// No node fits, with the message that the pod's condition gets.
+    Unschedulable(String),
+    /// The attempt failed with this error.
+    Error(String),
+    /// The pod is being deleted or was decided for a node already.
+    Skipped,
+}
+
+/// Why a pod goes back to the queue.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Plugins rejected it: their events may wake it.
+    Unfit(Box<Diagnosis>),
+    /// There are no nodes, or PreBind or Bind said no: reported as a rejection, retried as an error.
+    Refused(Reject),
+    /// Something failed.
+    Error(String),
+}
+
+impl Failure {
+    /// A rejection after the node was chosen.
+    pub(crate) fn unfit_here(plugin: &'static str, reject: &Reject) -> Self {
+        Self::Unfit(Box::new(Diagnosis::of_one(plugin, reject)))
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Unfit(diagnosis) => diagnosis.message(),
+            Self::Refused(reject) => reject.message(),
+            Self::Error(message) => message.clone(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Unfit(_) | Self::Refused(_) => "Unschedulable",
+            Self::Error(_) => "SchedulerError",
+        }
+    }
+}
+
+impl Engine {
+    /// Tries the next pod of the queue; `None` if there is none.
+    pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
+        let mut entry = self.queue.pop()?;
+        // The queue may hold an older object than the API server's last word.
+        if let Some(latest) = self.pods.get(entry.uid()) {
+            entry.pod = latest.clone();
+        }
+        let pod = entry.pod.clone();
+        if pod.is_terminating() {
+            self.queue.done(&pod.uid);
+            let note = format!("skip schedule deleting pod: {}", pod.full_name());
+            self.failed_event(&pod, entry.profile, note);
+            return Some(Attempted { pod, outcome: Outcome::Skipped });
+        }
+        if self.cache.is_placed(&pod.uid) {
+            self.queue.done(&pod.uid);
+            return Some(Attempted { pod, outcome: Outcome::Skipped });
+        }
+        self.cache.nodes.refresh();
+        let outcome = match self.choose(&entry, now) {
+            Ok((row, evaluated, feasible)) => self.commit(entry, row, evaluated, feasible, now),
+            Err((failure, nomination)) => self.fail(entry, failure, nomination, now),
+        };
+        Some(Attempted { pod, outcome })
+    }
+
+    /// Looks for a node; asks PostFilter when there is none.
+    fn choose(
+        &mut self,
+        entry: &QueuedPod,
+        now: Timestamp,
+    ) -> Result<(NodeIdx, usize, usize), (Failure, NewNomination)> {
+        let pod = entry.pod.clone();
+        let nominated = self.nominated_rows(&pod);
+        let signature = self.sign(entry);
+        let hint = self.hint(entry, signature.as_deref(), now);
+        let preferred: Vec<Str> =
+            pod.status.nominated_node_name.iter().chain(&hint).take(1).cloned().collect();
+        let attempt = &mut self.attempts[entry.profile];
+        let (nodes, start) = (&mut self.cache.nodes, &mut self.walk_start);
+        // A plugin that panics must not take the scheduler down with it: its pod fails, all others go on. What was
+        // half done is thrown away: tables of classes are marked unusable while they are being brought up to date.
+        let find = AssertUnwindSafe(|| attempt.find(nodes, &pod, self.search, start, &nominated, &preferred));
+        let found = match catch_unwind(find) {
+            Ok(found) => found,
+            Err(panic) => {
+                for NominatedRow { row, pods } in &nominated {
+                    pods.iter().for_each(|other| self.cache.nodes.end_what_if(*row, &other.uid));
+                }
+                let text = format!("a plugin panicked: {}", panic_text(&*panic));
+                return Err((Failure::Error(text), NewNomination::Clear));
+            }
+        };
+        match found {
+            Ok(Found::Node { row, evaluated, feasible, ranking }) => {
+                if let Some(batch) = self.batches.get_mut(entry.profile) {
+                    let node = self.cache.nodes.node(row).name();
+                    batch.chosen(node, hint.as_ref(), signature, ranking, self.queue.handed_out(), now);
+                }
+                Ok((row, evaluated, feasible))
+            }
+            Ok(Found::Nowhere(diagnosis)) => {
+                let (diagnosis, nomination) = self.post_filter(entry, diagnosis);
+                Err((Failure::Unfit(Box::new(diagnosis)), nomination))
+            }
+            Err(AttemptError::NoNodes) => {
+                let reject = Reject::unresolvable(AttemptError::NoNodes.to_string());
+                Err((Failure::Refused(reject), NewNomination::Clear))
+            }
+            Err(error) => Err((Failure::Error(error.to_string()), NewNomination::Clear)),
+        }
+    }
+
+    fn sign(&self, entry: &QueuedPod) -> Option<Vec<SignFragment>> {
+        self.batches.get(entry.profile)?;
+        self.attempts[entry.profile].profile().sign(&entry.pod)
+    }
+
+    fn hint(&mut self, entry: &QueuedPod, signature: Option<&[SignFragment]>, now: Timestamp) -> Option<Str> {
+        let batch = self.batches.get_mut(entry.profile)?;
+        let (attempt, nodes) = (&mut self.attempts[entry.profile], &self.cache.nodes);
+        let is_full = |node: &Str| {
+            nodes.find(node).is_some_and(|row| attempt.rejects(nodes, &entry.pod, row).unwrap_or(false))
+        };
+        batch.hint(signature, self.queue.handed_out(), now, is_full)
+    }
+
+    /// Nodes with nominated pods that count for this pod: those of equal or higher priority.
+    fn nominated_rows(&self, pod: &PodInfo) -> Vec<NominatedRow> {
+        if self.nominator.is_empty() {
+            return Vec::new();
+        }
+        let mut rows: Vec<NominatedRow> = self
+            .nominator
+            .iter()
+            .filter_map(|(node, uids)| {
+                let row = self.cache.nodes.find(node)?;
+                let others = uids.iter().filter(|uid| **uid != pod.uid).filter_map(|uid| self.pods.get(uid));
+                let pods: Vec<Arc<PodInfo>> =
+                    others.filter(|other| other.priority() >= pod.priority()).cloned().collect();
+                (!pods.is_empty()).then_some(NominatedRow { row, pods })
+            })
+            .collect();
+        rows.sort_by_key(|r| r.row);
+        rows
+    }
+
+    fn post_filter(&mut self, entry: &QueuedPod, mut diagnosis: Diagnosis) -> (Diagnosis, NewNomination) {
+        let profile = self.attempts[entry.profile].profile().clone();
+        let plugins = profile.at(ExtensionPoint::PostFilter).to_vec();
+        if plugins.is_empty() {
+            return (diagnosis, NewNomination::Clear);
+        }
+        let mut what_if = TableWhatIf { engine: self, entry };
+        let mut reasons: Vec<String> = Vec::new();
+        let mut nomination = NewNomination::Keep;
+        for plugin in plugins {
+            let mut cx = PostFilterCycle { pod: &entry.pod, what_if: &mut what_if };
+            let (why, what, last) = match profile.plugin(plugin).post_filter(&mut cx) {
+                Ok(PostFiltered::Nominate { node }) => return (diagnosis, NewNomination::Set(node)),
+                Ok(PostFiltered::NoHelp { reasons, nomination }) => (reasons, nomination, false),
+                Ok(PostFiltered::Unresolvable { reasons, nomination }) => (reasons, nomination, true),
+                Err(error) => (vec![error.to_string().into()], Nomination::Keep, true),
+            };
+            reasons.extend(why.into_iter().map(|r| r.into_owned()));
+            if what == Nomination::Clear {
+                nomination = NewNomination::Clear;
+            }
+            if last {
+                break;
+            }
+        }
+        diagnosis.post_filter = reasons.join(", ");
+        (diagnosis, nomination)
+    }
+
+    /// Assume, Reserve, Permit.
+    fn commit(
+        &mut self,
+        entry: QueuedPod,
+        row: NodeIdx,
+        evaluated: usize,
+        feasible: usize,
+        now: Timestamp,
+    ) -> Outcome {
+        let node = self.cache.nodes.node(row).name().clone();
+        let pod = entry.pod.clone();
+        if !self.cache.assume(&pod, &node) {
+            let text = format!("pod {}({}) is in the cache, so can't be assumed", pod.uid, pod.full_name());
+            return self.fail(entry, Failure::Error(text), NewNomination::Clear, now);
+        }
+        let earlier_nomination = self.nominator.node_of(&pod.uid).cloned();
+        self.nominator.clear(&pod.uid);
+        let attempt = &mut self.attempts[entry.profile];
+        let profile = attempt.profile().clone();
+        let reserved = attempt.reserve(&self.cache.nodes, &pod, row);
+        let refused = match reserved {
+            Ok(Ok(())) => None,
+            Ok(Err((plugin, reject))) => Some(Failure::unfit_here(plugin, &reject)),
+            Err(e) => Some(Failure::Error(format!("running Reserve plugin {:?}: {}", e.plugin, e.source))),
+        };
+        let permitted = match refused {
+            Some(failure) => Err(failure),
+            None => self.permit(&profile, &pod, &node),
+        };
+        match permitted {
+            Ok((waits, calls)) => {
+                self.announce_wait(&profile, &entry, &node, !waits.is_empty());
+                self.enter_binding(entry, node.clone(), waits, now);
+                self.carry_out(calls, now);
+                Outcome::Assumed { node, evaluated, feasible }
+            }
+            Err(failure) => {
+                unreserve(&profile, &pod, &node);
+                self.cache.forget(&pod.uid);
+                if let Some(earlier) = earlier_nomination {
+                    self.nominator.nominate(&pod.uid, &earlier);
+                }
+                self.fail(entry, failure, NewNomination::Clear, now)
+            }
+        }
+    }
+
+    #[allow(clippy::type_complexity)] // plugin and how long it waits, and the calls about other pods
+    fn permit(
+        &mut self,
+        profile: &Profile,
+        pod: &PodInfo,
+        node: &Str,
+    ) -> Result<(Vec<(&'static str, std::time::Duration)>, Vec<PermitCall>), Failure> {
+        let mut room = PermitCalls::new(&self.bindings);
+        let cx = Cycle { nodes: &self.cache.nodes, pod };
+        let mut waits = Vec::new();
+        for plugin in profile.at(ExtensionPoint::Permit) {
+            let erased = profile.plugin(*plugin);
+            match erased.permit(&cx, node, &mut room) {
+                Ok(Permitted::Allow) => {}
+                Ok(Permitted::Wait(at_most)) => waits.push((erased.name(), at_most.min(MAX_PERMIT_WAIT))),
+                Ok(Permitted::Reject(reject)) => {
+                    return Err(Failure::unfit_here(erased.name(), &reject));
+                }
+                Err(e) => {
+                    return Err(Failure::Error(format!("running Permit plugin {:?}: {e}", erased.name())));
+                }
+            }
+        }
+        Ok((waits, room.calls))
+    }
+
+    /// Others should know where a pod will go if it takes a while until it is bound (KEP-5278).
+    fn announce_wait(&mut self, profile: &Profile, entry: &QueuedPod, node: &Str, waits: bool) {
+        let work = || crate::binding::pre_bind_groups(profile, &entry.pod, node).is_ok_and(|g| !g.is_empty());
+        if (waits || work()) && entry.pod.status.nominated_node_name.as_ref() != Some(node) {
+            self.effects.push(Effect::PatchStatus(StatusPatch {
+                pod: entry.pod.clone(),
+                condition: None,
+                nominated_node: Some(Some(node.clone())),
+            }));
+        }
+    }
+
+    // --- failure ---
+
+    fn fail(
+        &mut self,
+        entry: QueuedPod,
+        failure: Failure,
+        nomination: NewNomination,
+        now: Timestamp,
+    ) -> Outcome {
+        let message = failure.message();
+        let outcome = match failure {
+            Failure::Error(_) => Outcome::Error(message),
+            Failure::Unfit(_) | Failure::Refused(_) => Outcome::Unschedulable(message),
+        };
+        self.report_and_requeue(entry, failure, nomination, now);
+        outcome
+    }
+
+    /// A binding failed.
+    pub(crate) fn attempt_failed(&mut self, entry: QueuedPod, failure: Failure, now: Timestamp) {
+        self.report_and_requeue(entry, failure, NewNomination::Clear, now);
+    }
+
+    fn report_and_requeue(
+        &mut self,
+        mut entry: QueuedPod,
+        failure: Failure,
+        nomination: NewNomination,
+        now: Timestamp,
+    ) {
+        let uid = entry.pod.uid.clone();
+        let profile = entry.profile;
+        let Some(latest) = self.pods.get(&uid).cloned() else {
+            self.queue.done(&uid);
+            return;
+        };
+        let message = failure.message();
+        let reason = failure.reason();
+        if latest.node_name.is_some() {
+            self.queue.done(&uid);
+        } else {
+            entry.pod = latest.clone();
+            let (rejectors, pending) = match failure {
+                Failure::Unfit(diagnosis) => (diagnosis.rejectors, diagnosis.pending),
+                Failure::Refused(_) | Failure::Error(_) => (Vec::new(), Vec::new()),
+            };
+            self.queue.give_back(entry, rejectors, pending, now);
+        }
+        self.renominate(&latest, &nomination);
+        self.failed_event(&latest, profile, message.clone());
+        self.patch_condition(&latest, reason, message, nomination, now);
+    }
+
+    fn renominate(&mut self, pod: &PodInfo, nomination: &NewNomination) {
+        match nomination {
+            NewNomination::Keep => {
+                if let Some(node) = &pod.status.nominated_node_name {
+                    self.nominator.nominate(&pod.uid, node);
+                }
+            }
+            NewNomination::Clear => self.nominator.clear(&pod.uid),
+            NewNomination::Set(node) => self.nominator.nominate(&pod.uid, node),
+        }
+    }
+
+    fn failed_event(&mut self, pod: &Arc<PodInfo>, profile: usize, note: String) {
+        self.effects.push(Effect::Event(PodEvent {
+            pod: pod.clone(),
+            warning: true,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: cut_note(&note),
+            reporter: self.attempts[profile].profile().name().clone(),
+        }));
+    }
+
+    /// Patches only what differs from the pod as it is known.
+    fn patch_condition(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        reason: &'static str,
+        message: String,
+        nomination: NewNomination,
+        now: Timestamp,
+    ) {
+        let current = pod.condition("PodScheduled");
+        let same = current
+            .is_some_and(|c| c.status == "False" && c.reason == reason && c.message == message.as_str());
+        let moved = current.filter(|c| c.status == "False").and_then(|c| c.last_transition);
+        let condition = (!same).then(|| Condition { reason, message, last_transition: moved.unwrap_or(now) });
+        let nominated = &pod.status.nominated_node_name;
+        let nominated_node = match nomination {
+            NewNomination::Keep => None,
+            NewNomination::Clear => nominated.is_some().then_some(None),
+            NewNomination::Set(node) => (nominated.as_ref() != Some(&node)).then_some(Some(node)),
+        };
+        if condition.is_some() || nominated_node.is_some() {
+            let pod = pod.clone();
+            self.effects.push(Effect::PatchStatus(StatusPatch { pod, condition, nominated_node }));
+        }
+    }
+}
+
+/// What a panic said.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown panic")
+}
+
+/// What a failed attempt makes of the nominated node.
+#[derive(Debug)]
+enum NewNomination {
+    Keep,
+    Clear,
+    Set(Str),
+}
+
+/// "What if" on the node table of the engine.
+struct TableWhatIf<'a> {
+    engine: &'a mut Engine,
+    entry: &'a QueuedPod,
+}
+
+impl WhatIf for TableWhatIf<'_> {
+    fn nodes(&self) -> &NodeTable {
+        &self.engine.cache.nodes
+    }
+
+    fn rejection(&self, row: NodeIdx) -> Option<Reject> {
+        self.engine.attempts[self.entry.profile].rejection_of(&self.entry.pod, row)
+    }
+
+    fn fits_without(&mut self, row: NodeIdx, gone: &[Str]) -> PluginResult<Verdict> {
+        let engine = &mut *self.engine;
+        let attempt = &engine.attempts[self.entry.profile];
+        let verdict = attempt.fits_row_without(&mut engine.cache.nodes, &self.entry.pod, row, gone);
+        verdict.map_err(|e| -> PluginError {
+            format!("running {:?} filter plugin: {}", e.plugin, e.source).into()
+        })
+    }
+
+    fn evictable_rows(&self) -> NodeSet {
+        let evictable = |row: &NodeIdx| self.rejection(*row).is_some_and(|r| r.fix == Fix::EvictionMayHelp);
+        self.engine.cache.nodes.order().iter().copied().filter(evictable).collect()
+    }
+}

@@ -1,0 +1,96 @@
+//! What the outside world must do: the engine's output.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Str, Timestamp};
+use harbormaster_framework::{pod::PodInfo, profile::Profile, sweep::PluginIdx};
+
+/// Something to be done. Effects are values: the driver carries them out, the simulator records them.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Run PreBind, Bind and PostBind, then report with [`crate::Input::BindFinished`].
+    Bind(BindTask),
+    /// Patch the pod's status. No answer is expected; failures are retried by the host and then logged.
+    PatchStatus(StatusPatch),
+    /// Emit an event about the pod.
+    Event(PodEvent),
+}
+
+/// A binding cycle to be run beside the scheduling cycle.
+#[derive(Clone, Debug)]
+pub struct BindTask {
+    /// The pod, not yet bound.
+    pub pod: Arc<PodInfo>,
+    /// The chosen node.
+    pub node: Str,
+    /// Whose plugins run.
+    pub profile: Arc<Profile>,
+    /// PreBind plugins with work to do: groups in order, the members of a group side by side.
+    pub pre_bind: Vec<Vec<PluginIdx>>,
+}
+
+/// A change of `status`, against the pod as the engine knows it.
+#[derive(Clone, Debug)]
+pub struct StatusPatch {
+    /// The pod that the patch is a difference to.
+    pub pod: Arc<PodInfo>,
+    /// The new `PodScheduled` condition, if it changes.
+    pub condition: Option<Condition>,
+    /// The new `nominatedNodeName`, if it changes; `Some(None)` clears it.
+    pub nominated_node: Option<Option<Str>>,
+}
+
+/// A `PodScheduled` condition with status `False`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `Unschedulable` or `SchedulerError`.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+    /// When the status last changed.
+    pub last_transition: Timestamp,
+}
+
+/// An event (events.k8s.io) about a pod.
+#[derive(Clone, Debug)]
+pub struct PodEvent {
+    /// The pod it is about.
+    pub pod: Arc<PodInfo>,
+    /// `Warning` instead of `Normal`.
+    pub warning: bool,
+    /// For example `FailedScheduling`.
+    pub reason: &'static str,
+    /// For example `Scheduling`.
+    pub action: &'static str,
+    /// For people; at most 1024 bytes.
+    pub note: String,
+    /// The profile's scheduler name.
+    pub reporter: Str,
+}
+
+/// The longest note that the API server takes, in bytes.
+const MAX_NOTE: usize = 1024;
+
+/// Cuts a note to what the API server takes, as kube-scheduler does: 1020 bytes and ` ...`.
+pub fn cut_note(note: &str) -> String {
+    if note.len() <= MAX_NOTE {
+        return note.to_owned();
+    }
+    let mut end = MAX_NOTE - 4;
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{} ...", &note[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_notes_are_cut_at_a_character() {
+        assert_eq!(cut_note("short"), "short");
+        assert_eq!(cut_note(&"x".repeat(2000)).len(), 1024);
+        assert!(cut_note(&"é".repeat(1000)).ends_with("é ..."));
+    }
+}

@@ -1,0 +1,38 @@
+//! What the engine is told.
+
+use harbormaster_api::{Node, Pod, Str};
+use harbormaster_framework::{events::ClusterEvent, outcome::Reject};
+
+/// Something that happened. Every input is a value, so an incident can be written down and played again.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "inputs are handed over once, and most are pods")]
+pub enum Input {
+    /// A pod as the API server has it now: new or changed.
+    Pod(Pod),
+    /// A pod is gone (the UID).
+    PodGone(Str),
+    /// A node as the API server has it now: new or changed.
+    Node(Node),
+    /// A node is gone (the name).
+    NodeGone(Str),
+    /// Another object changed that some plugin listens to.
+    Other(ClusterEvent),
+    /// A binding that [`crate::Effect::Bind`] asked for has ended.
+    BindFinished {
+        /// The pod.
+        uid: Str,
+        /// How it ended.
+        outcome: BindOutcome,
+    },
+}
+
+/// How a binding ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindOutcome {
+    /// The pod is bound.
+    Bound,
+    /// A PreBind or Bind plugin said no.
+    Rejected(Reject),
+    /// It failed, with this text.
+    Failed(String),
+}

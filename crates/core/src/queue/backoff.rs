@@ -1,0 +1,60 @@
+//! How long failed pods stay out.
+
+use std::time::Duration;
+
+use harbormaster_api::Timestamp;
+
+use super::QueuedPod;
+
+/// Doubling delays between the attempts of one pod (`podInitialBackoffSeconds`, `podMaxBackoffSeconds`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure.
+    pub initial: Duration,
+    /// At most; zero switches backoff off.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { initial: Duration::from_secs(1), max: Duration::from_secs(10) }
+    }
+}
+
+impl Backoff {
+    fn duration(&self, entry: &QueuedPod) -> Duration {
+        let failures = if entry.consecutive_errors > 0 { entry.consecutive_errors } else { entry.rejections };
+        let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
+        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        self.initial.checked_mul(factor).unwrap_or(self.max).min(self.max)
+    }
+
+    /// When the entry's backoff ends: whole seconds, so that pods that failed together retry together, in order.
+    pub(super) fn end(&self, entry: &QueuedPod) -> Option<Timestamp> {
+        let duration = self.duration(entry);
+        (!duration.is_zero()).then(|| (entry.since + duration).truncate_to_second())
+    }
+
+    pub(super) fn is_backing_off(&self, entry: &QueuedPod, now: Timestamp) -> bool {
+        entry.backoff_until.is_some_and(|until| until >= now.truncate_to_second())
+    }
+
+    /// The first whole second at which the entry no longer backs off.
+    pub(super) fn release(&self, entry: &QueuedPod) -> Timestamp {
+        entry.backoff_until.unwrap_or(entry.since).truncate_to_second() + Duration::from_secs(1)
+    }
+}
+
+/// Order of the heap of failed pods.
+pub(super) fn expires_before(a: &QueuedPod, b: &QueuedPod) -> bool {
+    (a.backoff_until, a.sequence) < (b.backoff_until, b.sequence)
+}
+
+/// Order of the heap of rejected pods: by expiry, then as in the active heap.
+pub(super) fn after_backoff_before(
+    a: &QueuedPod,
+    b: &QueuedPod,
+    order: impl Fn(&QueuedPod, &QueuedPod) -> bool,
+) -> bool {
+    if a.backoff_until == b.backoff_until { order(a, b) } else { a.backoff_until < b.backoff_until }
+}

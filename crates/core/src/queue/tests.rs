@@ -1,0 +1,244 @@
+//! The queue against a naive model of where every pod is, and its index against a recount.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use harbormaster_api::{Pod, PodSpec, Str, Timestamp, points::ExtensionPoint};
+use harbormaster_framework::{
+    events::{Action, ClusterEvent, EventResource},
+    pod::PodInfo,
+    prelude::*,
+    profile::{Profile, ProfileSpec},
+    registry::Registry,
+};
+use proptest::prelude::*;
+
+use super::{Backoff, OwnedChange, Queue, QueuedPod};
+
+/// First come, first served.
+struct Fifo;
+
+impl Plugin for Fifo {
+    const NAME: &'static str = "Fifo";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.queue_sort();
+    }
+}
+
+impl QueueSort for Fifo {
+    fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+        a.since < b.since
+    }
+}
+
+/// Listens to one event; its hint wakes pods of even priority only.
+struct Listener<const WHICH: u8>;
+
+impl<const WHICH: u8> Plugin for Listener<WHICH> {
+    const NAME: &'static str = if WHICH == 0 { "HearsNodes" } else { "HearsPods" };
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.filter();
+    }
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        let resource = if WHICH == 0 { EventResource::Node } else { EventResource::Pod };
+        Some(vec![Registration::hinted(resource, Action::ALL, |_, pod, _| {
+            Ok(if pod.priority() % 2 == 0 { Hint::Queue } else { Hint::Skip })
+        })])
+    }
+}
+
+impl<const WHICH: u8> Filter for Listener<WHICH> {
+    fn filter(&self, _: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
+        Ok(Ok(()))
+    }
+}
+
+macro_rules! without_args {
+    ($($plugin:ty => $make:expr;)*) => {
+        $(impl Build for $plugin {
+            type Args = NoArgs;
+            fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+                Ok($make)
+            }
+        })*
+    };
+}
+without_args! {
+    Fifo => Fifo;
+    Listener<0> => Listener;
+    Listener<1> => Listener;
+}
+
+fn queue() -> Queue {
+    let mut registry = Registry::default();
+    registry.register::<Fifo>().register::<Listener<0>>().register::<Listener<1>>();
+    let spec = ProfileSpec {
+        name: "s".into(),
+        points: vec![
+            (ExtensionPoint::QueueSort, vec![("Fifo".into(), 0)]),
+            (ExtensionPoint::Filter, vec![("HearsNodes".into(), 0), ("HearsPods".into(), 0)]),
+        ],
+        ..ProfileSpec::default()
+    };
+    let profile = Profile::build(&spec, &registry, &BuildCycle::default()).unwrap();
+    Queue::new(vec![Arc::new(profile)], Backoff::default(), Duration::from_secs(300))
+}
+
+fn pod(name: u8) -> Arc<PodInfo> {
+    let spec = PodSpec { priority: i32::from(name), ..PodSpec::default() };
+    let name = format!("p{name}");
+    PodInfo::standalone(Pod {
+        uid: name.as_str().into(),
+        name: name.into(),
+        spec: Arc::new(spec),
+        ..Pod::default()
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Ready,
+    Waiting(u8),
+    Out,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn pods_are_where_the_model_says_and_the_index_equals_a_recount(
+        steps in prop::collection::vec((0u8..6, 0u8..12, 0u8..3), 1..120)
+    ) {
+        let mut queue = queue();
+        let mut model: BTreeMap<u8, Place> = BTreeMap::new();
+        let mut out: Vec<QueuedPod> = Vec::new();
+        let mut now = Timestamp::from_secs(100);
+        for (what, name, extra) in steps {
+            now.0 += 10_000_000;
+            match what {
+                0 => {
+                    if let std::collections::btree_map::Entry::Vacant(new) = model.entry(name) {
+                        new.insert(Place::Ready);
+                        queue.add(pod(name), 0, now);
+                    }
+                }
+                1 => {
+                    if let Some(entry) = queue.pop() {
+                        let name = entry.pod.priority() as u8;
+                        prop_assert_eq!(model.insert(name, Place::Out), Some(Place::Ready));
+                        out.push(entry);
+                    } else {
+                        // Only pods whose attempt failed with an error may be left, and they back off.
+                        let ready = model.values().filter(|p| **p == Place::Ready).count();
+                        prop_assert_eq!(ready, queue.error_backoff.len());
+                    }
+                }
+                2 => {
+                    if let Some(entry) = out.pop() {
+                        let name = entry.pod.priority() as u8;
+                        let rejectors = match extra {
+                            0 => vec!["HearsNodes"],
+                            1 => vec!["HearsPods"],
+                            _ => vec![],
+                        };
+                        model.insert(name, if extra == 2 { Place::Ready } else { Place::Waiting(extra) });
+                        // Nothing happened while it was out that concerns it: the model keeps no log.
+                        let quiet = queue.in_flight.since(entry.uid()).is_empty();
+                        if !quiet {
+                            queue.done(entry.uid());
+                        }
+                        queue.give_back(entry, rejectors, vec![], now);
+                    }
+                }
+                3 => {
+                    let resource = if extra == 0 { EventResource::Node } else { EventResource::AssignedPod };
+                    let heard_by = u8::from(extra != 0);
+                    queue.on_event(ClusterEvent::new(resource, Action::ADD), &OwnedChange::Other, now);
+                    for (name, place) in &mut model {
+                        if *place == Place::Waiting(heard_by) && name.is_multiple_of(2) {
+                            *place = Place::Ready;
+                        }
+                    }
+                }
+                4 => {
+                    if model.get(&name).is_some_and(|p| *p != Place::Out) {
+                        model.remove(&name);
+                        queue.delete(&format!("p{name}").into());
+                    }
+                }
+                _ => {
+                    now = now + Duration::from_secs(u64::from(name));
+                    queue.flush_backoff(now);
+                }
+            }
+            check(&queue, &model)?;
+        }
+    }
+}
+
+fn check(queue: &Queue, model: &BTreeMap<u8, Place>) -> Result<(), TestCaseError> {
+    for (name, place) in model {
+        let uid: Str = format!("p{name}").into();
+        let waiting = queue.waiting.contains_key(&uid);
+        prop_assert_eq!(queue.get(&uid).is_some(), *place != Place::Out);
+        prop_assert_eq!(waiting, matches!(place, Place::Waiting(_)), "{}", name);
+    }
+    let lengths = queue.lengths();
+    let inside = model.values().filter(|p| **p != Place::Out).count();
+    prop_assert_eq!(lengths.active + lengths.backoff + lengths.unschedulable + lengths.gated, inside);
+    let indexed: usize = queue.by_rejector.values().map(|pods| pods.len()).sum();
+    let recount: usize = queue.waiting.values().map(|e| e.all_rejectors().count()).sum();
+    prop_assert_eq!(indexed, recount);
+    for (plugin, pods) in &queue.by_rejector {
+        for (_, uid) in pods {
+            prop_assert!(queue.waiting[uid].all_rejectors().any(|p| p == *plugin));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn backoff_doubles_up_to_its_limit_and_ends_on_whole_seconds() {
+    let mut queue = queue();
+    let mut now = Timestamp(100_700_000_000);
+    queue.add(pod(1), 0, now);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        let entry = queue.pop().unwrap();
+        queue.give_back(entry, vec![], vec![], now);
+        let end = queue.next_backoff_end().unwrap();
+        waits.push(end.since(now).as_millis());
+        queue.flush_backoff(Timestamp(end.0 - 1));
+        assert!(!queue.has_work());
+        now = Timestamp(end.0);
+        queue.flush_backoff(now);
+    }
+    assert_eq!(waits, [1300, 3000, 5000, 9000, 11_000, 11_000]);
+}
+
+#[test]
+fn a_rejected_pod_is_tried_before_its_backoff_ends_if_nothing_else_is_there() {
+    let mut queue = queue();
+    let now = Timestamp::from_secs(100);
+    queue.add(pod(2), 0, now);
+    let entry = queue.pop().unwrap();
+    queue.give_back(entry, vec!["HearsNodes"], vec![], now);
+    assert!(!queue.has_work());
+    queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, now);
+    assert_eq!(queue.lengths().backoff, 1);
+    assert!(queue.pop().is_some());
+}
+
+#[test]
+fn events_while_a_pod_is_out_are_not_missed() {
+    let mut queue = queue();
+    let now = Timestamp::from_secs(100);
+    queue.add(pod(2), 0, now);
+    let entry = queue.pop().unwrap();
+    queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, now);
+    queue.give_back(entry, vec!["HearsNodes"], vec![], now);
+    assert_eq!((queue.lengths().backoff, queue.lengths().unschedulable), (1, 0));
+}

@@ -1,0 +1,70 @@
+//! The direction of dependencies between the crates, checked against what cargo says.
+
+use std::{collections::BTreeMap, process::Command};
+
+use serde_json::Value;
+
+/// Every crate with the crates of the workspace it may use (development dependencies aside).
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("framework", &["api"]),
+    ("plugins", &["api", "framework"]),
+    ("config", &["api"]),
+    ("core", &["api", "framework"]),
+    ("testkit", &["api", "framework"]),
+    ("driver", &["api", "framework", "core"]),
+    ("sim", &["api", "framework", "config", "core", "plugins"]),
+    ("oracle", &["api", "sim"]),
+    ("cli", &["api", "framework", "config", "core", "plugins", "driver", "sim"]),
+];
+
+/// Crates that talk to the outside world, and the libraries that only they may use.
+const OUTSIDE: &[&str] = &["driver", "cli", "oracle"];
+const ONLY_OUTSIDE: &[&str] =
+    &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
+
+/// Per crate of the workspace: its dependencies, development dependencies aside.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let out = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let metadata: Value = serde_json::from_slice(&out.stdout).expect("cargo metadata is JSON");
+    let short =
+        |name: &Value| name.as_str().unwrap_or_default().trim_start_matches("harbormaster-").to_owned();
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    packages
+        .map(|package| {
+            let all = package["dependencies"].as_array().expect("dependencies").iter();
+            let normal = all.filter(|d| d["kind"] != "dev").map(|d| short(&d["name"]));
+            (short(&package["name"]), normal.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn crates_depend_only_in_the_allowed_direction() {
+    let dependencies = dependencies();
+    for (name, uses) in &dependencies {
+        let rule = MAY_USE.iter().find(|(known, _)| known == name);
+        let (_, allowed) = rule.unwrap_or_else(|| panic!("crate {name} has no rule: add one to MAY_USE"));
+        let own = uses.iter().filter(|used| dependencies.contains_key(*used));
+        let broken: Vec<_> = own.filter(|used| !allowed.contains(&used.as_str())).collect();
+        assert!(broken.is_empty(), "crate {name} must not depend on {broken:?}");
+    }
+    assert_eq!(dependencies.len(), MAY_USE.len(), "a rule names a crate that does not exist");
+}
+
+#[test]
+fn only_the_outer_crates_use_network_and_runtime_libraries() {
+    for (name, uses) in dependencies() {
+        if OUTSIDE.contains(&name.as_str()) {
+            continue;
+        }
+        let broken: Vec<_> = uses.iter().filter(|used| ONLY_OUTSIDE.contains(&used.as_str())).collect();
+        assert!(broken.is_empty(), "crate {name} must not depend on {broken:?}");
+    }
+}

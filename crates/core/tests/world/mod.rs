@@ -1,0 +1,234 @@
+//! A host for the engine in tests: it keeps the clock and collects the effects.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_api::{
+    Node, Pod, PodSpec, Resources, Timestamp,
+    pod::{Container, PodCondition},
+    points::ExtensionPoint as P,
+};
+use harbormaster_core::{Attempted, BindOutcome, Effect, Engine, EngineConfig, Input};
+use harbormaster_framework::{
+    profile::{Profile, ProfileSpec},
+    registry::{BuildCycle, Registry},
+};
+
+/// The engine with the in-tree plugins that look at one node.
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) now: Timestamp,
+    effects: Vec<Effect>,
+    pods: Vec<Pod>,
+}
+
+pub(crate) fn profile() -> Arc<Profile> {
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    let list = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect();
+    let filters = [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "NodeDeclaredFeatures",
+    ];
+    let scores = [
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+    ];
+    let spec = ProfileSpec {
+        name: "default-scheduler".into(),
+        points: vec![
+            (P::PreEnqueue, list(&["SchedulingGates"])),
+            (P::QueueSort, list(&["PrioritySort"])),
+            (P::PreFilter, list(&filters[3..])),
+            (P::Filter, list(&filters)),
+            (P::PreScore, list(&scores[..4])),
+            (P::Score, list(&scores)),
+            (P::Bind, list(&["DefaultBinder"])),
+        ],
+        ..ProfileSpec::default()
+    };
+    Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).unwrap())
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(EngineConfig::new(vec![profile()]))
+    }
+
+    pub(crate) fn with(config: EngineConfig) -> Self {
+        let now = Timestamp::from_secs(1_000_000_000);
+        Self { engine: Engine::new(config), now, effects: Vec::new(), pods: Vec::new() }
+    }
+
+    pub(crate) fn input(&mut self, input: Input) {
+        self.now.0 += 1_000_000;
+        self.engine.handle(input, self.now);
+        self.effects.extend(self.engine.take_effects());
+    }
+
+    pub(crate) fn set_node(&mut self, node: Node) {
+        self.input(Input::Node(node));
+    }
+
+    pub(crate) fn remove_node(&mut self, name: &str) {
+        self.input(Input::NodeGone(name.into()));
+    }
+
+    pub(crate) fn add_pod(&mut self, pod: Pod) {
+        self.pods.retain(|p| p.uid != pod.uid);
+        self.pods.push(pod.clone());
+        self.input(Input::Pod(pod));
+    }
+
+    pub(crate) fn add_bound_pod(&mut self, mut pod: Pod, node: &str) {
+        pod.node_name = Some(node.into());
+        self.add_pod(pod);
+    }
+
+    pub(crate) fn remove_pod(&mut self, name: &str) {
+        self.input(Input::PodGone(name.into()));
+    }
+
+    pub(crate) fn bind_finished(&mut self, name: &str, outcome: BindOutcome) {
+        self.input(Input::BindFinished { uid: name.into(), outcome });
+    }
+
+    /// The API server took the condition: the pod comes back with it.
+    pub(crate) fn record_condition(&mut self, name: &str, reason: &str, message: &str) {
+        let mut pod = self.pods.iter().find(|p| p.name == name).unwrap().clone();
+        pod.resource_version = format!("{}", self.now.0).into();
+        pod.status.conditions = vec![PodCondition {
+            type_: "PodScheduled".into(),
+            status: "False".into(),
+            reason: reason.into(),
+            message: message.into(),
+            last_transition: Some(self.now),
+        }];
+        self.add_pod(pod);
+    }
+
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = self.engine.next_wakeup().filter(|at| *at > self.now).map_or(end, |at| at.min(end));
+            self.engine.tick(self.now);
+        }
+    }
+
+    pub(crate) fn attempt(&mut self) -> Option<Attempted> {
+        self.now.0 += 1_000_000;
+        let attempted = self.engine.schedule_one(self.now);
+        self.effects.extend(self.engine.take_effects());
+        attempted
+    }
+
+    /// Pods and nodes of the bindings asked for since the last call of any of these.
+    pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
+        self.drain(|e| match e {
+            Effect::Bind(task) => Some((task.pod.name.to_string(), task.node.to_string())),
+            _ => None,
+        })
+    }
+
+    /// UIDs and nodes of the bindings asked for since the last call of any of these.
+    pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
+        self.drain(|e| match e {
+            Effect::Bind(task) => Some((task.pod.uid.to_string(), task.node.to_string())),
+            _ => None,
+        })
+    }
+
+    /// Pods and what their nominated node is patched to.
+    pub(crate) fn nominations(&mut self) -> Vec<(String, Option<String>)> {
+        self.drain(|e| match e {
+            Effect::PatchStatus(patch) => {
+                let node = patch.nominated_node.clone()?;
+                Some((patch.pod.name.to_string(), node.map(|n| n.to_string())))
+            }
+            _ => None,
+        })
+    }
+
+    /// Every effect that was not looked at.
+    pub(crate) fn all_effects(&mut self) -> Vec<Effect> {
+        self.drain(|e| Some(e.clone()))
+    }
+
+    pub(crate) fn events(&mut self) -> Vec<String> {
+        self.drain(|e| match e {
+            Effect::Event(e) => {
+                let kind = if e.warning { "Warning" } else { "Normal" };
+                Some(format!("{kind} {} {}: {}", e.reason, e.action, e.note))
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) fn conditions(&mut self) -> Vec<String> {
+        self.drain(|e| match e {
+            Effect::PatchStatus(patch) => {
+                let condition = patch.condition.as_ref()?;
+                Some(format!("{} {}: {}", patch.pod.name, condition.reason, condition.message))
+            }
+            _ => None,
+        })
+    }
+
+    fn drain<T>(&mut self, pick: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
+        let (mut picked, mut rest) = (Vec::new(), Vec::new());
+        for effect in self.effects.drain(..) {
+            match pick(&effect) {
+                Some(one) => picked.push(one),
+                None => rest.push(effect),
+            }
+        }
+        self.effects = rest;
+        picked
+    }
+}
+
+pub(crate) fn node(name: &str, milli_cpu: i64) -> Node {
+    let allocatable = Resources { milli_cpu, memory: 32 << 30, pods: 110, ..Resources::default() };
+    Node { name: name.into(), allocatable, ..Node::default() }
+}
+
+pub(crate) fn pod(name: &str, milli_cpu: i64) -> Pod {
+    let container = Container {
+        name: "c".into(),
+        image: "app:v1".into(),
+        requests: vec![("cpu".into(), milli_cpu)],
+        ..Container::default()
+    };
+    let spec = PodSpec {
+        scheduler_name: "default-scheduler".into(),
+        containers: vec![container],
+        ..PodSpec::default()
+    };
+    Pod {
+        uid: name.into(),
+        namespace: "default".into(),
+        name: name.into(),
+        spec: Arc::new(spec),
+        ..Pod::default()
+    }
+}
+
+pub(crate) fn with_priority(mut pod: Pod, priority: i32) -> Pod {
+    Arc::make_mut(&mut pod.spec).priority = priority;
+    pod
+}
+
+pub(crate) fn with_scheduler(mut pod: Pod, name: &str) -> Pod {
+    Arc::make_mut(&mut pod.spec).scheduler_name = name.into();
+    pod
+}

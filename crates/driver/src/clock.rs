@@ -1,0 +1,56 @@
+//! The time that the engine is told.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use harbormaster_api::Timestamp;
+
+/// How far the system's clock must be ahead before it is followed.
+const FOLLOW: Duration = Duration::from_secs(1);
+
+/// Wall time that never goes back: it advances with the monotonic clock, so that a clock set back does not make pods
+/// wait longer, and follows a clock set forward.
+#[derive(Debug)]
+pub struct Clock {
+    wall: Timestamp,
+    at: Instant,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { wall: system_time(), at: Instant::now() }
+    }
+}
+
+impl Clock {
+    /// The time.
+    pub fn now(&mut self) -> Timestamp {
+        let steady = self.wall + self.at.elapsed();
+        let system = system_time();
+        if system.since(steady) > FOLLOW {
+            *self = Self { wall: system, at: Instant::now() };
+            return system;
+        }
+        steady
+    }
+}
+
+fn system_time() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::default() + since_epoch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_follows_a_jump_forward_and_never_goes_back() {
+        let mut clock = Clock::default();
+        let hour = Duration::from_secs(3600);
+        clock.wall = Timestamp(clock.wall.0 - 3_600_000_000_000);
+        assert!(system_time().since(clock.now()) < FOLLOW);
+        clock.wall = clock.wall + hour;
+        let ahead = clock.now();
+        assert!(ahead.since(system_time()) > hour / 2 && clock.now() >= ahead);
+    }
+}

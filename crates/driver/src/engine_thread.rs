@@ -1,0 +1,230 @@
+//! The thread that owns the engine: inputs in, one pod at a time, effects out.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc::{Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use harbormaster_api::{Str, Timestamp};
+use harbormaster_core::{Attempted, BindOutcome, Effect, Engine, EngineConfig, Input, Outcome, panic_text};
+use rustc_hash::FxHashMap;
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
+
+use crate::clock::Clock;
+
+/// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
+const BATCH: usize = 1024;
+/// The shortest that the thread sleeps when there is nothing to do.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// What the thread is told.
+#[derive(Debug)]
+pub enum ToEngine {
+    /// Something happened.
+    Inputs(Vec<Input>),
+    /// One more watch has delivered all objects.
+    Synced,
+    /// Try no more pods, and end when the bindings under way have ended.
+    Stop,
+}
+
+/// How the thread ended: `Err` with what a panic said.
+pub type EngineEnd = Result<(), String>;
+
+/// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects.
+///
+/// # Errors
+/// When the operating system gives no thread.
+pub fn spawn(
+    config: EngineConfig,
+    unsynced: usize,
+    inbox: Receiver<ToEngine>,
+    effects: UnboundedSender<Vec<Effect>>,
+) -> io::Result<oneshot::Receiver<EngineEnd>> {
+    let (ended, end) = oneshot::channel();
+    thread::Builder::new().name("engine".to_owned()).spawn(move || {
+        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects).run());
+        // Nobody listens when the process is ending anyway.
+        let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
+    })?;
+    Ok(end)
+}
+
+struct EngineLoop {
+    engine: Engine,
+    clock: Clock,
+    inbox: Receiver<ToEngine>,
+    effects: UnboundedSender<Vec<Effect>>,
+    unsynced: usize,
+    stopping: bool,
+    binding: FxHashMap<Str, Decision>,
+    /// The last decision, until its binding has begun.
+    decided: Option<Decision>,
+}
+
+/// What is said once the pod is bound.
+#[derive(Clone, Debug, Default)]
+struct Decision {
+    pod: String,
+    node: Str,
+    evaluated: usize,
+    feasible: usize,
+}
+
+impl EngineLoop {
+    fn new(
+        config: EngineConfig,
+        unsynced: usize,
+        inbox: Receiver<ToEngine>,
+        effects: UnboundedSender<Vec<Effect>>,
+    ) -> Self {
+        Self {
+            engine: Engine::new(config),
+            clock: Clock::default(),
+            inbox,
+            effects,
+            unsynced,
+            stopping: false,
+            binding: FxHashMap::default(),
+            decided: None,
+        }
+    }
+
+    fn run(mut self) {
+        while self.take_messages() {
+            let now = self.clock.now();
+            self.engine.tick(now);
+            if self.may_schedule()
+                && let Some(attempted) = self.engine.schedule_one(now)
+            {
+                self.note(&attempted);
+            }
+            self.forward();
+            if self.stopping && self.binding.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn may_schedule(&self) -> bool {
+        self.unsynced == 0 && !self.stopping
+    }
+
+    /// Takes what has come; waits for something if there is nothing else to do. `false` when nobody is left to send.
+    fn take_messages(&mut self) -> bool {
+        let busy = self.may_schedule() && self.engine.has_work();
+        let mut next = match busy {
+            true => self.inbox.try_recv().ok(),
+            false => match self.wait() {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            },
+        };
+        let mut taken = 0;
+        while let Some(message) = next {
+            self.take(message);
+            taken += 1;
+            next = if taken < BATCH { self.inbox.try_recv().ok() } else { None };
+        }
+        true
+    }
+
+    fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
+        match self.engine.next_wakeup() {
+            Some(at) => {
+                let sleep = at.since(self.clock.now()).max(SHORTEST_SLEEP);
+                self.inbox.recv_timeout(sleep)
+            }
+            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    fn take(&mut self, message: ToEngine) {
+        match message {
+            ToEngine::Inputs(inputs) => {
+                let now = self.clock.now();
+                for input in inputs {
+                    self.handle(input, now);
+                }
+            }
+            ToEngine::Synced => self.unsynced = self.unsynced.saturating_sub(1),
+            ToEngine::Stop => self.stopping = true,
+        }
+    }
+
+    fn handle(&mut self, input: Input, now: Timestamp) {
+        if let Input::BindFinished { uid, outcome } = &input {
+            let decision = self.binding.remove(uid).unwrap_or_default();
+            log_binding(&decision, outcome);
+        }
+        self.engine.handle(input, now);
+    }
+
+    fn note(&mut self, attempted: &Attempted) {
+        let pod = attempted.pod.full_name();
+        tracing::trace!(v = 3, pod, "Attempting to schedule pod");
+        match &attempted.outcome {
+            Outcome::Assumed { node, evaluated, feasible } => {
+                let (node, evaluated, feasible) = (node.clone(), *evaluated, *feasible);
+                self.decided = Some(Decision { pod, node, evaluated, feasible });
+            }
+            Outcome::Unschedulable(why) if why == "no nodes available to schedule pods" => {
+                tracing::debug!(
+                    v = 2,
+                    pod,
+                    err = why,
+                    "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+                );
+            }
+            Outcome::Unschedulable(why) => {
+                tracing::debug!(v = 2, pod, err = why, "Unable to schedule pod; no fit; waiting");
+            }
+            Outcome::Error(why) => tracing::error!(pod, err = why, "Error scheduling pod; retrying"),
+            Outcome::Skipped => tracing::trace!(v = 3, pod, "Skip schedule deleting pod"),
+        }
+    }
+
+    fn forward(&mut self) {
+        let effects = self.engine.take_effects();
+        for effect in &effects {
+            if let Effect::Bind(task) = effect {
+                let decision = self.decided.take_if(|d| d.node == task.node).unwrap_or_else(|| Decision {
+                    pod: task.pod.full_name(),
+                    node: task.node.clone(),
+                    ..Decision::default()
+                });
+                self.binding.insert(task.pod.uid.clone(), decision);
+            }
+        }
+        self.decided = None;
+        if !effects.is_empty() {
+            // The receiver is gone only when the process ends.
+            let _ = self.effects.send(effects);
+        }
+    }
+}
+
+fn log_binding(decision: &Decision, outcome: &BindOutcome) {
+    let Decision { pod, node, evaluated, feasible } = decision;
+    match outcome {
+        BindOutcome::Bound => tracing::debug!(
+            v = 2,
+            pod,
+            node = %node,
+            evaluatedNodes = evaluated,
+            feasibleNodes = feasible,
+            "Successfully bound pod to node"
+        ),
+        BindOutcome::Rejected(reject) => {
+            tracing::debug!(v = 2, pod, err = reject.message(), "Unable to schedule pod; no fit; waiting");
+        }
+        BindOutcome::Failed(why) => tracing::error!(pod, err = why, "Error scheduling pod; retrying"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

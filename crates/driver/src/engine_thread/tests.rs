@@ -1,0 +1,114 @@
+//! The engine's thread, told by hand.
+
+use std::{sync::mpsc, time::Instant};
+
+use harbormaster_testkit::{node, pod};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::*;
+use crate::run::tests::first_fit;
+
+struct Hands {
+    inbox: mpsc::Sender<ToEngine>,
+    effects: UnboundedReceiver<Vec<Effect>>,
+    end: oneshot::Receiver<EngineEnd>,
+}
+
+fn started(unsynced: usize) -> Hands {
+    let (inbox, from_world) = mpsc::channel();
+    let (out, effects) = unbounded_channel();
+    let end = spawn(EngineConfig::new(vec![first_fit()]), unsynced, from_world, out).unwrap();
+    Hands { inbox, effects, end }
+}
+
+impl Hands {
+    fn tell(&self, inputs: Vec<Input>) {
+        self.inbox.send(ToEngine::Inputs(inputs)).unwrap();
+    }
+
+    /// Waits for the next effects, at most five seconds.
+    fn effects(&mut self) -> Vec<Effect> {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(5) {
+            if let Ok(effects) = self.effects.try_recv() {
+                return effects;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("no effects");
+    }
+
+    fn ended(mut self) -> EngineEnd {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(5) {
+            if let Ok(end) = self.end.try_recv() {
+                return end;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("the thread did not end");
+    }
+}
+
+fn one_pod_one_node() -> Vec<Input> {
+    vec![Input::Pod(pod("p").build()), Input::Node(node("n1").build())]
+}
+
+#[test]
+fn no_pod_is_tried_before_all_watches_have_delivered() {
+    let mut hands = started(2);
+    hands.tell(one_pod_one_node());
+    hands.inbox.send(ToEngine::Synced).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err());
+    hands.inbox.send(ToEngine::Synced).unwrap();
+    let effects = hands.effects();
+    assert!(matches!(&effects[..], [Effect::Bind(task)] if task.node == "n1"), "{effects:?}");
+}
+
+#[test]
+fn stopping_waits_for_bindings_and_tries_no_more_pods() {
+    let mut hands = started(0);
+    hands.tell(one_pod_one_node());
+    let effects = hands.effects();
+    assert!(matches!(&effects[..], [Effect::Bind(_)]), "{effects:?}");
+    hands.inbox.send(ToEngine::Stop).unwrap();
+    hands.tell(vec![Input::Pod(pod("late").build())]);
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err() && hands.end.try_recv().is_err());
+    let bound = Input::BindFinished { uid: "uid-p".into(), outcome: BindOutcome::Bound };
+    hands.tell(vec![bound]);
+    let effects = hands.effects();
+    assert!(matches!(&effects[..], [Effect::Event(event)] if event.reason == "Scheduled"), "{effects:?}");
+    assert_eq!(hands.ended(), Ok(()));
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_is_explained() {
+    let mut hands = started(0);
+    hands.tell(vec![Input::Node(node("full").build()), Input::Pod(pod("p").build())]);
+    let effects = hands.effects();
+    let mut notes = effects.iter().filter_map(|e| match e {
+        Effect::Event(event) => Some(event.note.as_str()),
+        _ => None,
+    });
+    assert_eq!(notes.next(), Some("0/1 nodes are available: 1 node(s) are full."), "{effects:?}");
+}
+
+#[test]
+fn a_plugin_that_panics_fails_its_pod_and_the_thread_goes_on() {
+    let mut hands = started(0);
+    hands.tell(vec![Input::Node(node("cursed").build()), Input::Pod(pod("p").build())]);
+    let effects = hands.effects();
+    let is_told = |e: &Effect| matches!(e, Effect::Event(event) if event.note.contains("the node is cursed"));
+    assert!(effects.iter().any(is_told), "{effects:?}");
+    hands.inbox.send(ToEngine::Stop).unwrap();
+    assert_eq!(hands.ended(), Ok(()));
+}
+
+#[test]
+fn a_panic_elsewhere_ends_the_thread_with_its_words() {
+    let hands = started(0);
+    hands.tell(vec![Input::Pod(pod("cursed").build()), Input::Pod(pod("p").build())]);
+    assert_eq!(hands.ended(), Err("the pod is cursed".to_owned()));
+}

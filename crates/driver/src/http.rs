@@ -1,0 +1,346 @@
+//! One request to the API server.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use serde::Deserialize;
+use thiserror::Error;
+use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+
+use crate::limiter::RateLimiter;
+
+/// What requests carry.
+pub type RequestBody = Full<Bytes>;
+/// What replies carry.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+/// Where requests go: the network, or a function in tests.
+pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
+
+/// How long an ordinary request may take, reply included.
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// The most that is read of a reply that is an error, in bytes.
+const ERROR_BODY: usize = 64 << 10;
+
+/// Content type of a JSON body.
+pub const JSON: &str = "application/json";
+/// Content type of a patch that knows how lists of Kubernetes objects are keyed.
+pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+
+/// Why a request came to nothing.
+#[derive(Clone, Debug, Error)]
+pub enum ApiError {
+    /// No reply: refused, reset or broken connections, TLS and name resolution.
+    #[error("{0}")]
+    Unreachable(String),
+    /// No complete reply in time.
+    #[error("{what}: no reply within {limit:?}")]
+    TimedOut {
+        /// Method and path.
+        what: String,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The API server said no.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+}
+
+/// A reply that says no: `metav1.Status`, or what stands in its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// HTTP status code.
+    pub code: u16,
+    /// `reason`, for example `Conflict`; empty if the reply was no `metav1.Status`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// How long the server wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    /// The HTTP status code, if there was a reply.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.code),
+            Self::Unreachable(_) | Self::TimedOut { .. } => None,
+        }
+    }
+
+    /// How long the server wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(refusal) => refusal.retry_after,
+            Self::Unreachable(_) | Self::TimedOut { .. } => None,
+        }
+    }
+
+    /// Whether the same request may succeed a little later: no reply, 429 (too many requests) or 5xx.
+    pub fn is_passing(&self) -> bool {
+        self.code().is_none_or(|code| code == 429 || code >= 500)
+    }
+}
+
+/// A way to the API server. Clones share connections and the limit.
+#[derive(Clone, Debug)]
+pub struct ApiClient {
+    service: HttpService,
+    limiter: Option<Arc<RateLimiter>>,
+}
+
+impl ApiClient {
+    /// A client whose requests `service` answers. Paths are absolute on the API server, for example `/api/v1/pods`.
+    pub fn over<S>(service: S) -> Self
+    where
+        S: Service<Request<RequestBody>, Response = Response<ResponseBody>, Error = BoxError>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        Self { service: BoxCloneSyncService::new(service), limiter: None }
+    }
+
+    /// The same way with a limit of its own.
+    pub fn limited(&self, limiter: Option<RateLimiter>) -> Self {
+        Self { service: self.service.clone(), limiter: limiter.map(Arc::new) }
+    }
+
+    /// `GET`: the whole reply.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.get_within(path, REQUEST_LIMIT).await
+    }
+
+    /// [`Self::get`] of something that may take long.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
+        let body = self.open(path, limit).await?;
+        let all = async { body.collect().await.map_err(|e| broken(&Method::GET, path, &*e)) };
+        Ok(within(limit, &Method::GET, path, all).await?.to_bytes())
+    }
+
+    /// `POST` of a JSON body. The reply is read and dropped.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn post(&self, path: &str, body: Bytes) -> Result<(), ApiError> {
+        self.write(Method::POST, path, JSON, body).await
+    }
+
+    /// `PATCH`. The reply is read and dropped.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn patch(&self, path: &str, content_type: &'static str, body: Bytes) -> Result<(), ApiError> {
+        self.write(Method::PATCH, path, content_type, body).await
+    }
+
+    /// `GET` whose reply is to be read piece by piece; the reply must begin within `limit`.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn open(&self, path: &str, limit: Duration) -> Result<ResponseBody, ApiError> {
+        let mut request = request(Method::GET, path, Bytes::new())?;
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
+        self.may_send().await;
+        within(limit, &Method::GET, path, self.send(request)).await
+    }
+
+    async fn write(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<(), ApiError> {
+        let mut request = request(method.clone(), path, body)?;
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
+        self.may_send().await;
+        let reply = async {
+            let mut body = self.send(request).await?;
+            // Read to the end, so that the connection can be used again.
+            while let Some(frame) = body.frame().await {
+                frame.map_err(|e| broken(&method, path, &*e))?;
+            }
+            Ok(())
+        };
+        within(REQUEST_LIMIT, &method, path, reply).await
+    }
+
+    async fn may_send(&self) {
+        if let Some(limiter) = &self.limiter {
+            limiter.acquire().await;
+        }
+    }
+
+    async fn send(&self, request: Request<RequestBody>) -> Result<ResponseBody, ApiError> {
+        let what = (request.method().clone(), request.uri().path().to_owned());
+        let reply = self.service.clone().oneshot(request).await.map_err(|e| broken(&what.0, &what.1, &*e))?;
+        if reply.status().is_success() {
+            return Ok(reply.into_body());
+        }
+        Err(ApiError::Refused(refusal(reply).await))
+    }
+}
+
+fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBody>, ApiError> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .body(Full::new(body))
+        .map_err(|e| ApiError::Unreachable(format!("{path}: {e}")))
+}
+
+async fn within<T>(
+    limit: Duration,
+    method: &Method,
+    path: &str,
+    work: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done,
+        Err(_) => Err(ApiError::TimedOut { what: format!("{method} {path}"), limit }),
+    }
+}
+
+fn broken(method: &Method, path: &str, error: &(dyn Error + 'static)) -> ApiError {
+    ApiError::Unreachable(format!("{method} {path}: {}", chain(error)))
+}
+
+/// An error with all its causes.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.ends_with(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+/// `metav1.Status`, as far as it is read.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Status {
+    #[serde(default)]
+    pub(crate) code: u16,
+    #[serde(default)]
+    pub(crate) reason: String,
+    #[serde(default)]
+    pub(crate) message: String,
+    #[serde(default)]
+    details: Option<StatusDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusDetails {
+    #[serde(default)]
+    retry_after_seconds: u64,
+}
+
+impl Status {
+    pub(crate) fn into_refusal(self) -> Refusal {
+        let wait = self.details.map_or(0, |d| d.retry_after_seconds);
+        Refusal {
+            code: self.code,
+            reason: self.reason,
+            message: self.message,
+            retry_after: (wait > 0).then(|| Duration::from_secs(wait)),
+        }
+    }
+}
+
+async fn refusal(reply: Response<ResponseBody>) -> Refusal {
+    let code = reply.status();
+    let header = retry_after(reply.headers().get(header::RETRY_AFTER));
+    let body = beginning(reply.into_body()).await;
+    let status: Status = serde_json::from_slice(&body).unwrap_or_default();
+    let mut refusal = status.into_refusal();
+    refusal.code = code.as_u16();
+    refusal.retry_after = header.or(refusal.retry_after);
+    if refusal.message.is_empty() {
+        refusal.message = plain_message(code, &body);
+    }
+    refusal
+}
+
+/// `Retry-After` in seconds; the form with a date is not used by API servers.
+fn retry_after(value: Option<&HeaderValue>) -> Option<Duration> {
+    let seconds = value?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+async fn beginning(mut body: ResponseBody) -> Vec<u8> {
+    let mut read = Vec::new();
+    while read.len() < ERROR_BODY
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        if let Ok(data) = frame.into_data() {
+            read.extend_from_slice(&data);
+        }
+    }
+    read
+}
+
+fn plain_message(code: StatusCode, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    match text.trim() {
+        "" => format!("the server answered {code}"),
+        text => format!("the server answered {code}: {}", text.chars().take(200).collect::<String>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::canned::{Canned, reply, status};
+
+    #[tokio::test]
+    async fn a_refusal_carries_the_status_of_the_server() {
+        let server = Canned::always(|_| status(409, "Conflict", "the pod is taken"));
+        let error = server.client().post("/x", Bytes::from_static(b"{}")).await.unwrap_err();
+        let ApiError::Refused(refusal) = &error else { panic!("{error:?}") };
+        assert_eq!((refusal.code, refusal.reason.as_str()), (409, "Conflict"));
+        assert_eq!(error.to_string(), "the pod is taken");
+        assert!(!error.is_passing());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_without_a_status_still_says_something() {
+        let server = Canned::always(|_| reply(503, "upstream is away"));
+        let error = server.client().get("/x").await.unwrap_err();
+        assert_eq!(error.to_string(), "the server answered 503 Service Unavailable: upstream is away");
+        assert!(error.is_passing());
+    }
+
+    #[tokio::test]
+    async fn the_wish_to_be_left_alone_is_read_from_the_header() {
+        let server = Canned::always(|_| {
+            let mut busy = status(429, "TooManyRequests", "busy");
+            busy.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("7"));
+            busy
+        });
+        let error = server.client().get("/x").await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_is_given_up() {
+        let server = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
+        let error = server.get("/x").await.unwrap_err();
+        assert_eq!(error.to_string(), "GET /x: no reply within 30s");
+    }
+}

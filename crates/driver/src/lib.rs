@@ -1,0 +1,44 @@
+//! The part of the scheduler that talks to a cluster.
+//!
+//! The engine is a state machine without I/O. This crate feeds it with what the API server tells and carries out what
+//! it asks for:
+//!
+//! ```text
+//! API server ──watch──> [`watch`] ──inputs──> engine thread ([`run`]) ──effects──> [`binder`], [`status`], [`events`]
+//!                                                    ^──────────────── how bindings ended ────┘
+//! ```
+//!
+//! Reading order: [`client`] (how the API server is reached), [`http`] (one request), [`limiter`] and [`backoff`] (how
+//! often and how long), [`watch`] (what comes in), [`binder`], [`status`] and [`events`] (what goes out), [`run`] (the
+//! whole).
+//!
+//! Invariants:
+//! - the engine has one owner, an operating system thread of its own; nothing else touches it;
+//! - nothing waits for ever: every request has a time limit, every retry a bound, shutting down takes ten seconds at
+//!   most;
+//! - no answer of an API server, however odd, ends the process.
+//!
+//! Log lines carry kube-scheduler's verbosity in the field `v`; those with `v` of 0 are at tracing's level `INFO`, 1
+//! and 2 at `DEBUG`, higher ones at `TRACE`.
+
+pub mod backoff;
+pub mod binder;
+pub mod client;
+pub mod clock;
+pub mod engine_thread;
+pub mod events;
+pub mod http;
+pub mod lanes;
+pub mod leader;
+pub mod limiter;
+pub mod run;
+pub mod status;
+pub mod watch;
+
+#[cfg(test)]
+pub(crate) mod canned;
+
+pub use client::{ClientError, ConnectionConfig};
+pub use http::{ApiClient, ApiError};
+pub use leader::LeaderElection;
+pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};

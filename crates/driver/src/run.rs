@@ -1,0 +1,241 @@
+//! The whole: watches, the engine's thread, and those who carry out what it asks for.
+
+use std::{
+    future::Future,
+    io,
+    pin::pin,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use harbormaster_core::{Effect, EngineConfig};
+use thiserror::Error;
+use tokio::{
+    sync::{mpsc as channel, oneshot},
+    task::{JoinError, JoinSet},
+    time::{Instant, MissedTickBehavior, interval, timeout_at},
+};
+
+use crate::{
+    binder::{Binder, LiveApi},
+    client::{ClientError, Clients, ConnectionConfig},
+    clock::Clock,
+    engine_thread::{self, EngineEnd, ToEngine},
+    events::EventRecorder,
+    lanes::Tasks,
+    leader::LeaderElection,
+    status::StatusWriter,
+    watch::{Nodes, Pods, StreamingLists, Watcher},
+};
+
+/// How long bindings, patches and events under way may take when the process is asked to end.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
+/// How long after that events may take that are not written yet: nothing but their readers depends on them.
+const EVENTS_LIMIT: Duration = Duration::from_secs(3);
+/// How often series of events are looked at.
+const EVENTS_TICK: Duration = Duration::from_secs(60);
+
+/// How to run against a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct DriverConfig {
+    /// How the API server is reached.
+    pub connection: ConnectionConfig,
+    /// `leaderElection.leaderElect`.
+    pub leader_elect: bool,
+    /// Names this instance in events; the name of the machine if absent.
+    pub hostname: Option<String>,
+}
+
+/// Why [`run`] came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitReason {
+    /// It was asked to, and everything under way was finished, but for events that the API server did not take.
+    Finished,
+    /// It was asked to, but something under way took too long and was abandoned.
+    Abandoned,
+}
+
+/// Why [`run`] failed.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The API server cannot be reached with this configuration.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// No thread for the engine.
+    #[error("starting the engine: {0}")]
+    Thread(#[from] io::Error),
+    /// The engine panicked.
+    #[error("the engine failed: {0}")]
+    Engine(String),
+    /// A task of the driver panicked or ended.
+    #[error("{0} failed: {1}")]
+    Task(&'static str, String),
+}
+
+/// Schedules pods of a cluster until `shutdown` resolves. Works on a tokio runtime of either flavour, with time and
+/// I/O enabled; a current-thread runtime takes the least processor time.
+///
+/// # Errors
+/// When the configuration is of no use, or something in this process fails. An API server that is away is waited for.
+pub async fn run(
+    config: DriverConfig,
+    engine: EngineConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<ExitReason, DriverError> {
+    let clients = config.connection.clients().await?;
+    let election = LeaderElection::asked_for(config.leader_elect);
+    let hostname = config.hostname.unwrap_or_else(machine_name);
+    Driver { clients, election, hostname }.run(engine, shutdown).await
+}
+
+/// A scheduler with the means to reach its cluster.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    /// How the cluster is reached.
+    pub clients: Clients,
+    /// Whether this instance is the one that schedules.
+    pub election: LeaderElection,
+    /// Names this instance in events.
+    pub hostname: String,
+}
+
+impl Driver {
+    /// Schedules pods until `shutdown` resolves.
+    ///
+    /// # Errors
+    /// When something in this process fails.
+    pub async fn run(
+        self,
+        engine: EngineConfig,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<ExitReason, DriverError> {
+        match self.election {
+            LeaderElection::Off => self.schedule(engine, shutdown).await,
+        }
+    }
+
+    async fn schedule(
+        self,
+        engine: EngineConfig,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<ExitReason, DriverError> {
+        let (to_engine, inbox) = mpsc::channel();
+        let (effects_out, effects) = channel::unbounded_channel();
+        let (tasks, all_done) = Tasks::new();
+        let (event_tasks, events_done) = Tasks::new();
+        let outbox = Outbox {
+            binder: Binder::new(
+                Arc::new(LiveApi::new(self.clients.main.clone())),
+                tasks.clone(),
+                to_engine.clone(),
+            ),
+            status: StatusWriter::new(self.clients.main.clone(), tasks),
+            events: EventRecorder::new(self.clients.events.clone(), self.hostname.into(), event_tasks),
+            clock: Clock::default(),
+        };
+        let mut watches = watch_all(&self.clients, &to_engine);
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out)?;
+        let mut carrier = tokio::spawn(outbox.carry_out(effects));
+
+        tokio::select! {
+            () = shutdown => {}
+            end = &mut engine => return Err(engine_failed(end)),
+            end = &mut carrier => return Err(task_failed("carrying out decisions", end)),
+            Some(end) = watches.join_next() => return Err(task_failed("watching", end)),
+        }
+        tracing::info!(v = 0, "Stopping: no more pods are tried, bindings under way are finished");
+        // An engine that is gone has nothing to finish.
+        let _ = to_engine.send(ToEngine::Stop);
+        let finish = pin!(async {
+            let engine = engine.await;
+            // The engine has dropped its end of the effects, so this ends when all of them are under way.
+            let carrier = carrier.await;
+            all_done.wait().await;
+            (engine, carrier)
+        });
+        let deadline = Instant::now() + SHUTDOWN_LIMIT;
+        let finished = timeout_at(deadline, finish).await;
+        watches.abort_all();
+        match finished {
+            Ok((Ok(Ok(())), Ok(()))) => {
+                let deadline = deadline.min(Instant::now() + EVENTS_LIMIT);
+                if timeout_at(deadline, events_done.wait()).await.is_err() {
+                    tracing::warn!("Stopping: some events could not be written and are given up");
+                }
+                Ok(ExitReason::Finished)
+            }
+            Ok((Ok(Ok(())), Err(end))) => Err(task_failed("carrying out decisions", Err(end))),
+            Ok((end, _)) => Err(engine_failed(end)),
+            Err(_) => {
+                tracing::error!("Stopping took too long: something under way is abandoned");
+                Ok(ExitReason::Abandoned)
+            }
+        }
+    }
+}
+
+/// One watch per kind. Scheduling begins when each has delivered all objects.
+fn watch_all(clients: &Clients, engine: &mpsc::Sender<ToEngine>) -> JoinSet<()> {
+    let streaming = StreamingLists::default();
+    let mut watches = JoinSet::new();
+    watches.spawn(Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone()).run());
+    watches.spawn(Watcher::new(Pods, clients.main.clone(), streaming, engine.clone()).run());
+    watches
+}
+
+/// Carries out what the engine asks for.
+struct Outbox {
+    binder: Binder,
+    status: StatusWriter,
+    events: EventRecorder,
+    clock: Clock,
+}
+
+impl Outbox {
+    /// Ends when the engine is gone and all its effects are under way.
+    async fn carry_out(mut self, mut effects: channel::UnboundedReceiver<Vec<Effect>>) {
+        let mut tick = interval(EVENTS_TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                some = effects.recv() => match some {
+                    Some(some) => self.begin(some),
+                    None => return,
+                },
+                _ = tick.tick() => self.events.tick(self.clock.now()),
+            }
+        }
+    }
+
+    fn begin(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Bind(task) => self.binder.run(task),
+                Effect::PatchStatus(patch) => self.status.patch(patch),
+                Effect::Event(event) => self.events.record(event, self.clock.now()),
+            }
+        }
+    }
+}
+
+fn engine_failed(end: Result<EngineEnd, oneshot::error::RecvError>) -> DriverError {
+    DriverError::Engine(match end {
+        Ok(Err(panic)) => panic,
+        Ok(Ok(())) => "it ended by itself".to_owned(),
+        Err(_) => "its thread vanished".to_owned(),
+    })
+}
+
+fn task_failed(what: &'static str, end: Result<(), JoinError>) -> DriverError {
+    DriverError::Task(what, end.map_or_else(|e| e.to_string(), |()| "it ended by itself".to_owned()))
+}
+
+fn machine_name() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let environment = || std::env::var("HOSTNAME").unwrap_or_default();
+    let names = [kernel, environment()];
+    names.iter().map(|n| n.trim()).find(|n| !n.is_empty()).unwrap_or("localhost").to_owned()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,236 @@
+//! The whole driver against a small API server in memory.
+
+use std::{collections::BTreeMap, sync::Mutex, time::Instant};
+
+use bytes::Bytes;
+use futures_util::stream;
+use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
+use harbormaster_testkit::profile;
+use http::Response;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tower::BoxError;
+
+use super::*;
+use crate::{
+    canned::{Canned, Seen, reply, status},
+    http::ResponseBody,
+};
+
+/// First come, first served; nodes named `full` take no pod, `cursed` ones panic.
+struct FirstFit;
+
+impl Plugin for FirstFit {
+    const NAME: &'static str = "FirstFit";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.queue_sort().filter().bind();
+    }
+}
+
+impl Build for FirstFit {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl QueueSort for FirstFit {
+    fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+        assert!([a, b].iter().all(|queued| queued.pod.name != "cursed"), "the pod is cursed");
+        a.since < b.since
+    }
+}
+
+impl Filter for FirstFit {
+    fn filter(&self, _: &Cycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+        match node.name().as_str() {
+            "full" => Ok(Err(Reject::unresolvable("node(s) are full"))),
+            "cursed" => panic!("the node is cursed"),
+            _ => Ok(Ok(())),
+        }
+    }
+}
+
+impl Bind for FirstFit {
+    async fn bind(&self, cx: &BindCycle) -> Result<Bound, BindFailure> {
+        cx.api.bind(&cx.pod, &cx.node).await?;
+        Ok(Bound::Done)
+    }
+}
+
+/// A profile with this plugin alone.
+pub(crate) fn first_fit() -> Arc<Profile> {
+    let mut registry = Registry::default();
+    registry.register::<FirstFit>();
+    let it = &["FirstFit"][..];
+    profile(&registry, &[("QueueSort", it), ("Filter", it), ("Bind", it)])
+}
+
+/// Pods, nodes and their watchers.
+#[derive(Default)]
+struct Cluster {
+    version: u64,
+    pods: BTreeMap<String, Value>,
+    nodes: Vec<Value>,
+    pod_watchers: Vec<UnboundedSender<String>>,
+    /// Replies to bindings before they are let through.
+    refusals: Vec<Response<ResponseBody>>,
+}
+
+impl Cluster {
+    fn set_pod(&mut self, name: &str, node: Option<&str>) {
+        self.version += 1;
+        let spec =
+            json!({"schedulerName": "default-scheduler", "nodeName": node, "containers": [{"name": "c"}]});
+        let version = self.version.to_string();
+        let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": version});
+        let pod = json!({"metadata": metadata, "spec": spec});
+        let known = self.pods.insert(name.to_owned(), pod.clone()).is_some();
+        let type_ = if known { "MODIFIED" } else { "ADDED" };
+        let line = format!("{{\"type\":\"{type_}\",\"object\":{pod}}}\n");
+        self.pod_watchers.retain(|watcher| watcher.send(line.clone()).is_ok());
+    }
+
+    fn add_node(&mut self, name: &str) {
+        self.nodes.push(json!({
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+        }));
+    }
+
+    fn answer(&mut self, seen: &Seen) -> Response<ResponseBody> {
+        let path = seen.path.split('?').next().unwrap_or_default();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        match (seen.method.as_str(), &parts[..]) {
+            ("GET", _) if seen.path.contains("sendInitialEvents") => status(400, "BadRequest", "what?"),
+            ("GET", ["api", "v1", "pods"]) if seen.path.contains("watch=true") => self.watch_pods(),
+            ("GET", ["api", "v1", "nodes"]) if seen.path.contains("watch=true") => {
+                crate::canned::streamed(Vec::new(), true)
+            }
+            ("GET", ["api", "v1", "pods"]) => self.list(self.pods.values().cloned().collect()),
+            ("GET", ["api", "v1", "nodes"]) => self.list(self.nodes.clone()),
+            ("POST", ["api", "v1", "namespaces", _, "pods", pod, "binding"]) => {
+                if let Some(refusal) = self.refusals.pop() {
+                    return refusal;
+                }
+                let node = seen.json()["target"]["name"].as_str().map(str::to_owned);
+                self.set_pod(pod, node.as_deref());
+                reply(201, "{}")
+            }
+            _ => reply(201, "{}"),
+        }
+    }
+
+    fn list(&self, items: Vec<Value>) -> Response<ResponseBody> {
+        let version = self.version.to_string();
+        reply(200, json!({"metadata": {"resourceVersion": version}, "items": items}).to_string())
+    }
+
+    fn watch_pods(&mut self) -> Response<ResponseBody> {
+        let (watcher, lines) = unbounded_channel();
+        self.pod_watchers.push(watcher);
+        let lines = stream::unfold(lines, |mut lines| async {
+            let line: String = lines.recv().await?;
+            Some((Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(line))), lines))
+        });
+        Response::new(StreamBody::new(lines).boxed_unsync())
+    }
+}
+
+struct World {
+    cluster: Arc<Mutex<Cluster>>,
+    server: Canned,
+    stop: oneshot::Sender<()>,
+    running: tokio::task::JoinHandle<Result<ExitReason, DriverError>>,
+}
+
+fn world(prepare: impl FnOnce(&mut Cluster)) -> World {
+    let cluster = Arc::new(Mutex::new(Cluster::default()));
+    prepare(&mut cluster.lock().unwrap());
+    let answering = cluster.clone();
+    let server = Canned::always(move |seen| answering.lock().unwrap().answer(seen));
+    let clients = Clients { main: server.client(), events: server.client() };
+    let driver = Driver { clients, election: LeaderElection::Off, hostname: "host".to_owned() };
+    let (stop, stopped) = oneshot::channel();
+    let shutdown = async {
+        let _ = stopped.await;
+    };
+    let running = tokio::spawn(driver.run(EngineConfig::new(vec![first_fit()]), shutdown));
+    World { cluster, server, stop, running }
+}
+
+impl World {
+    async fn until(&self, what: &str, done: impl Fn(&[Seen]) -> bool) {
+        let begun = Instant::now();
+        while !done(&self.server.seen()) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{what}: {:#?}", self.server.seen());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn stop(self) -> Result<ExitReason, DriverError> {
+        let _ = self.stop.send(());
+        self.running.await.unwrap()
+    }
+}
+
+fn posts(seen: &[Seen], end: &str) -> usize {
+    seen.iter().filter(|s| s.method == "POST" && s.path.ends_with(end)).count()
+}
+
+#[tokio::test]
+async fn pods_are_bound_and_told_of_until_the_driver_is_asked_to_end() {
+    let world = world(|cluster| {
+        cluster.add_node("n1");
+        cluster.set_pod("early", None);
+    });
+    world.until("the first pod", |seen| posts(seen, "/pods/early/binding") == 1).await;
+    // From now on by watch.
+    world.until("the watch", |seen| seen.iter().any(|s| s.path.starts_with("/api/v1/pods?watch"))).await;
+    world.cluster.lock().unwrap().set_pod("late", None);
+    world.until("the second pod", |seen| posts(seen, "/pods/late/binding") == 1).await;
+    world.until("events", |seen| posts(seen, "/events") == 2).await;
+    let server = world.server.clone();
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+    assert_eq!(posts(&server.seen(), "/binding"), 2);
+}
+
+#[tokio::test]
+async fn a_refused_binding_is_told_and_the_pod_is_tried_again() {
+    let world = world(|cluster| {
+        cluster.add_node("n1");
+        cluster.refusals.push(status(403, "Forbidden", "not today"));
+        cluster.set_pod("p", None);
+    });
+    world.until("two tries", |seen| posts(seen, "/pods/p/binding") == 2).await;
+    world.until("both events", |seen| posts(seen, "/events") == 2).await;
+    let seen = world.server.seen();
+    let patch = seen.iter().find(|s| s.method == "PATCH").map(Seen::json).unwrap_or_default();
+    let condition = &patch["status"]["conditions"][0];
+    assert_eq!(condition["reason"], "SchedulerError");
+    assert_eq!(condition["message"], "running Bind plugin \"FirstFit\": not today");
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+}
+
+#[tokio::test]
+async fn an_engine_that_panics_is_an_error() {
+    let world = world(|cluster| {
+        cluster.set_pod("cursed", None);
+        cluster.set_pod("p", None);
+    });
+    let error = world.running.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "the engine failed: the pod is cursed");
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_does_not_keep_the_driver_from_ending() {
+    let server = Canned::new(|_| Err(crate::canned::refused_connection().into()));
+    let clients = Clients { main: server.client(), events: server.client() };
+    let driver = Driver { clients, election: LeaderElection::asked_for(true), hostname: "host".to_owned() };
+    let shutdown = tokio::time::sleep(Duration::from_millis(20));
+    let end = driver.run(EngineConfig::new(vec![first_fit()]), shutdown).await;
+    assert_eq!(end.unwrap(), ExitReason::Finished);
+}

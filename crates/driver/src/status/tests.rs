@@ -1,0 +1,120 @@
+//! Bodies and retries of status patches.
+
+use harbormaster_api::{Pod, Timestamp};
+use harbormaster_framework::pod::PodInfo;
+use harbormaster_testkit::pod;
+
+use super::*;
+use crate::canned::{Canned, reply, status};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_secs(1_700_000_000 + second)
+}
+
+fn unschedulable(message: &str, last_transition: Timestamp) -> Condition {
+    Condition { reason: "Unschedulable", message: message.to_owned(), last_transition }
+}
+
+fn known(pod: &mut Pod, type_: &str, status: &str, reason: &str, message: &str) {
+    pod.status.conditions.push(PodCondition {
+        type_: type_.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: message.into(),
+        last_transition: Some(at(0)),
+    });
+}
+
+fn body(
+    change: impl FnOnce(&mut Pod),
+    condition: Option<Condition>,
+    nominated: Option<Option<&str>>,
+) -> String {
+    let pod = pod("p").pod(change).info();
+    let nominated_node = nominated.map(|n| n.map(Into::into));
+    serde_json::to_string(&Body::of(&StatusPatch { pod, condition, nominated_node })).unwrap()
+}
+
+#[test]
+fn a_first_condition_is_written_in_full() {
+    assert_eq!(
+        body(|pod| pod.generation = 1, Some(unschedulable("0/3 nodes are available", at(0))), None),
+        r#"{"status":{"conditions":[{"lastProbeTime":null,"lastTransitionTime":"2023-11-14T22:13:20Z","message":"0/3 nodes are available","observedGeneration":1,"reason":"Unschedulable","status":"False","type":"PodScheduled"}]}}"#
+    );
+}
+
+#[test]
+fn a_changed_condition_is_written_as_its_difference() {
+    let change = |pod: &mut Pod| known(pod, "PodScheduled", "False", "Unschedulable", "old");
+    assert_eq!(
+        body(change, Some(unschedulable("new", at(0))), None),
+        r#"{"status":{"$setElementOrder/conditions":[{"type":"PodScheduled"}],"conditions":[{"message":"new","type":"PodScheduled"}]}}"#
+    );
+}
+
+#[test]
+fn the_time_moves_with_the_status_of_the_condition() {
+    let change = |pod: &mut Pod| {
+        pod.generation = 2;
+        known(pod, "DisruptionTarget", "True", "x", "y");
+        known(pod, "PodScheduled", "True", "", "");
+    };
+    assert_eq!(
+        body(change, Some(unschedulable("m", at(5))), Some(Some("n1"))),
+        r#"{"status":{"$setElementOrder/conditions":[{"type":"DisruptionTarget"},{"type":"PodScheduled"}],"conditions":[{"lastTransitionTime":"2023-11-14T22:13:25Z","message":"m","observedGeneration":2,"reason":"Unschedulable","status":"False","type":"PodScheduled"}],"nominatedNodeName":"n1"}}"#
+    );
+}
+
+#[test]
+fn a_new_condition_beside_others_comes_last_in_the_order() {
+    let change = |pod: &mut Pod| known(pod, "DisruptionTarget", "True", "x", "y");
+    let text = body(change, Some(unschedulable("m", at(0))), None);
+    assert!(text.starts_with(
+        r#"{"status":{"$setElementOrder/conditions":[{"type":"DisruptionTarget"},{"type":"PodScheduled"}],"conditions":[{"lastProbeTime":null,"#
+    ), "{text}");
+}
+
+#[test]
+fn a_nomination_is_set_by_name_and_cleared_by_null() {
+    assert_eq!(body(|_| {}, None, Some(Some("n1"))), r#"{"status":{"nominatedNodeName":"n1"}}"#);
+    assert_eq!(body(|_| {}, None, Some(None)), r#"{"status":{"nominatedNodeName":null}}"#);
+}
+
+fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
+    StatusPatch { pod: pod.clone(), condition: None, nominated_node: Some(Some(node.into())) }
+}
+
+async fn send_all(server: &Canned, patches: Vec<StatusPatch>) {
+    let (tasks, done) = Tasks::new();
+    let writer = StatusWriter::new(server.client(), tasks);
+    patches.into_iter().for_each(|patch| writer.patch(patch));
+    drop(writer);
+    done.wait().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_of_a_pod_keep_their_order_through_retries() {
+    let mut calls = 0;
+    let server = Canned::always(move |_| {
+        calls += 1;
+        if calls <= 2 { status(409, "Conflict", "try again") } else { reply(200, "{}") }
+    });
+    let pod = pod("p").namespace("ns").info();
+    send_all(&server, vec![nominating(&pod, "n1"), nominating(&pod, "n2")]).await;
+    let seen = server.seen();
+    let nodes: Vec<String> =
+        seen.iter().map(|s| s.json()["status"]["nominatedNodeName"].to_string()).collect();
+    assert_eq!(nodes, ["\"n1\"", "\"n1\"", "\"n1\"", "\"n2\""]);
+    assert_eq!(seen[0].method, "PATCH");
+    assert_eq!(seen[0].path, "/api/v1/namespaces/ns/pods/p/status");
+    assert_eq!(seen[0].content_type, "application/strategic-merge-patch+json");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_is_tried_four_times_and_one_for_a_missing_pod_once() {
+    for (code, tries) in [(500, 4), (503, 4), (404, 1), (422, 1)] {
+        let server = Canned::always(move |_| status(code, "X", "no"));
+        send_all(&server, vec![nominating(&pod("p").info(), "n1")]).await;
+        assert_eq!(server.seen().len(), tries, "{code}");
+    }
+}

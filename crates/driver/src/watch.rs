@@ -1,0 +1,536 @@
+//! Keeping up with all objects of a kind: list, then watch, and again after every trouble.
+//!
+//! ```text
+//! Unlisted ──list, or a stream that begins with all objects──> Listed, Watching
+//! Listed ──watch──> Watching ──closed, broken──> Listed
+//!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting)
+//! ```
+//!
+//! The engine hears of an object when its resource version is new, and that it is gone when it was deleted or when a
+//! later list no longer has it. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
+
+mod kinds;
+mod lines;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use harbormaster_api::{Str, wire::Decoder};
+use harbormaster_core::Input;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+pub use kinds::{Kind, Nodes, Pods};
+
+use crate::{
+    backoff::{Backoff, Jitter},
+    engine_thread::ToEngine,
+    http::{ApiClient, ApiError},
+    watch::{
+        lines::Lines,
+        wire::{Event, EventType, Page, Stub},
+    },
+};
+
+/// Objects per page of a list, as client-go asks for.
+const PAGE: usize = 500;
+/// How long a list without pages may take: it can be hundreds of megabytes.
+const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
+/// How long the server is asked to keep a watch open, at least and at most.
+const WATCH_TIME: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(600));
+/// How long after that a watch counts as dead.
+const WATCH_GRACE: Duration = Duration::from_secs(30);
+/// How long a reply may take to begin.
+const OPEN_LIMIT: Duration = Duration::from_secs(30);
+/// How long a streaming list may be silent before its end.
+const STREAM_SILENCE: Duration = Duration::from_secs(30);
+/// A watch that ends sooner than this without an event is a failure.
+const SHORT_WATCH: Duration = Duration::from_secs(1);
+/// After so many refused watches in a row all objects are listed anew: the version may be one that the server, restored
+/// from a backup, has never had.
+const REFUSED_WATCHES: u32 = 5;
+
+/// Whether streaming lists are worth trying; shared by all watchers of a process. Some servers refuse them, and such
+/// a server is not asked again.
+#[derive(Clone, Debug)]
+pub struct StreamingLists(Arc<AtomicBool>);
+
+impl Default for StreamingLists {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl StreamingLists {
+    fn wanted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn give_up(&self, kind: &str, why: &str) {
+        self.0.store(false, Ordering::Relaxed);
+        tracing::info!(
+            v = 0,
+            kind,
+            err = why,
+            "The watchlist request ended with an error, falling back to the standard LIST/WATCH"
+        );
+    }
+}
+
+/// What a watcher waits for.
+#[derive(Debug)]
+enum State {
+    /// For all objects.
+    Unlisted,
+    /// For a watch to begin that continues at this version.
+    Listed { version: Str },
+    /// For the next event.
+    Watching { version: Str, watch: Watch },
+    /// For time to pass.
+    Resting { delay: Duration, then: Box<State> },
+}
+
+/// An open watch.
+#[derive(Debug)]
+struct Watch {
+    lines: Lines,
+    opened: Instant,
+    /// When the server has closed it, if it is still there.
+    dead: Instant,
+    any_event: bool,
+}
+
+impl Watch {
+    fn new(lines: Lines, time: Duration) -> Self {
+        let now = Instant::now();
+        Self { lines, opened: now, dead: now + time + WATCH_GRACE, any_event: false }
+    }
+}
+
+/// Why a list or a watch ended.
+#[derive(Debug)]
+enum Trouble {
+    /// It may work later.
+    Passing { why: String, retry_after: Option<Duration> },
+    /// The version is too old: only a new list helps.
+    Expired(String),
+    /// The server does not do streaming lists.
+    NoStreaming(String),
+    /// What came cannot be trusted: only a new list tells what was missed.
+    Garbage(String),
+}
+
+impl From<ApiError> for Trouble {
+    fn from(error: ApiError) -> Self {
+        if error.code() == Some(410) {
+            return Self::Expired(error.to_string());
+        }
+        Self::Passing { retry_after: error.retry_after(), why: error.to_string() }
+    }
+}
+
+/// What one line of a watch was.
+enum Taken {
+    /// An object, with its version.
+    Object(Str),
+    /// Nothing but a version, and whether it ends the initial events of a streaming list.
+    Bookmark { version: Str, initial_end: bool },
+}
+
+/// Keeps the engine informed about all objects of a kind.
+pub struct Watcher<K> {
+    kind: PhantomData<K>,
+    client: ApiClient,
+    engine: mpsc::Sender<ToEngine>,
+    streaming: StreamingLists,
+    decoder: Decoder,
+    /// Versions of the objects that the engine has heard of.
+    known: FxHashMap<Str, Str>,
+    /// Whether a list is under way, and the objects in it so far.
+    listing: bool,
+    listed: FxHashSet<Str>,
+    inputs: Vec<Input>,
+    backoff: Backoff,
+    jitter: Jitter,
+    refused_watches: u32,
+    broken_streams: u32,
+    /// Pages outlived their token: ask for everything at once.
+    whole_list: bool,
+    synced: bool,
+}
+
+/// The engine is gone; so is the reason to watch.
+struct EngineGone;
+
+impl<K: Kind> Watcher<K> {
+    /// A watcher that has seen nothing yet.
+    pub fn new(_: K, client: ApiClient, streaming: StreamingLists, engine: mpsc::Sender<ToEngine>) -> Self {
+        Self {
+            kind: PhantomData,
+            client,
+            engine,
+            streaming,
+            decoder: Decoder::new(),
+            known: FxHashMap::default(),
+            listing: false,
+            listed: FxHashSet::default(),
+            inputs: Vec::new(),
+            backoff: Backoff::for_watches(),
+            jitter: Jitter::default(),
+            refused_watches: 0,
+            broken_streams: 0,
+            whole_list: false,
+            synced: false,
+        }
+    }
+
+    /// Watches until the engine is gone.
+    pub async fn run(mut self) {
+        let mut state = State::Unlisted;
+        while let Ok(next) = self.step(state).await {
+            state = next;
+        }
+    }
+
+    async fn step(&mut self, state: State) -> Result<State, EngineGone> {
+        match state {
+            State::Resting { delay, then } => {
+                sleep(delay).await;
+                Ok(*then)
+            }
+            State::Unlisted => self.unlisted().await,
+            State::Listed { version } => Ok(self.listed(version).await),
+            State::Watching { version, watch } => self.watching(version, watch).await,
+        }
+    }
+
+    // --- the states ---
+
+    async fn unlisted(&mut self) -> Result<State, EngineGone> {
+        self.listing = true;
+        self.listed.clear();
+        let outcome = match self.streaming.wanted() {
+            true => self.list_by_stream().await,
+            false => self.list_by_pages().await,
+        };
+        let next = match outcome {
+            Ok(next) => {
+                self.finish_list()?;
+                next
+            }
+            Err(Trouble::NoStreaming(why)) => {
+                self.streaming.give_up(K::NAME, &why);
+                State::Unlisted
+            }
+            Err(Trouble::Expired(why)) => {
+                self.whole_list = true;
+                self.rest("Failed to list", &why, None, State::Unlisted)
+            }
+            Err(Trouble::Passing { why, retry_after }) => {
+                self.rest("Failed to list", &why, retry_after, State::Unlisted)
+            }
+            Err(Trouble::Garbage(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
+        };
+        // What was listed before the trouble is as good as it is.
+        self.flush()?;
+        Ok(next)
+    }
+
+    async fn listed(&mut self, version: Str) -> State {
+        let time = self.watch_time();
+        let path = self.watch_path(&[("resourceVersion", &version)], time);
+        match self.client.open(&path, OPEN_LIMIT).await {
+            Ok(body) => {
+                self.refused_watches = 0;
+                State::Watching { version, watch: Watch::new(Lines::new(body), time) }
+            }
+            Err(error) => {
+                self.refused_watches += u32::from(error.code().is_some_and(|code| code != 429));
+                let lost = self.refused_watches >= REFUSED_WATCHES;
+                self.after(error.into(), if lost { State::Unlisted } else { State::Listed { version } })
+            }
+        }
+    }
+
+    async fn watching(&mut self, mut version: Str, mut watch: Watch) -> Result<State, EngineGone> {
+        let lines = match timeout_at(watch.dead, watch.lines.next()).await {
+            Ok(Ok(Some(lines))) => lines,
+            Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
+            Ok(Err(why)) => {
+                let trouble = Trouble::Passing { why, retry_after: None };
+                return Ok(self.after(trouble, State::Listed { version }));
+            }
+            Err(_) => return Ok(State::Listed { version }),
+        };
+        for line in lines {
+            match self.take(&line) {
+                Ok(Taken::Object(at) | Taken::Bookmark { version: at, .. }) => {
+                    watch.any_event = true;
+                    if !at.is_empty() {
+                        version = at;
+                    }
+                }
+                Err(trouble) => {
+                    self.flush()?;
+                    return Ok(self.after(trouble, State::Listed { version }));
+                }
+            }
+        }
+        self.backoff.reset();
+        self.flush()?;
+        Ok(State::Watching { version, watch })
+    }
+
+    fn closed(&mut self, version: Str, watch: &Watch) -> State {
+        if !watch.any_event && watch.opened.elapsed() < SHORT_WATCH {
+            let why = "very short watch: unexpected watch close, watch lasted less than a second and no items received";
+            return self.rest("Watch failed", why, None, State::Listed { version });
+        }
+        tracing::trace!(v = 4, kind = K::NAME, "Watch close");
+        self.backoff.reset();
+        State::Listed { version }
+    }
+
+    /// Where to go after trouble; `retry` where a second try is enough.
+    fn after(&mut self, trouble: Trouble, retry: State) -> State {
+        match trouble {
+            Trouble::Passing { why, retry_after } => self.rest("Failed to watch", &why, retry_after, retry),
+            Trouble::Expired(why) => {
+                tracing::debug!(
+                    v = 1,
+                    kind = K::NAME,
+                    err = why,
+                    "watch closed with: too old resource version"
+                );
+                State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) }
+            }
+            Trouble::Garbage(why) | Trouble::NoStreaming(why) => {
+                self.rest("Failed to watch", &why, None, State::Unlisted)
+            }
+        }
+    }
+
+    fn rest(&mut self, what: &str, why: &str, retry_after: Option<Duration>, then: State) -> State {
+        let delay = self.backoff.delay().max(retry_after.unwrap_or_default());
+        tracing::error!(kind = K::NAME, err = why, retry_in = ?delay, "{what}");
+        State::Resting { delay, then: Box::new(then) }
+    }
+
+    // --- lists ---
+
+    /// A watch that begins with all objects and marks the end of them (KEP-3157).
+    async fn list_by_stream(&mut self) -> Result<State, Trouble> {
+        let time = self.watch_time();
+        let path =
+            self.watch_path(&[("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")], time);
+        let body = self.client.open(&path, OPEN_LIMIT).await.map_err(no_streaming)?;
+        let mut watch = Watch::new(Lines::new(body), time);
+        loop {
+            let lines = match timeout(STREAM_SILENCE, watch.lines.next()).await {
+                Ok(Ok(Some(lines))) => lines,
+                Ok(Ok(None)) => return Err(self.stream_broke("it was closed before its end")),
+                Ok(Err(why)) => return Err(self.stream_broke(&why)),
+                Err(_) => return Err(Trouble::NoStreaming("it did not end".into())),
+            };
+            let mut end = None;
+            for line in lines {
+                match self.take(&line)? {
+                    Taken::Bookmark { version, initial_end: true } => end = Some(version),
+                    // Events behind the end, in the same piece.
+                    Taken::Object(version) | Taken::Bookmark { version, .. } if end.is_some() => {
+                        end = Some(version);
+                    }
+                    Taken::Object(_) | Taken::Bookmark { .. } => {}
+                }
+            }
+            if let Some(version) = end {
+                self.broken_streams = 0;
+                return Ok(State::Watching { version, watch });
+            }
+        }
+    }
+
+    fn stream_broke(&mut self, why: &str) -> Trouble {
+        self.broken_streams += 1;
+        if self.broken_streams >= 3 {
+            return Trouble::NoStreaming(why.to_owned());
+        }
+        Trouble::Passing { why: format!("streaming list: {why}"), retry_after: None }
+    }
+
+    async fn list_by_pages(&mut self) -> Result<State, Trouble> {
+        let mut token = String::new();
+        loop {
+            let body = match self.whole_list {
+                true => self.client.get_within(&self.list_path(&[]), WHOLE_LIST_LIMIT).await,
+                false => {
+                    let limit = PAGE.to_string();
+                    self.client.get(&self.list_path(&[("limit", &limit), ("continue", &token)])).await
+                }
+            };
+            let body = match body {
+                // The token grew too old between two pages.
+                Err(error) if error.code() == Some(410) && !token.is_empty() => {
+                    self.whole_list = true;
+                    token.clear();
+                    continue;
+                }
+                body => body?,
+            };
+            let page =
+                Page::read(&body).map_err(|why| Trouble::Garbage(format!("undecodable list: {why}")))?;
+            for item in &page.items {
+                self.present(item.get().as_bytes())?;
+            }
+            token = page.metadata.continue_.into_owned();
+            if token.is_empty() {
+                return Ok(State::Listed { version: page.metadata.resource_version.as_ref().into() });
+            }
+            // The engine may work on this page while the next one is on its way.
+            if self.flush().is_err() {
+                return Ok(State::Unlisted);
+            }
+        }
+    }
+
+    /// All objects are known: those that the list no longer has are gone.
+    fn finish_list(&mut self) -> Result<(), EngineGone> {
+        let mut gone: Vec<Str> =
+            self.known.keys().filter(|key| !self.listed.contains(*key)).cloned().collect();
+        gone.sort();
+        for key in gone {
+            self.known.remove(&key);
+            self.inputs.push(K::gone(key));
+        }
+        self.listing = false;
+        self.listed = FxHashSet::default();
+        self.whole_list = false;
+        self.flush()?;
+        if !self.synced {
+            self.synced = true;
+            tracing::debug!(v = 2, kind = K::NAME, objects = self.known.len(), "Caches populated");
+            self.engine.send(ToEngine::Synced).map_err(|_| EngineGone)?;
+        }
+        Ok(())
+    }
+
+    // --- objects ---
+
+    fn take(&mut self, line: &Bytes) -> Result<Taken, Trouble> {
+        let event = Event::read(line).map_err(|why| garbage(line, &why))?;
+        match event.type_ {
+            EventType::Added | EventType::Modified => Ok(Taken::Object(self.present(event.object)?)),
+            EventType::Deleted => {
+                let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
+                let key: Str = K::identity(&stub.metadata.name, &stub.metadata.uid).into();
+                self.listed.remove(&key);
+                if self.known.remove(&key).is_some() {
+                    self.inputs.push(K::gone(key));
+                }
+                Ok(Taken::Object(stub.metadata.resource_version.as_ref().into()))
+            }
+            EventType::Bookmark => {
+                let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
+                let version = stub.metadata.resource_version.as_ref().into();
+                Ok(Taken::Bookmark { version, initial_end: stub.ends_initial_events() })
+            }
+            EventType::Error => Err(wire::refusal(event.object)
+                .map_or_else(|why| garbage(line, &why), |refusal| ApiError::Refused(refusal).into())),
+        }
+    }
+
+    /// An object as it is now. Returns its version.
+    fn present(&mut self, json: &[u8]) -> Result<Str, Trouble> {
+        let object = match K::decode(&mut self.decoder, json) {
+            Ok(object) => object,
+            Err(error) => return self.undecodable(json, &error.to_string()),
+        };
+        let (key, version) = (K::key(&object), K::version(&object));
+        if self.listing {
+            self.listed.insert(key.clone());
+        }
+        let before = self.known.insert(key.clone(), version.clone());
+        let version = version.clone();
+        if version.is_empty() || before.as_ref() != Some(&version) {
+            self.inputs.push(K::present(object));
+        }
+        Ok(version)
+    }
+
+    /// An object that this scheduler cannot read stays as it was known, or unknown.
+    fn undecodable(&mut self, json: &[u8], why: &str) -> Result<Str, Trouble> {
+        let stub = Stub::read(json).map_err(|_| garbage(json, why))?;
+        tracing::error!(
+            kind = K::NAME,
+            object = stub.full_name(),
+            err = why,
+            "An object cannot be decoded and is left out"
+        );
+        if self.listing {
+            self.listed.insert(K::identity(&stub.metadata.name, &stub.metadata.uid).into());
+        }
+        Ok(stub.metadata.resource_version.as_ref().into())
+    }
+
+    fn flush(&mut self) -> Result<(), EngineGone> {
+        if self.inputs.is_empty() {
+            return Ok(());
+        }
+        let inputs = std::mem::take(&mut self.inputs);
+        self.engine.send(ToEngine::Inputs(inputs)).map_err(|_| EngineGone)
+    }
+
+    // --- requests ---
+
+    fn watch_time(&mut self) -> Duration {
+        self.jitter.between(WATCH_TIME.0, WATCH_TIME.1)
+    }
+
+    fn watch_path(&self, more: &[(&str, &str)], time: Duration) -> String {
+        let seconds = time.as_secs().to_string();
+        let mut query =
+            vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", &seconds)];
+        query.extend_from_slice(more);
+        self.list_path(&query)
+    }
+
+    fn list_path(&self, query: &[(&str, &str)]) -> String {
+        let selector = K::FIELD_SELECTOR.map(|s| ("fieldSelector", s));
+        let mut path = K::PATH.to_owned();
+        let mut separator = '?';
+        for (key, value) in query.iter().copied().chain(selector).filter(|(_, value)| !value.is_empty()) {
+            path.push(separator);
+            path.push_str(key);
+            path.push('=');
+            path.push_str(&wire::encoded(value));
+            separator = '&';
+        }
+        path
+    }
+}
+
+fn garbage(line: &[u8], why: &str) -> Trouble {
+    let text: String = String::from_utf8_lossy(line).chars().take(100).collect();
+    Trouble::Garbage(format!("undecodable event: {why}: {text:?}"))
+}
+
+/// Which errors mean that the server does not do streaming lists, rather than that it is in trouble: it does not know
+/// the parameters, or lacks what it needs for them.
+fn no_streaming(error: ApiError) -> Trouble {
+    match error.code() {
+        Some(400 | 404 | 405 | 406 | 415 | 422 | 500 | 501) => Trouble::NoStreaming(error.to_string()),
+        _ => error.into(),
+    }
+}

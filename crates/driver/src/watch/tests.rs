@@ -1,0 +1,282 @@
+//! Watchers against an API server made of canned replies.
+
+use std::sync::mpsc::Receiver;
+
+use http::Response;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::*;
+use crate::{
+    canned::{Canned, refused_connection, reply, status, streamed},
+    http::ResponseBody,
+};
+
+fn pod(name: &str, version: u32) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    })
+}
+
+fn list(version: u32, token: &str, pods: &[Value]) -> Response<ResponseBody> {
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": token});
+    reply(200, json!({"kind": "PodList", "metadata": metadata, "items": pods}).to_string())
+}
+
+fn event(type_: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n")
+}
+
+fn end_of_initial_events(version: u32) -> String {
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    event(
+        "BOOKMARK",
+        &json!({"metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}),
+    )
+}
+
+fn no_streaming() -> Response<ResponseBody> {
+    status(422, "Invalid", "sendInitialEvents is forbidden")
+}
+
+/// What the engine heard, in short: `+name@version`, `-name`, `synced`.
+async fn heard(engine: &Receiver<ToEngine>, count: usize) -> Vec<String> {
+    let begun = Instant::now();
+    let mut all = Vec::new();
+    while all.len() < count {
+        match engine.try_recv() {
+            Ok(ToEngine::Inputs(inputs)) => all.extend(inputs.iter().map(short)),
+            Ok(ToEngine::Synced) => all.push("synced".to_owned()),
+            Ok(ToEngine::Stop) => all.push("stop".to_owned()),
+            Err(_) if begun.elapsed() > Duration::from_secs(3600) => panic!("only heard {all:?}"),
+            // Virtual time: costs nothing.
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+    }
+    all
+}
+
+fn short(input: &Input) -> String {
+    match input {
+        Input::Pod(pod) => format!("+{}@{}", pod.name, pod.resource_version),
+        Input::PodGone(uid) => format!("-{uid}"),
+        Input::Node(node) => format!("+node {}", node.name),
+        Input::NodeGone(name) => format!("-node {name}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn watch(server: &Canned) -> Receiver<ToEngine> {
+    let (engine, inbox) = mpsc::channel();
+    tokio::spawn(Watcher::new(Pods, server.client(), StreamingLists::default(), engine).run());
+    inbox
+}
+
+fn queries(server: &Canned) -> Vec<String> {
+    let told_apart = |path: String| {
+        let has = |part: &str| path.contains(part);
+        match (has("watch=true"), has("sendInitialEvents=true")) {
+            (true, true) => "stream".to_owned(),
+            (true, false) => {
+                let version = path.split("resourceVersion=").nth(1).unwrap_or_default();
+                format!("watch {}", version.split('&').next().unwrap_or_default())
+            }
+            _ if has("limit=500") => "page".to_owned(),
+            _ => "list".to_owned(),
+        }
+    };
+    server.seen().into_iter().map(|s| told_apart(s.path)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_goes_over_into_a_watch() {
+    let pieces = vec![
+        event("ADDED", &pod("a", 1)) + &event("ADDED", &pod("b", 2)),
+        end_of_initial_events(5),
+        event("MODIFIED", &pod("a", 6)) + &event("DELETED", &pod("b", 7)),
+    ];
+    let server = Canned::script(vec![streamed(pieces, true)]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 5).await, ["+a@1", "+b@2", "synced", "+a@6", "-b"]);
+    let first = &server.seen()[0].path;
+    for part in [
+        "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=",
+        "sendInitialEvents=true",
+        "resourceVersionMatch=NotOlderThan",
+        "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed",
+    ] {
+        assert!(first.contains(part), "{first}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_streaming_list_is_not_tried_again() {
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "next", &[pod("a", 1)]),
+        list(10, "", &[pod("b", 2)]),
+        streamed(vec![event("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired"}))], false),
+        list(20, "", &[pod("b", 2), pod("c", 15)]),
+        streamed(vec![event("ADDED", &pod("d", 21))], true),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 6).await, ["+a@1", "+b@2", "synced", "+c@15", "-a", "+d@21"]);
+    assert_eq!(queries(&server), ["stream", "page", "page", "watch 10", "page", "watch 20"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_does_not_end_its_list_is_given_up() {
+    let server = Canned::script(vec![
+        streamed(vec![event("ADDED", &pod("a", 1))], true),
+        list(10, "", &[pod("a", 1)]),
+        streamed(Vec::new(), true),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 2).await, ["+a@1", "synced"]);
+    assert_eq!(queries(&server)[..2], ["stream", "page"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_watch_continues_where_it_was() {
+    let bookmark = event("BOOKMARK", &json!({"metadata": {"resourceVersion": "30"}}));
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "", &[]),
+        streamed(vec![event("ADDED", &pod("a", 11))], false),
+        streamed(vec![bookmark], false),
+        streamed(vec![event("MODIFIED", &pod("a", 31))], true),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 3).await, ["synced", "+a@11", "+a@31"]);
+    assert_eq!(queries(&server)[2..], ["watch 10", "watch 11", "watch 30"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_gone_leads_to_a_new_list_whose_difference_is_told() {
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "", &[pod("same", 1), pod("changed", 2), pod("gone", 3)]),
+        status(410, "Expired", "too old resource version"),
+        list(20, "", &[pod("same", 1), pod("changed", 12)]),
+        streamed(Vec::new(), true),
+    ]);
+    let engine = watch(&server);
+    let told = heard(&engine, 6).await;
+    assert_eq!(told, ["+same@1", "+changed@2", "+gone@3", "synced", "+changed@12", "-gone"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_in_trouble_is_waited_for_longer_and_longer() {
+    let mut replies = 0;
+    let server = Canned::new(move |_| {
+        replies += 1;
+        match replies {
+            1 => Err(refused_connection().into()),
+            2 => Ok(status(503, "ServiceUnavailable", "starting")),
+            3 => {
+                let mut busy = status(429, "TooManyRequests", "busy");
+                busy.headers_mut().insert("retry-after", http::HeaderValue::from_static("20"));
+                Ok(busy)
+            }
+            4 => Ok(no_streaming()),
+            5..=8 => Ok(status(500, "InternalError", "etcd is away")),
+            9 => Ok(list(10, "", &[pod("a", 1)])),
+            _ => Ok(streamed(Vec::new(), true)),
+        }
+    });
+    let begun = Instant::now();
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 2).await, ["+a@1", "synced"]);
+    // 0.8 + 1.6 + 20, then 6.4 + 12.8 + 25.6 + 30, each up to twice as long.
+    let took = begun.elapsed().as_secs();
+    assert!((90..190).contains(&took), "{took} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_watch_is_tried_again_and_at_last_all_is_listed_anew() {
+    let mut replies = vec![no_streaming(), list(10, "", &[])];
+    replies.extend((0..5).map(|_| status(504, "Timeout", "Too large resource version: 10, current: 3")));
+    replies.extend([list(3, "", &[pod("a", 2)]), streamed(Vec::new(), true)]);
+    let server = Canned::script(replies);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 2).await, ["synced", "+a@2"]);
+    let asked = queries(&server);
+    assert_eq!(asked[2..7], ["watch 10"; 5]);
+    assert_eq!(asked[7], "page");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_garbage_all_is_listed_anew() {
+    let server = Canned::script(vec![
+        no_streaming(),
+        reply(200, "<html>not a list</html>"),
+        list(10, "", &[pod("a", 1)]),
+        streamed(vec![event("ADDED", &pod("b", 11)) + "<html>proxy error</html>\n"], true),
+        list(20, "", &[pod("b", 11), pod("c", 12)]),
+        streamed(Vec::new(), true),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 5).await, ["+a@1", "synced", "+b@11", "+c@12", "-a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_is_left_out_and_harms_no_other() {
+    let mut odd = pod("odd", 4);
+    odd["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "lots"}});
+    let mut spoilt = pod("a", 5);
+    spoilt["spec"] = json!("none");
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "", &[pod("a", 1), odd.clone(), pod("b", 2)]),
+        // What was readable stays as it was known.
+        streamed(vec![event("MODIFIED", &spoilt), event("ADDED", &odd), event("DELETED", &odd)], false),
+        streamed(vec![event("ADDED", &pod("c", 12))], true),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 4).await, ["+a@1", "+b@2", "synced", "+c@12"]);
+    assert_eq!(queries(&server)[3], "watch 4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_outlive_their_token_are_replaced_by_one_list() {
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "next", &[pod("a", 1)]),
+        status(410, "Expired", "the provided continue parameter is too old"),
+        list(20, "", &[pod("b", 2)]),
+        streamed(Vec::new(), true),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 3).await, ["+a@1", "+b@2", "synced"]);
+    assert_eq!(queries(&server)[..4], ["stream", "page", "page", "list"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_on_a_dead_connection_is_opened_anew() {
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "", &[]),
+        streamed(Vec::new(), true),
+        streamed(vec![event("ADDED", &pod("a", 11))], true),
+    ]);
+    let begun = Instant::now();
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 2).await, ["synced", "+a@11"]);
+    let took = begun.elapsed().as_secs();
+    assert!((330..=640).contains(&took), "{took} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_known_by_name() {
+    let node = |name: &str| json!({"metadata": {"name": name, "uid": "u", "resourceVersion": "1"}});
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "", &[node("n1"), node("n2")]),
+        streamed(vec![event("DELETED", &node("n1"))], true),
+    ]);
+    let (to_engine, engine) = mpsc::channel();
+    tokio::spawn(Watcher::new(Nodes, server.client(), StreamingLists::default(), to_engine).run());
+    assert_eq!(heard(&engine, 4).await, ["+node n1", "+node n2", "synced", "-node n1"]);
+    assert!(!server.seen()[1].path.contains("fieldSelector"));
+}

@@ -1,0 +1,200 @@
+//! What surrounds objects in lists and watches.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::http::{Refusal, Status};
+
+/// What an event says about its object.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
+/// `metav1.WatchEvent` with its object left as it is.
+#[derive(Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) type_: EventType,
+    pub(crate) object: &'a [u8],
+}
+
+impl<'a> Event<'a> {
+    pub(crate) fn read(line: &'a [u8]) -> Result<Self, String> {
+        match Self::as_servers_write(line) {
+            Some(event) => Ok(event),
+            None => Self::any_json(line),
+        }
+    }
+
+    /// API servers write exactly `{"type":"…","object":…}`; then the object need not be read to find its end.
+    fn as_servers_write(line: &'a [u8]) -> Option<Self> {
+        let rest = line.strip_prefix(br#"{"type":""#)?;
+        let quote = memchr::memchr(b'"', rest)?;
+        let type_ = match &rest[..quote] {
+            b"ADDED" => EventType::Added,
+            b"MODIFIED" => EventType::Modified,
+            b"DELETED" => EventType::Deleted,
+            b"BOOKMARK" => EventType::Bookmark,
+            _ => return None,
+        };
+        let object = rest[quote..].strip_prefix(br#"","object":"#)?.trim_ascii_end().strip_suffix(b"}")?;
+        Some(Self { type_, object })
+    }
+
+    fn any_json(line: &'a [u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            #[serde(rename = "type")]
+            type_: EventType,
+            #[serde(borrow)]
+            object: &'a RawValue,
+        }
+        let wire: Wire<'a> = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+        Ok(Self { type_: wire.type_, object: wire.object.get().as_bytes() })
+    }
+}
+
+/// The `metav1.Status` of an `ERROR` event.
+pub(crate) fn refusal(json: &[u8]) -> Result<Refusal, String> {
+    let status: Status = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    let mut refusal = status.into_refusal();
+    if refusal.code == 0 {
+        refusal.code = if matches!(refusal.reason.as_str(), "Expired" | "Gone") { 410 } else { 500 };
+    }
+    Ok(refusal)
+}
+
+/// The identity of any object.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Stub<'a> {
+    #[serde(borrow)]
+    pub(crate) metadata: StubMetadata<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StubMetadata<'a> {
+    #[serde(borrow)]
+    pub(crate) name: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) uid: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) resource_version: Cow<'a, str>,
+    annotations: Option<StubAnnotations>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct StubAnnotations {
+    #[serde(rename = "k8s.io/initial-events-end", default)]
+    initial_events_end: Option<String>,
+}
+
+impl<'a> Stub<'a> {
+    pub(crate) fn read(json: &'a [u8]) -> Result<Self, String> {
+        serde_json::from_slice(json).map_err(|e| e.to_string())
+    }
+
+    /// Whether this is the bookmark behind the initial events of a streaming list.
+    pub(crate) fn ends_initial_events(&self) -> bool {
+        let mark = self.metadata.annotations.as_ref().and_then(|a| a.initial_events_end.as_deref());
+        mark == Some("true")
+    }
+
+    pub(crate) fn full_name(&self) -> String {
+        match &*self.metadata.namespace {
+            "" => self.metadata.name.to_string(),
+            namespace => format!("{namespace}/{}", self.metadata.name),
+        }
+    }
+}
+
+/// One page of a list with its objects left as they are.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Page<'a> {
+    #[serde(borrow, default)]
+    pub(crate) metadata: PageMetadata<'a>,
+    #[serde(borrow, deserialize_with = "null_is_empty")]
+    pub(crate) items: Vec<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PageMetadata<'a> {
+    #[serde(borrow)]
+    pub(crate) resource_version: Cow<'a, str>,
+    #[serde(borrow, rename = "continue")]
+    pub(crate) continue_: Cow<'a, str>,
+}
+
+fn null_is_empty<'de, D>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    Ok(Option::<Vec<&'de RawValue>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl<'a> Page<'a> {
+    pub(crate) fn read(json: &'a [u8]) -> Result<Self, String> {
+        serde_json::from_slice(json).map_err(|e| e.to_string())
+    }
+}
+
+/// A value as it may stand in a query.
+pub(crate) fn encoded(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                text.push(char::from(byte));
+            }
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_as_servers_write_them_and_in_any_other_json() {
+        for line in [
+            &br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#[..],
+            br#"{ "object" : {"metadata":{"name":"a"}}, "type":"ADDED" }"#,
+        ] {
+            let event = Event::read(line).unwrap();
+            assert_eq!(event.type_, EventType::Added);
+            assert_eq!(Stub::read(event.object).unwrap().metadata.name, "a");
+        }
+        assert!(Event::read(b"<html>").is_err());
+        assert!(Event::read(br#"{"type":"NEWS","object":{}}"#).is_err());
+    }
+
+    #[test]
+    fn an_error_event_without_a_code_is_judged_by_its_reason() {
+        assert_eq!(refusal(br#"{"reason":"Expired"}"#).unwrap().code, 410);
+        assert_eq!(refusal(br#"{"reason":"Unknown"}"#).unwrap().code, 500);
+    }
+
+    #[test]
+    fn a_list_without_items_is_empty() {
+        let page = Page::read(br#"{"metadata":{"resourceVersion":"5"},"items":null}"#).unwrap();
+        assert!(page.items.is_empty());
+        assert_eq!(page.metadata.resource_version, "5");
+    }
+
+    #[test]
+    fn selectors_are_encoded_for_queries() {
+        assert_eq!(encoded("status.phase!=Failed,a=b"), "status.phase%21%3DFailed%2Ca%3Db");
+    }
+}

@@ -1,0 +1,67 @@
+//! Walking over nodes until enough of them fit.
+
+use std::borrow::Cow;
+
+use crate::{
+    nodeset::{NodeIdx, NodeSet},
+    table::NodeTable,
+};
+
+/// The rows to be looked at, in walking order.
+pub(super) fn considered<'a>(
+    nodes: &'a NodeTable,
+    only: Option<&'a NodeSet>,
+) -> impl Iterator<Item = NodeIdx> + 'a {
+    nodes.order().iter().copied().filter(move |row| only.is_none_or(|only| only.contains(*row)))
+}
+
+/// What a walk over the nodes came across.
+pub(super) struct Walk {
+    pub(super) feasible: Vec<NodeIdx>,
+    pub(super) visited: usize,
+}
+
+/// Walks from `start` until `wanted` feasible nodes were seen and the next one is found, as one worker of
+/// kube-scheduler does: rejected nodes between the last wanted one and the next feasible one count as visited.
+///
+/// `tried` was looked at before the walk: it counts as visited even if the walk does not reach it.
+pub(super) fn walk(
+    nodes: &NodeTable,
+    fits: &NodeSet,
+    only: Option<&NodeSet>,
+    start: usize,
+    wanted: usize,
+    tried: Option<NodeIdx>,
+) -> Walk {
+    let listed: Cow<'_, [NodeIdx]> = match only {
+        None => Cow::Borrowed(nodes.order()),
+        Some(_) => considered(nodes, only).collect(),
+    };
+    let mut walk = Walk { feasible: Vec::new(), visited: 0 };
+    if listed.is_empty() {
+        return walk;
+    }
+    let (before, after) = listed.split_at(start % listed.len());
+    let mut tried = tried;
+    for row in after.iter().chain(before) {
+        if fits.contains(*row) {
+            if walk.feasible.len() == wanted {
+                break;
+            }
+            walk.feasible.push(*row);
+        }
+        walk.visited += 1;
+        tried = tried.filter(|tried| tried != row);
+    }
+    walk.visited += usize::from(tried.is_some());
+    walk
+}
+
+pub(super) fn best_rotating(candidates: &[NodeIdx], totals: &[i64], start: usize, rows: usize) -> NodeIdx {
+    let distance = |row: NodeIdx| (row.at() + rows - start % rows) % rows;
+    let best = candidates
+        .iter()
+        .zip(totals)
+        .max_by_key(|(row, total)| (**total, std::cmp::Reverse(distance(**row))));
+    best.map_or(candidates[0], |(row, _)| *row)
+}

@@ -1,0 +1,112 @@
+//! Why a pod fits nowhere: data until printed.
+
+use std::collections::BTreeMap;
+
+use crate::outcome::{Fix, Reject};
+
+/// The reasons of one failed attempt.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnosis {
+    /// How many nodes there were.
+    pub nodes: usize,
+    /// Set when PreFilter rejected the pod everywhere: the plugin (`None` for the framework itself) and why.
+    pub pre_filter: Option<(Option<&'static str>, Reject)>,
+    /// How many nodes were rejected for each reason.
+    pub reasons: BTreeMap<String, usize>,
+    /// The plugins that rejected: their events may wake the pod.
+    pub rejectors: Vec<&'static str>,
+    /// Those of them that wait for something asynchronous: their events wake the pod without backoff.
+    pub pending: Vec<&'static str>,
+    /// What PostFilter had to say.
+    pub post_filter: String,
+}
+
+impl Diagnosis {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    pub(crate) fn by_pre_filter(
+        nodes: usize,
+        plugin: Option<&'static str>,
+        reject: Reject,
+        narrowed_by: Vec<&'static str>,
+    ) -> Self {
+        let mut diagnosis = Self::new(nodes);
+        narrowed_by.into_iter().chain(plugin).for_each(|p| diagnosis.rejected_by(p));
+        diagnosis.pre_filter = Some((plugin, reject));
+        diagnosis
+    }
+
+    /// A rejection after the node was chosen (Reserve, Permit): one node, one reason.
+    pub fn of_one(plugin: &'static str, reject: &Reject) -> Self {
+        let mut diagnosis = Self::new(1);
+        diagnosis.add(plugin, reject, 1);
+        diagnosis
+    }
+
+    pub(crate) fn add(&mut self, plugin: &'static str, reject: &Reject, nodes: usize) {
+        for reason in &reject.reasons {
+            *self.reasons.entry(reason.to_string()).or_default() += nodes;
+        }
+        self.rejected_by(plugin);
+        if reject.fix == Fix::Pending && !self.pending.contains(&plugin) {
+            self.pending.push(plugin);
+        }
+    }
+
+    pub(crate) fn add_outside(&mut self, narrowed_by: &[&'static str], reject: &Reject, nodes: usize) {
+        narrowed_by.iter().for_each(|p| self.rejected_by(p));
+        if nodes > 0 {
+            for reason in &reject.reasons {
+                *self.reasons.entry(reason.to_string()).or_default() += nodes;
+            }
+        }
+    }
+
+    fn rejected_by(&mut self, plugin: &'static str) {
+        if let Err(gap) = self.rejectors.binary_search(&plugin) {
+            self.rejectors.insert(gap, plugin);
+        }
+    }
+
+    /// kube-scheduler's message: `0/5 nodes are available: 3 Insufficient cpu, 2 node(s) were unschedulable.`
+    pub fn message(&self) -> String {
+        let mut text = format!("0/{} nodes are available:", self.nodes);
+        if let Some((_, reject)) = &self.pre_filter {
+            text += &format!(" {}.", reject.message());
+        } else if !self.reasons.is_empty() {
+            let mut entries: Vec<String> = self.reasons.iter().map(|(why, n)| format!("{n} {why}")).collect();
+            entries.sort();
+            text += &format!(" {}.", entries.join(", "));
+        }
+        if !self.post_filter.is_empty() {
+            text += &format!(" {}", self.post_filter);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_sorted_as_text_and_every_reason_counts() {
+        let mut diagnosis = Diagnosis::new(14);
+        let both = Reject { fix: Fix::EvictionMayHelp, reasons: vec!["b".into(), "a".into()] };
+        diagnosis.add("X", &both, 2);
+        diagnosis.add("Y", &Reject::evictable("b"), 10);
+        assert_eq!(diagnosis.message(), "0/14 nodes are available: 12 b, 2 a.");
+        assert_eq!(diagnosis.rejectors, ["X", "Y"]);
+        diagnosis.post_filter = "no luck".into();
+        assert_eq!(diagnosis.message(), "0/14 nodes are available: 12 b, 2 a. no luck");
+    }
+
+    #[test]
+    fn a_rejection_by_pre_filter_is_the_whole_message() {
+        let reject = Reject::unresolvable("pod affinity terms conflict");
+        let diagnosis = Diagnosis::by_pre_filter(3, Some("NodeAffinity"), reject, vec![]);
+        assert_eq!(diagnosis.message(), "0/3 nodes are available: pod affinity terms conflict.");
+    }
+}

@@ -1,0 +1,275 @@
+//! Cluster events and queueing hints: which change may make which pending pod schedulable (KEP-4247).
+
+use std::{fmt, ops::BitOr};
+
+use harbormaster_api::{Node, Pod};
+
+use crate::{outcome::PluginResult, pod::PodInfo};
+
+/// What happened to an object, as a set of bits. The numeric order is part of the matching rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Action(pub u32);
+
+/// Every single action with kube-scheduler's name, in bit order.
+const ACTIONS: [(Action, &str); 13] = [
+    (Action::ADD, "Add"),
+    (Action::DELETE, "Delete"),
+    (Action::UPDATE_NODE_ALLOCATABLE, "UpdateNodeAllocatable"),
+    (Action::UPDATE_NODE_LABEL, "UpdateNodeLabel"),
+    (Action::UPDATE_NODE_TAINT, "UpdateNodeTaint"),
+    (Action::UPDATE_NODE_CONDITION, "UpdateNodeCondition"),
+    (Action::UPDATE_NODE_ANNOTATION, "UpdateNodeAnnotation"),
+    (Action::UPDATE_NODE_DECLARED_FEATURE, "UpdateNodeDeclaredFeature"),
+    (Action::UPDATE_POD_LABEL, "UpdatePodLabel"),
+    (Action::UPDATE_POD_SCALE_DOWN, "UpdatePodScaleDown"),
+    (Action::UPDATE_POD_TOLERATION, "UpdatePodToleration"),
+    (Action::UPDATE_POD_GATES_ELIMINATED, "UpdatePodSchedulingGatesEliminated"),
+    (Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM, "UpdatePodGeneratedResourceClaim"),
+];
+
+impl Action {
+    /// The object appeared.
+    pub const ADD: Self = Self(1);
+    /// The object is gone.
+    pub const DELETE: Self = Self(1 << 1);
+    /// `node.status.allocatable` changed.
+    pub const UPDATE_NODE_ALLOCATABLE: Self = Self(1 << 2);
+    /// `node.metadata.labels` changed.
+    pub const UPDATE_NODE_LABEL: Self = Self(1 << 3);
+    /// Taints changed, or a node was uncordoned.
+    pub const UPDATE_NODE_TAINT: Self = Self(1 << 4);
+    /// A node condition changed its status.
+    pub const UPDATE_NODE_CONDITION: Self = Self(1 << 5);
+    /// `node.metadata.annotations` changed.
+    pub const UPDATE_NODE_ANNOTATION: Self = Self(1 << 6);
+    /// `node.status.declaredFeatures` changed.
+    pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 7);
+    /// `pod.metadata.labels` changed.
+    pub const UPDATE_POD_LABEL: Self = Self(1 << 8);
+    /// Some effective request became smaller.
+    pub const UPDATE_POD_SCALE_DOWN: Self = Self(1 << 9);
+    /// The number of tolerations changed.
+    pub const UPDATE_POD_TOLERATION: Self = Self(1 << 10);
+    /// The last scheduling gate was removed.
+    pub const UPDATE_POD_GATES_ELIMINATED: Self = Self(1 << 11);
+    /// Generated resource claims were recorded in the status.
+    pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Self = Self(1 << 12);
+    /// Any update; as an incoming event: an update with no specific change.
+    pub const UPDATE: Self = Self(8188);
+    /// Anything at all.
+    pub const ALL: Self = Self(8191);
+
+    /// Whether the two sets share a bit.
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Action {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::ALL => f.write_str("All"),
+            Self::UPDATE => f.write_str("Update"),
+            some => {
+                let names: Vec<&str> =
+                    ACTIONS.iter().filter(|(a, _)| a.intersects(some)).map(|(_, name)| *name).collect();
+                f.write_str(&names.join("|"))
+            }
+        }
+    }
+}
+
+/// The kind of object an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventResource {
+    /// In a registration: any pod.
+    Pod,
+    /// A pod that is bound (incoming events only).
+    AssignedPod,
+    /// A pod that is not bound (incoming events only).
+    UnschedulablePod,
+    /// A node.
+    Node,
+    /// A persistent volume.
+    PersistentVolume,
+    /// A persistent volume claim.
+    PersistentVolumeClaim,
+    /// `storage.k8s.io/CSINode`.
+    CsiNode,
+    /// `storage.k8s.io/CSIDriver`.
+    CsiDriver,
+    /// `storage.k8s.io/VolumeAttachment`.
+    VolumeAttachment,
+    /// `storage.k8s.io/CSIStorageCapacity`.
+    CsiStorageCapacity,
+    /// `storage.k8s.io/StorageClass`.
+    StorageClass,
+    /// `resource.k8s.io/ResourceClaim`.
+    ResourceClaim,
+    /// `resource.k8s.io/ResourceSlice`.
+    ResourceSlice,
+    /// `resource.k8s.io/DeviceClass`.
+    DeviceClass,
+    /// `scheduling.k8s.io/PodGroup`.
+    PodGroup,
+    /// Everything.
+    WildCard,
+    /// A custom resource, `<plural>.<version>.<group>`.
+    Custom(&'static str),
+}
+
+impl fmt::Display for EventResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pod => "Pod",
+            Self::AssignedPod => "AssignedPod",
+            Self::UnschedulablePod => "UnschedulablePod",
+            Self::Node => "Node",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::CsiNode => "storage.k8s.io/CSINode",
+            Self::CsiDriver => "storage.k8s.io/CSIDriver",
+            Self::VolumeAttachment => "storage.k8s.io/VolumeAttachment",
+            Self::CsiStorageCapacity => "storage.k8s.io/CSIStorageCapacity",
+            Self::StorageClass => "storage.k8s.io/StorageClass",
+            Self::ResourceClaim => "resource.k8s.io/ResourceClaim",
+            Self::ResourceSlice => "resource.k8s.io/ResourceSlice",
+            Self::DeviceClass => "resource.k8s.io/DeviceClass",
+            Self::PodGroup => "scheduling.k8s.io/PodGroup",
+            Self::WildCard => "*",
+            Self::Custom(name) => name,
+        })
+    }
+}
+
+/// Something that happened in the cluster, or that a plugin listens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterEvent {
+    /// What it happened to.
+    pub resource: EventResource,
+    /// What happened.
+    pub action: Action,
+}
+
+impl ClusterEvent {
+    /// `action` on `resource`.
+    pub const fn new(resource: EventResource, action: Action) -> Self {
+        Self { resource, action }
+    }
+
+    /// Anything, anywhere: as an incoming event it requeues every pod that was rejected.
+    pub const WILD_CARD: Self = Self::new(EventResource::WildCard, Action::ALL);
+
+    /// Whether this is [`Self::WILD_CARD`].
+    pub fn is_wild_card(self) -> bool {
+        self == Self::WILD_CARD
+    }
+
+    /// Whether a registration of `self` hears the incoming event `happened`.
+    ///
+    /// kube-scheduler's rule, odd as it is: the actions must share a bit and the incoming set must not be
+    /// numerically larger, so an update with no specific change reaches only those that listen to all updates.
+    pub fn hears(self, happened: Self) -> bool {
+        use EventResource::{AssignedPod, Pod, UnschedulablePod, WildCard};
+        if self.is_wild_card() {
+            return true;
+        }
+        let same_resource = self.resource == happened.resource
+            || self.resource == WildCard
+            || (self.resource == Pod && matches!(happened.resource, AssignedPod | UnschedulablePod));
+        same_resource && self.action.intersects(happened.action) && happened.action <= self.action
+    }
+}
+
+impl fmt::Display for ClusterEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.resource, self.action)
+    }
+}
+
+/// The objects of an event, before and after.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// A pod; `old` is absent on add, `new` on delete.
+    Pod {
+        /// Before.
+        old: Option<&'a Pod>,
+        /// After.
+        new: Option<&'a Pod>,
+    },
+    /// A node; `old` is absent on add, `new` on delete.
+    Node {
+        /// Before.
+        old: Option<&'a Node>,
+        /// After.
+        new: Option<&'a Node>,
+    },
+    /// Another kind, or no object at all.
+    Other,
+}
+
+/// A hint's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// The event may make the pod schedulable.
+    Queue,
+    /// It cannot.
+    Skip,
+}
+
+/// Looks at one pending pod and one change. An error counts as [`Hint::Queue`].
+pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
+
+/// An event that may make pods schedulable that a plugin rejected.
+pub struct Registration<P> {
+    /// What the plugin listens to.
+    pub event: ClusterEvent,
+    /// Decides per pod; `None` requeues every pod that the plugin rejected.
+    pub hint: Option<HintFn<P>>,
+}
+
+impl<P> Registration<P> {
+    /// Every such event requeues.
+    pub fn always(resource: EventResource, action: Action) -> Self {
+        Self { event: ClusterEvent::new(resource, action), hint: None }
+    }
+
+    /// `hint` decides.
+    pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
+        Self { event: ClusterEvent::new(resource, action), hint: Some(hint) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use EventResource::{AssignedPod, Node, Pod};
+
+    #[test]
+    fn labels_read_as_kube_scheduler_prints_them() {
+        assert_eq!(ClusterEvent::new(Node, Action::UPDATE_NODE_TAINT).to_string(), "NodeUpdateNodeTaint");
+        assert_eq!(ClusterEvent::new(AssignedPod, Action::DELETE).to_string(), "AssignedPodDelete");
+        assert_eq!(
+            ClusterEvent::new(EventResource::CsiNode, Action::ADD).to_string(),
+            "storage.k8s.io/CSINodeAdd"
+        );
+        assert_eq!(Action::UPDATE.0, ACTIONS.iter().skip(2).fold(0, |all, (a, _)| all | a.0));
+    }
+
+    #[test]
+    fn a_generic_update_reaches_only_those_that_listen_to_all_updates() {
+        let generic = ClusterEvent::new(AssignedPod, Action::UPDATE);
+        assert!(!ClusterEvent::new(Pod, Action::DELETE | Action::UPDATE_POD_SCALE_DOWN).hears(generic));
+        assert!(ClusterEvent::new(Pod, Action::UPDATE).hears(generic));
+        assert!(ClusterEvent::new(Pod, Action::DELETE).hears(ClusterEvent::new(AssignedPod, Action::DELETE)));
+        assert!(!ClusterEvent::new(Node, Action::ADD).hears(ClusterEvent::new(AssignedPod, Action::ADD)));
+        assert!(ClusterEvent::WILD_CARD.hears(generic));
+    }
+}

@@ -1,0 +1,46 @@
+//! The scheduling framework: what plugin authors depend on.
+//!
+//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`table`]
+//! (nodes in columns), [`events`] (what wakes pending pods), [`registry`] and [`profile`] (from a configuration to
+//! plugins in order), [`attempt`] (the run loop), [`classes`] and [`totals`] (what outlives an attempt).
+//!
+//! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
+
+pub mod attempt;
+pub mod classes;
+pub mod cycle;
+pub mod diagnosis;
+pub mod events;
+pub mod nodeset;
+pub mod outcome;
+pub mod plugin;
+pub mod pod;
+pub mod points;
+pub mod profile;
+pub mod registry;
+pub mod sweep;
+pub mod table;
+pub mod totals;
+pub mod window;
+
+/// What a plugin's file imports.
+pub mod prelude {
+    pub use crate::{
+        cycle::{BindCycle, ClusterApi, Cycle, PostFilterCycle, WaitingPods},
+        events::{Action, Change, EventResource, Hint, Registration},
+        nodeset::{NodeIdx, NodeSet},
+        outcome::{
+            BindFailure, Bound, Fix, Nomination, Normalize, Permitted, PluginError, PluginResult,
+            PostFiltered, PreFiltered, PreFlight, PreScored, Reject, Verdict,
+        },
+        plugin::{
+            Bind, Filter, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
+            QueueSort, Queued, Reserve, Scope, Score, SignFragment, Unsignable,
+        },
+        pod::PodInfo,
+        points::Points,
+        registry::{Build, BuildCycle, NoArgs},
+        sweep::Sweep,
+        table::NodeRef,
+    };
+}

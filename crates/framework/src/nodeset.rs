@@ -1,0 +1,173 @@
+//! Rows of the node table and sets of them.
+
+/// A row of the node table. Rows are dense and reused after a node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeIdx(pub u32);
+
+impl NodeIdx {
+    /// The row as an index into columns.
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl From<usize> for NodeIdx {
+    /// Tables hold fewer than 2^32 rows.
+    fn from(row: usize) -> Self {
+        Self(row as u32)
+    }
+}
+
+/// A set of rows, one bit each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSet {
+    words: Vec<u64>,
+}
+
+impl NodeSet {
+    /// The empty set with room for `rows` rows.
+    pub fn empty(rows: usize) -> Self {
+        Self { words: vec![0; rows.div_ceil(64)] }
+    }
+
+    /// The rows `0..rows`.
+    pub fn all(rows: usize) -> Self {
+        let mut set = Self { words: vec![!0; rows.div_ceil(64)] };
+        if let (Some(last), false) = (set.words.last_mut(), rows.is_multiple_of(64)) {
+            *last = (1 << (rows % 64)) - 1;
+        }
+        set
+    }
+
+    /// Whether `row` is in the set.
+    pub fn contains(&self, row: NodeIdx) -> bool {
+        self.words.get(row.at() / 64).is_some_and(|w| w >> (row.at() % 64) & 1 == 1)
+    }
+
+    /// Adds a row, growing if needed.
+    pub fn insert(&mut self, row: NodeIdx) {
+        let word = row.at() / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (row.at() % 64);
+    }
+
+    /// Removes a row.
+    pub fn remove(&mut self, row: NodeIdx) {
+        if let Some(word) = self.words.get_mut(row.at() / 64) {
+            *word &= !(1 << (row.at() % 64));
+        }
+    }
+
+    /// Adds or removes a row.
+    pub fn set(&mut self, row: NodeIdx, member: bool) {
+        if member { self.insert(row) } else { self.remove(row) }
+    }
+
+    /// Keeps only rows that are also in `other`.
+    pub fn intersect(&mut self, other: &NodeSet) {
+        for (at, word) in self.words.iter_mut().enumerate() {
+            *word &= other.words.get(at).copied().unwrap_or(0);
+        }
+    }
+
+    /// Removes the rows of `other`.
+    pub fn subtract(&mut self, other: &NodeSet) {
+        for (word, gone) in self.words.iter_mut().zip(&other.words) {
+            *word &= !gone;
+        }
+    }
+
+    /// Takes over the members of `other`, keeping the allocation.
+    pub fn copy_from(&mut self, other: &NodeSet) {
+        self.words.clone_from(&other.words);
+    }
+
+    /// Removes every row.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Whether no row is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|w| *w == 0)
+    }
+
+    /// How many rows are in the set.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    /// The rows in ascending order.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { words: &self.words, next_word: 0, word: 0 }
+    }
+
+    /// The first member.
+    pub fn first(&self) -> Option<NodeIdx> {
+        self.iter().next()
+    }
+
+    /// The bits, 64 rows a word, for columnar code.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+}
+
+impl FromIterator<NodeIdx> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeIdx>>(rows: I) -> Self {
+        let mut set = Self::default();
+        for row in rows {
+            set.insert(row);
+        }
+        set
+    }
+}
+
+impl<'a> IntoIterator for &'a NodeSet {
+    type Item = NodeIdx;
+    type IntoIter = Iter<'a>;
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// Ascending iterator over a [`NodeSet`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    words: &'a [u64],
+    next_word: usize,
+    word: u64,
+}
+
+impl Iterator for Iter<'_> {
+    type Item = NodeIdx;
+    fn next(&mut self) -> Option<NodeIdx> {
+        while self.word == 0 {
+            self.word = *self.words.get(self.next_word)?;
+            self.next_word += 1;
+        }
+        let bit = self.word.trailing_zeros();
+        self.word &= self.word - 1;
+        Some(NodeIdx((self.next_word as u32 - 1) * 64 + bit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_behaves_as_a_sorted_list_of_rows() {
+        let mut set: NodeSet = [3, 64, 130].map(NodeIdx).into_iter().collect();
+        assert_eq!(set.iter().map(|r| r.0).collect::<Vec<_>>(), [3, 64, 130]);
+        set.intersect(&NodeSet::all(100));
+        assert_eq!((set.len(), set.contains(NodeIdx(64)), set.contains(NodeIdx(130))), (2, true, false));
+        set.remove(NodeIdx(3));
+        assert_eq!(set.first(), Some(NodeIdx(64)));
+        assert_eq!(NodeSet::all(64).len(), 64);
+        assert_eq!(NodeSet::all(65).len(), 65);
+        assert!(NodeSet::empty(10).is_empty());
+    }
+}

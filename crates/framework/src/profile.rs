@@ -1,0 +1,241 @@
+//! A profile: the plugins that pods of one scheduler name go through, in order.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Str, points::ExtensionPoint};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{
+    events::{Action, ClusterEvent, EventResource},
+    outcome::Normalize,
+    plugin::{ErasedPlugin, ErasedRegistration, Queued, Scope, SignFragment},
+    pod::PodInfo,
+    registry::{BuildCycle, BuildError, Registry},
+    sweep::PluginIdx,
+};
+
+/// What a profile is made from: the result of merging the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileSpec {
+    /// `schedulerName`: pods name it.
+    pub name: String,
+    /// Per extension point the plugins in order, with weights where the point has them.
+    pub points: Vec<(ExtensionPoint, Vec<(String, i64)>)>,
+    /// Arguments by plugin.
+    pub args: Vec<(String, Value)>,
+    /// The profile's own `percentageOfNodesToScore`.
+    pub percentage_of_nodes_to_score: Option<i32>,
+}
+
+/// Why a profile could not be made.
+#[derive(Debug, Error)]
+#[error("creating profile for scheduler name {profile}: {source}")]
+pub struct ProfileError {
+    /// Which profile.
+    pub profile: String,
+    /// What went wrong.
+    pub source: BuildError,
+}
+
+/// One entry of the Score point.
+#[derive(Clone, Copy, Debug)]
+pub struct Scorer {
+    /// Which plugin.
+    pub plugin: PluginIdx,
+    /// How much its normalised score counts.
+    pub weight: i64,
+    /// How raw scores become 0..=100.
+    pub normalize: Normalize,
+    /// On what the raw scores depend.
+    pub scope: Scope,
+}
+
+/// Plugins in order, made and ready. Immutable: shared by the engine and by bindings on their way.
+pub struct Profile {
+    name: Str,
+    plugins: Vec<Arc<dyn ErasedPlugin>>,
+    points: Vec<Vec<PluginIdx>>,
+    scorers: Vec<Scorer>,
+    filter_rank: Vec<Option<u16>>,
+    percentage_of_nodes_to_score: Option<i32>,
+}
+
+impl Profile {
+    /// Makes every plugin that the spec names, each once.
+    ///
+    /// # Errors
+    /// When a plugin is not registered or refuses its arguments.
+    pub fn build(spec: &ProfileSpec, registry: &Registry, cx: &BuildCycle) -> Result<Self, ProfileError> {
+        let mut plugins: Vec<Arc<dyn ErasedPlugin>> = Vec::new();
+        let mut points: Vec<Vec<PluginIdx>> = vec![Vec::new(); ExtensionPoint::ALL.len()];
+        let mut scorers = Vec::new();
+        for (point, entries) in &spec.points {
+            for (name, weight) in entries {
+                let known = plugins.iter().position(|p| p.name() == name);
+                let at = match known {
+                    Some(at) => at,
+                    None => {
+                        let args = spec.args.iter().find(|(plugin, _)| plugin == name).map(|(_, args)| args);
+                        let made = registry.build(name, args, cx);
+                        plugins.push(
+                            made.map_err(|source| ProfileError { profile: spec.name.clone(), source })?,
+                        );
+                        plugins.len() - 1
+                    }
+                };
+                let plugin = PluginIdx(at as u16);
+                points[*point as usize].push(plugin);
+                if *point == ExtensionPoint::Score {
+                    let (normalize, scope) = (plugins[at].normalization(), plugins[at].scope());
+                    scorers.push(Scorer { plugin, weight: *weight, normalize, scope });
+                }
+            }
+        }
+        let mut filter_rank = vec![None; plugins.len()];
+        for (rank, plugin) in points[ExtensionPoint::Filter as usize].iter().enumerate() {
+            filter_rank[plugin.at()] = Some(rank as u16);
+        }
+        Ok(Self {
+            name: spec.name.as_str().into(),
+            plugins,
+            points,
+            scorers,
+            filter_rank,
+            percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
+        })
+    }
+
+    /// `schedulerName`.
+    pub fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// The profile's own `percentageOfNodesToScore`.
+    pub fn percentage_of_nodes_to_score(&self) -> Option<i32> {
+        self.percentage_of_nodes_to_score
+    }
+
+    /// All plugins.
+    pub fn plugins(&self) -> &[Arc<dyn ErasedPlugin>] {
+        &self.plugins
+    }
+
+    /// The plugins of one point, in order.
+    pub fn at(&self, point: ExtensionPoint) -> &[PluginIdx] {
+        &self.points[point as usize]
+    }
+
+    /// One plugin.
+    pub fn plugin(&self, idx: PluginIdx) -> &Arc<dyn ErasedPlugin> {
+        &self.plugins[idx.at()]
+    }
+
+    /// The Score point.
+    pub fn scorers(&self) -> &[Scorer] {
+        &self.scorers
+    }
+
+    /// The plugin's place in the order of Filter plugins; of two rejections the earlier one counts.
+    pub fn filter_rank(&self, plugin: PluginIdx) -> u16 {
+        self.filter_rank.get(plugin.at()).copied().flatten().unwrap_or(u16::MAX)
+    }
+
+    /// Whether the plugin takes part in that point of this profile.
+    pub fn enabled(&self, plugin: PluginIdx, point: ExtensionPoint) -> bool {
+        self.at(point).contains(&plugin)
+    }
+
+    /// Whether `a` goes before `b` in the queue.
+    pub fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+        self.at(ExtensionPoint::QueueSort).first().is_some_and(|sort| self.plugin(*sort).less(a, b))
+    }
+
+    /// The events that each plugin with a say in admission listens to.
+    ///
+    /// A plugin that names none listens to everything. A plugin that listens to new nodes but not to taints gets a
+    /// registration for taint changes that always queues: kube-scheduler adds it because a node may become known to
+    /// such a plugin through a change of its taints only.
+    pub fn registrations(&self) -> Vec<(PluginIdx, Vec<ErasedRegistration>)> {
+        const POINTS: [ExtensionPoint; 5] = [
+            ExtensionPoint::PreEnqueue,
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::Reserve,
+            ExtensionPoint::Permit,
+        ];
+        let mut all = Vec::new();
+        for (at, plugin) in self.plugins.iter().enumerate() {
+            let idx = PluginIdx(at as u16);
+            let wants = plugin.clone().events();
+            let has_say = POINTS.iter().any(|point| self.enabled(idx, *point));
+            let mut wants = match wants {
+                Some(wants) => wants,
+                None if has_say => everything(),
+                None => continue,
+            };
+            add_taint_registration(&mut wants);
+            all.push((idx, wants));
+        }
+        all
+    }
+
+    /// The pod's signature for opportunistic batching (KEP-5598): pods of equal signature get equal answers from every
+    /// plugin. `None` if some plugin cannot sign it.
+    pub fn sign(&self, pod: &PodInfo) -> Option<Vec<SignFragment>> {
+        const POINTS: [ExtensionPoint; 4] = [
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::PreScore,
+            ExtensionPoint::Score,
+        ];
+        let mut fragments = vec![SignFragment {
+            key: "v1.Pod.Spec.SchedulerName",
+            value: pod.class.spec.scheduler_name.to_string(),
+        }];
+        for (at, plugin) in self.plugins.iter().enumerate() {
+            if POINTS.iter().any(|point| self.enabled(PluginIdx(at as u16), *point)) {
+                fragments.extend(plugin.sign(pod).ok()?);
+            }
+        }
+        fragments.sort();
+        fragments.dedup();
+        Some(fragments)
+    }
+}
+
+fn everything() -> Vec<ErasedRegistration> {
+    use EventResource as R;
+    const RESOURCES: [R; 11] = [
+        R::Pod,
+        R::Node,
+        R::PersistentVolume,
+        R::PersistentVolumeClaim,
+        R::CsiNode,
+        R::CsiDriver,
+        R::CsiStorageCapacity,
+        R::StorageClass,
+        R::ResourceClaim,
+        R::DeviceClass,
+        R::PodGroup,
+    ];
+    let all = |resource| ErasedRegistration { event: ClusterEvent::new(resource, Action::ALL), hint: None };
+    RESOURCES.into_iter().map(all).collect()
+}
+
+fn add_taint_registration(wants: &mut Vec<ErasedRegistration>) {
+    let hears = |action: Action| {
+        wants.iter().any(|w| w.event.resource == EventResource::Node && w.event.action.intersects(action))
+    };
+    if hears(Action::ADD) && !hears(Action::UPDATE_NODE_TAINT) {
+        let event = ClusterEvent::new(EventResource::Node, Action::UPDATE_NODE_TAINT);
+        wants.push(ErasedRegistration { event, hint: None });
+    }
+}
+
+impl std::fmt::Debug for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.plugins.iter().map(|p| p.name()).collect();
+        f.debug_struct("Profile").field("name", &self.name).field("plugins", &names).finish()
+    }
+}

@@ -1,0 +1,486 @@
+//! The node table: one row per node, one column per fact.
+//!
+//! The table is the cache and the snapshot in one. The engine owns it and changes it between scheduling cycles;
+//! during a cycle plugins borrow it. Every change is written to a log of rows, so whoever keeps results per row
+//! (see [`crate::classes`]) looks again at the changed rows only.
+//!
+//! Invariants:
+//! - a row's `requested` columns are the sum over its pods;
+//! - a row with pods but no node object (a pod bound to a node that is not known yet) is in no [`NodeTable::order`];
+//! - [`NodeTable::shape`] moves when a node joins or leaves, and then nothing kept per row is valid any more.
+
+mod images;
+mod ports;
+mod zones;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use harbormaster_api::{Labels, Node, Resources, Str, taint::Taint};
+use rustc_hash::FxHashMap;
+
+pub use images::RowImage;
+pub use ports::UsedPorts;
+pub use zones::zone_key;
+
+use crate::{
+    nodeset::{NodeIdx, NodeSet},
+    pod::{NonZero, PodInfo},
+};
+use images::ImageIndex;
+use zones::ZoneOrder;
+
+/// A position in the log of changed rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogPosition(u64);
+
+/// The numbers of all rows, one vector per fact, for columnar code. Amounts as in [`Resources`].
+#[derive(Debug, Default)]
+pub struct Columns {
+    /// Allocatable millicores.
+    pub cpu: Vec<i64>,
+    /// Allocatable bytes of memory.
+    pub memory: Vec<i64>,
+    /// Allocatable bytes of ephemeral storage.
+    pub storage: Vec<i64>,
+    /// How many pods the node takes.
+    pub pods: Vec<i64>,
+    /// Requested millicores.
+    pub used_cpu: Vec<i64>,
+    /// Requested bytes of memory.
+    pub used_memory: Vec<i64>,
+    /// Requested bytes of ephemeral storage.
+    pub used_storage: Vec<i64>,
+    /// How many pods are on the node.
+    pub used_pods: Vec<i64>,
+    /// Millicores as scores count them.
+    pub nonzero_cpu: Vec<i64>,
+    /// Bytes of memory as scores count them.
+    pub nonzero_memory: Vec<i64>,
+    /// Cordoned nodes.
+    pub unschedulable: NodeSet,
+    /// Nodes with at least one taint.
+    pub tainted: NodeSet,
+    /// Nodes with at least one used host port.
+    pub with_ports: NodeSet,
+    /// Nodes with at least one pod that has required anti-affinity to other pods.
+    pub with_anti_affinity: NodeSet,
+}
+
+/// What a row holds beside its numbers.
+#[derive(Debug, Default)]
+struct Row {
+    name: Str,
+    node: Option<Arc<Node>>,
+    pods: Vec<Arc<PodInfo>>,
+    used_scalars: Vec<(Str, i64)>,
+    ports: UsedPorts,
+    images: Vec<RowImage>,
+}
+
+/// All nodes and the pods on them.
+#[derive(Debug, Default)]
+pub struct NodeTable {
+    rows: Vec<Row>,
+    columns: Columns,
+    by_name: FxHashMap<Str, NodeIdx>,
+    free: Vec<NodeIdx>,
+    live: NodeSet,
+    zones: ZoneOrder,
+    order: Vec<NodeIdx>,
+    order_is_stale: bool,
+    images: ImageIndex,
+    shape: u64,
+    log: VecDeque<NodeIdx>,
+    log_start: u64,
+    refreshed: LogPosition,
+}
+
+impl NodeTable {
+    // --- reading ---
+
+    /// How many rows there are, free ones included: the length of every column.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The nodes, in the order in which kube-scheduler would walk them: round robin over zones.
+    pub fn order(&self) -> &[NodeIdx] {
+        &self.order
+    }
+
+    /// The rows that are nodes, as of the last [`Self::refresh`].
+    pub fn live(&self) -> &NodeSet {
+        &self.live
+    }
+
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The row of that node, if the node is known.
+    pub fn find(&self, name: &str) -> Option<NodeIdx> {
+        self.by_name.get(name).copied().filter(|row| self.rows[row.at()].node.is_some())
+    }
+
+    /// One node.
+    pub fn node(&self, row: NodeIdx) -> NodeRef<'_> {
+        NodeRef { table: self, row }
+    }
+
+    /// All nodes in [`Self::order`].
+    pub fn nodes(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        self.order.iter().map(|row| self.node(*row))
+    }
+
+    /// The numbers of all rows.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Whether any node has an image of that name.
+    pub fn has_image(&self, name: &str) -> bool {
+        self.images.has(name)
+    }
+
+    /// Moves when a node joins or leaves.
+    pub fn shape(&self) -> u64 {
+        self.shape
+    }
+
+    /// The end of the log.
+    pub fn log_end(&self) -> LogPosition {
+        LogPosition(self.log_start + self.log.len() as u64)
+    }
+
+    /// The rows that changed since `since` (possibly repeated), or `None` when the log no longer reaches back.
+    pub fn changed_since(&self, since: LogPosition) -> Option<impl Iterator<Item = NodeIdx> + '_> {
+        let skip = since.0.checked_sub(self.log_start)?;
+        Some(self.log.iter().skip(skip as usize).copied())
+    }
+
+    // --- changing: nodes ---
+
+    /// Adds a node or replaces its object. Pods that were bound to it before it was known are on it at once.
+    pub fn set_node(&mut self, node: Arc<Node>) -> NodeIdx {
+        let row = self.row_for(&node.name);
+        let zone = zone_key(&node.labels);
+        let old = self.rows[row.at()].node.replace(node.clone());
+        match &old {
+            None => {
+                self.zones.add(zone, row);
+                self.shape += 1;
+                self.order_is_stale = true;
+            }
+            Some(old) => {
+                let old_zone = zone_key(&old.labels);
+                if old_zone != zone {
+                    self.zones.remove(&old_zone, row);
+                    self.zones.add(zone, row);
+                }
+                self.images.remove_node(row, &old.images);
+            }
+        }
+        self.images.add_node(row, &node.images);
+        self.write_node_columns(row, &node);
+        self.touch(row);
+        row
+    }
+
+    /// Removes a node. Its pods stay in the row until they are removed one by one.
+    pub fn remove_node(&mut self, name: &str) -> bool {
+        let Some(row) = self.find(name) else { return false };
+        let Some(old) = self.rows[row.at()].node.take() else { return false };
+        self.zones.remove(&zone_key(&old.labels), row);
+        self.images.remove_node(row, &old.images);
+        self.write_node_columns(row, &Node::default());
+        self.shape += 1;
+        self.order_is_stale = true;
+        self.touch(row);
+        self.free_if_unused(row);
+        true
+    }
+
+    // --- changing: pods ---
+
+    /// Puts a pod on the node it names. A node that is not known yet gets a row without an object.
+    pub fn add_pod(&mut self, node_name: &Str, pod: Arc<PodInfo>) {
+        let row = self.row_for(node_name);
+        self.put(row, pod);
+        self.touch(row);
+    }
+
+    /// Takes a pod off a node; `false` when it is not there.
+    pub fn remove_pod(&mut self, node_name: &str, uid: &str) -> bool {
+        let Some(row) = self.by_name.get(node_name).copied() else { return false };
+        let removed = self.take(row, uid).is_some();
+        if removed {
+            self.touch(row);
+            self.free_if_unused(row);
+        }
+        removed
+    }
+
+    /// Puts a pod on a row for a question of the form "what if"; undone by [`Self::end_what_if`]. Not logged.
+    pub fn what_if_added(&mut self, row: NodeIdx, pod: Arc<PodInfo>) {
+        self.put(row, pod);
+    }
+
+    /// Takes off the pod that [`Self::what_if_added`] put last.
+    pub fn end_what_if(&mut self, row: NodeIdx, uid: &str) {
+        self.take(row, uid);
+    }
+
+    /// Takes pods off a row for a question of the form "what if"; put back with [`Self::what_if_added`]. Not logged.
+    pub fn what_if_removed(&mut self, row: NodeIdx, uids: &[Str]) -> Vec<Arc<PodInfo>> {
+        uids.iter().filter_map(|uid| self.take(row, uid)).collect()
+    }
+
+    /// Brings derived facts up to date: call before every scheduling cycle.
+    ///
+    /// The node order follows joins and leaves only, and a row learns on how many nodes its images are when the row
+    /// itself changes: both exactly as kube-scheduler's snapshot does.
+    pub fn refresh(&mut self) {
+        let end = self.log_end();
+        let from = self.refreshed.0.saturating_sub(self.log_start) as usize;
+        for at in from..self.log.len() {
+            let row = self.log[at];
+            let images = self.rows[row.at()].node.as_ref().map(|n| self.images.of_row(&n.images));
+            self.rows[row.at()].images = images.unwrap_or_default();
+        }
+        self.refreshed = end;
+        if self.order_is_stale {
+            self.order_is_stale = false;
+            self.order = self.zones.round_robin();
+            self.live = self.order.iter().copied().collect();
+        }
+        self.trim_log();
+    }
+
+    // --- inside ---
+
+    fn row_for(&mut self, name: &Str) -> NodeIdx {
+        if let Some(row) = self.by_name.get(name) {
+            return *row;
+        }
+        let row = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(Row::default());
+            self.columns.grow();
+            NodeIdx::from(self.rows.len() - 1)
+        });
+        self.rows[row.at()].name = name.clone();
+        self.by_name.insert(name.clone(), row);
+        row
+    }
+
+    fn free_if_unused(&mut self, row: NodeIdx) {
+        let unused = &mut self.rows[row.at()];
+        if unused.node.is_none() && unused.pods.is_empty() {
+            self.by_name.remove(&unused.name);
+            *unused = Row::default();
+            self.free.push(row);
+        }
+    }
+
+    fn put(&mut self, row: NodeIdx, pod: Arc<PodInfo>) {
+        self.count(row, &pod, 1);
+        let ports = &mut self.rows[row.at()].ports;
+        for port in &pod.class.host_ports {
+            ports.add(port);
+        }
+        if !pod.class.host_ports.is_empty() {
+            self.columns.with_ports.insert(row);
+        }
+        if pod.has_required_anti_affinity() {
+            self.columns.with_anti_affinity.insert(row);
+        }
+        self.rows[row.at()].pods.push(pod);
+    }
+
+    fn take(&mut self, row: NodeIdx, uid: &str) -> Option<Arc<PodInfo>> {
+        let at = self.rows[row.at()].pods.iter().rposition(|p| p.uid == uid)?;
+        let pod = self.rows[row.at()].pods.swap_remove(at);
+        self.count(row, &pod, -1);
+        let ports = &mut self.rows[row.at()].ports;
+        for port in &pod.class.host_ports {
+            ports.remove(port);
+        }
+        let any = !ports.is_empty();
+        self.columns.with_ports.set(row, any);
+        if pod.has_required_anti_affinity() {
+            let any = self.rows[row.at()].pods.iter().any(|p| p.has_required_anti_affinity());
+            self.columns.with_anti_affinity.set(row, any);
+        }
+        Some(pod)
+    }
+
+    fn count(&mut self, row: NodeIdx, pod: &PodInfo, sign: i64) {
+        let (request, nonzero, at) = (pod.request(), pod.nonzero(), row.at());
+        let columns = &mut self.columns;
+        add(&mut columns.used_cpu[at], sign, request.milli_cpu);
+        add(&mut columns.used_memory[at], sign, request.memory);
+        add(&mut columns.used_storage[at], sign, request.ephemeral_storage);
+        columns.used_pods[at] += sign;
+        add(&mut columns.nonzero_cpu[at], sign, nonzero.milli_cpu);
+        add(&mut columns.nonzero_memory[at], sign, nonzero.memory);
+        let used = &mut self.rows[at].used_scalars;
+        for (name, amount) in &request.scalars {
+            match used.binary_search_by(|(n, _)| n.cmp(name)) {
+                Ok(found) => add(&mut used[found].1, sign, *amount),
+                Err(gap) => used.insert(gap, (name.clone(), sign.wrapping_mul(*amount))),
+            }
+        }
+    }
+
+    fn write_node_columns(&mut self, row: NodeIdx, node: &Node) {
+        let (columns, at) = (&mut self.columns, row.at());
+        columns.cpu[at] = node.allocatable.milli_cpu;
+        columns.memory[at] = node.allocatable.memory;
+        columns.storage[at] = node.allocatable.ephemeral_storage;
+        columns.pods[at] = node.allocatable.pods;
+        columns.unschedulable.set(row, node.unschedulable);
+        columns.tainted.set(row, !node.taints.is_empty());
+    }
+
+    fn touch(&mut self, row: NodeIdx) {
+        self.log.push_back(row);
+    }
+
+    /// Results per row that are older than about two table lengths are cheaper to compute anew.
+    fn trim_log(&mut self) {
+        let keep = (2 * self.rows.len()).max(1024);
+        while self.log.len() > keep {
+            self.log.pop_front();
+            self.log_start += 1;
+        }
+    }
+}
+
+/// Sums wrap as kube-scheduler's do: absurd requests must neither panic nor make a later removal wrong.
+fn add(total: &mut i64, sign: i64, amount: i64) {
+    *total = total.wrapping_add(sign.wrapping_mul(amount));
+}
+
+impl Columns {
+    fn grow(&mut self) {
+        let numbers = [
+            &mut self.cpu,
+            &mut self.memory,
+            &mut self.storage,
+            &mut self.pods,
+            &mut self.used_cpu,
+            &mut self.used_memory,
+            &mut self.used_storage,
+            &mut self.used_pods,
+            &mut self.nonzero_cpu,
+            &mut self.nonzero_memory,
+        ];
+        for column in numbers {
+            column.push(0);
+        }
+    }
+}
+
+/// One node of a [`NodeTable`].
+#[derive(Clone, Copy)]
+pub struct NodeRef<'a> {
+    table: &'a NodeTable,
+    row: NodeIdx,
+}
+
+impl<'a> NodeRef<'a> {
+    /// The row.
+    pub fn idx(self) -> NodeIdx {
+        self.row
+    }
+
+    /// The node's name.
+    pub fn name(self) -> &'a Str {
+        &self.entry().name
+    }
+
+    /// The node object; `None` for a row that only holds pods of a node that is not known.
+    pub fn object(self) -> Option<&'a Arc<Node>> {
+        self.entry().node.as_ref()
+    }
+
+    /// The node's labels.
+    pub fn labels(self) -> Option<&'a Labels> {
+        self.object().map(|n| &n.labels)
+    }
+
+    /// The node's taints, in order.
+    pub fn taints(self) -> &'a [Taint] {
+        self.object().map_or(&[], |n| &n.taints)
+    }
+
+    /// Whether the node is cordoned.
+    pub fn unschedulable(self) -> bool {
+        self.table.columns.unschedulable.contains(self.row)
+    }
+
+    /// What the node has for pods.
+    pub fn allocatable(self) -> Resources {
+        self.object().map(|n| n.allocatable.clone()).unwrap_or_default()
+    }
+
+    /// How much of scalar `name` the node has.
+    pub fn allocatable_scalar(self, name: &str) -> i64 {
+        self.object().map_or(0, |n| n.allocatable.scalar(name))
+    }
+
+    /// How much of scalar `name` the pods on the node ask for.
+    pub fn requested_scalar(self, name: &str) -> i64 {
+        let used = &self.entry().used_scalars;
+        used.binary_search_by(|(n, _)| n.as_str().cmp(name)).map_or(0, |at| used[at].1)
+    }
+
+    /// What the pods on the node ask for, `pods` being their number.
+    pub fn requested(self) -> Resources {
+        let (columns, at) = (&self.table.columns, self.row.at());
+        Resources {
+            milli_cpu: columns.used_cpu[at],
+            memory: columns.used_memory[at],
+            ephemeral_storage: columns.used_storage[at],
+            pods: columns.used_pods[at],
+            scalars: self.entry().used_scalars.clone(),
+        }
+    }
+
+    /// What the pods on the node count for in scores.
+    pub fn nonzero_requested(self) -> NonZero {
+        let (columns, at) = (&self.table.columns, self.row.at());
+        NonZero { milli_cpu: columns.nonzero_cpu[at], memory: columns.nonzero_memory[at] }
+    }
+
+    /// The pods on the node.
+    pub fn pods(self) -> &'a [Arc<PodInfo>] {
+        &self.entry().pods
+    }
+
+    /// The host ports that pods on the node use.
+    pub fn used_ports(self) -> &'a UsedPorts {
+        &self.entry().ports
+    }
+
+    /// The image of that name on the node, as of the row's last change.
+    pub fn image(self, name: &str) -> Option<&'a RowImage> {
+        let images = &self.entry().images;
+        images.binary_search_by(|i| i.name.as_str().cmp(name)).ok().map(|at| &images[at])
+    }
+
+    /// `status.declaredFeatures`, sorted.
+    pub fn declared_features(self) -> &'a [Str] {
+        self.object().map_or(&[], |n| &n.declared_features)
+    }
+
+    fn entry(self) -> &'a Row {
+        &self.table.rows[self.row.at()]
+    }
+}
+
+impl std::fmt::Debug for NodeRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NodeRef({})", self.name())
+    }
+}

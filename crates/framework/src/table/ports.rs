@@ -1,0 +1,69 @@
+//! Host ports in use on one node.
+
+use harbormaster_api::pod::HostPort;
+
+/// The address that stands for every address of the node.
+const ANY_IP: &str = "0.0.0.0";
+
+/// A multiset of host ports: nodes use few, so a short list beats a map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsedPorts(Vec<(HostPort, u32)>);
+
+impl UsedPorts {
+    /// Counts one more use.
+    pub fn add(&mut self, port: &HostPort) {
+        match self.0.iter_mut().find(|(p, _)| p == port) {
+            Some((_, uses)) => *uses += 1,
+            None => self.0.push((port.clone(), 1)),
+        }
+    }
+
+    /// Counts one use less.
+    pub fn remove(&mut self, port: &HostPort) {
+        if let Some(at) = self.0.iter().position(|(p, _)| p == port) {
+            self.0[at].1 -= 1;
+            if self.0[at].1 == 0 {
+                self.0.swap_remove(at);
+            }
+        }
+    }
+
+    /// Whether no port is used.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `wanted` collides with a port in use: same protocol and number, and the same address or one of them
+    /// being `0.0.0.0`. Other spellings of "any address", `::` among them, are ordinary text, as in kube-scheduler.
+    pub fn conflicts(&self, wanted: &HostPort) -> bool {
+        self.0.iter().any(|(used, _)| {
+            used.port == wanted.port
+                && used.protocol == wanted.protocol
+                && (used.ip == wanted.ip || used.ip == ANY_IP || wanted.ip == ANY_IP)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(protocol: &str, ip: &str, port: i32) -> HostPort {
+        HostPort { ip: ip.into(), protocol: protocol.into(), port }
+    }
+
+    #[test]
+    fn ports_collide_on_protocol_number_and_address_or_any_address() {
+        let mut used = UsedPorts::default();
+        used.add(&port("TCP", "127.0.0.1", 80));
+        assert!(used.conflicts(&port("TCP", "0.0.0.0", 80)));
+        assert!(used.conflicts(&port("TCP", "127.0.0.1", 80)));
+        assert!(!used.conflicts(&port("TCP", "127.0.0.2", 80)));
+        assert!(!used.conflicts(&port("UDP", "127.0.0.1", 80)));
+        used.add(&port("TCP", "127.0.0.1", 80));
+        used.remove(&port("TCP", "127.0.0.1", 80));
+        assert!(used.conflicts(&port("TCP", "127.0.0.1", 80)), "one of two users is left");
+        used.remove(&port("TCP", "127.0.0.1", 80));
+        assert!(used.is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! How many nodes are scored, and which of equally good ones is taken.
+
+/// Which of the feasible nodes are scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// All of them, unless the profile says otherwise.
+    All,
+    /// As many as kube-scheduler would, given `percentageOfNodesToScore` (0 is adaptive).
+    Sampled {
+        /// Of all profiles; a profile's own wins.
+        percentage: i32,
+    },
+}
+
+/// Which of equally good nodes is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tie {
+    /// The first one at or after the row behind the last choice.
+    Rotate,
+    /// The one kube-scheduler finds on top of its heap.
+    FirstOnHeap,
+}
+
+/// Fewer nodes than this are always all looked at.
+const MIN_FEASIBLE: usize = 100;
+
+impl Window {
+    /// How many feasible nodes are looked for among `nodes`. `own` is the profile's percentage.
+    pub fn wanted(self, nodes: usize, own: Option<i32>) -> usize {
+        let percentage = match (self, own) {
+            (Window::All, None) => return nodes,
+            (_, Some(own)) => own,
+            (Window::Sampled { percentage }, None) => percentage,
+        };
+        if nodes < MIN_FEASIBLE {
+            return nodes;
+        }
+        let percentage = match percentage {
+            0 => 50usize.saturating_sub(nodes / 125).max(5),
+            given => given.clamp(0, 100) as usize,
+        };
+        (nodes * percentage / 100).max(MIN_FEASIBLE)
+    }
+}
+
+/// Candidates as kube-scheduler ranks them: a binary heap built bottom-up, where a child moves up only if its total is
+/// strictly larger, the left one of equal children first. So ties have a definite order, if an odd one.
+#[derive(Clone, Debug, Default)]
+pub struct Ranking {
+    /// Positions in `totals`.
+    heap: Vec<usize>,
+    totals: Vec<i64>,
+}
+
+impl Ranking {
+    /// Ranks the positions of `totals`.
+    pub fn new(totals: Vec<i64>) -> Self {
+        let mut ranking = Self { heap: (0..totals.len()).collect(), totals };
+        for at in (0..ranking.heap.len() / 2).rev() {
+            ranking.sift_down(at);
+        }
+        ranking
+    }
+
+    /// How many are left.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    /// Takes the best position.
+    pub fn pop(&mut self) -> Option<usize> {
+        let best = *self.heap.first()?;
+        self.heap.swap_remove(0);
+        self.sift_down(0);
+        Some(best)
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        let total = |heap: &[usize], at: usize| self.totals[heap[at]];
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            if left >= self.heap.len() {
+                return;
+            }
+            let right_wins = right < self.heap.len() && total(&self.heap, right) > total(&self.heap, left);
+            let child = if right_wins { right } else { left };
+            if total(&self.heap, child) <= total(&self.heap, at) {
+                return;
+            }
+            self.heap.swap(at, child);
+            at = child;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_adaptive_window_shrinks_with_the_cluster() {
+        let window = Window::Sampled { percentage: 0 };
+        let wanted: Vec<usize> =
+            [50, 100, 1000, 5000, 15_000, 100_000].map(|n| window.wanted(n, None)).into_iter().collect();
+        assert_eq!(wanted, [50, 100, 420, 500, 750, 5000]);
+        assert_eq!(window.wanted(1000, Some(100)), 1000);
+        assert_eq!(Window::All.wanted(1000, None), 1000);
+        assert_eq!(Window::All.wanted(1000, Some(30)), 300);
+    }
+
+    #[test]
+    fn the_heap_keeps_the_first_of_equals_on_top_but_not_always_the_earliest() {
+        let order = |totals: &[i64]| {
+            let mut ranking = Ranking::new(totals.to_vec());
+            std::iter::from_fn(move || ranking.pop()).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&[5, 5, 5, 5]), [0, 3, 2, 1]);
+        assert_eq!(order(&[1, 7, 7, 7])[0], 1);
+        // The right child's subtree brings its largest up first, then the left of equal children wins.
+        assert_eq!(order(&[1, 2, 9, 9, 1])[0], 3);
+    }
+}

@@ -1,0 +1,98 @@
+//! One run of one scheduler.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::watcher::Watcher;
+use super::{Options, configuration, workload};
+use crate::components::{ControlPlane, ControlPlaneOptions};
+use crate::process;
+use crate::scheduler::{Contender, Scheduler, StartOptions};
+
+/// The longest pause between two bindings, the start included.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Events are still sent after the last binding, and memory settles.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
+/// What one run took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measurement {
+    /// Measured pods per second, from their first binding to their last.
+    pub pods_per_second: f64,
+    /// The scheduler's CPU time per measured pod in milliseconds, without what
+    /// it used before them.
+    pub cpu_ms_per_pod: f64,
+    /// The scheduler's CPU time until the pods that it found were bound, in
+    /// milliseconds.
+    pub start_cpu_ms: f64,
+    /// Resident memory two seconds after the last binding, in MiB.
+    pub resident_mib: f64,
+    /// The most resident memory, in MiB.
+    pub peak_mib: f64,
+    /// From the start of the process to the first binding, in seconds.
+    pub start_to_first_binding_s: f64,
+    /// The CPU time per measured pod of kube-apiserver and etcd, in milliseconds.
+    pub server_cpu_ms_per_pod: f64,
+}
+
+/// Runs `contender` once on a control plane of its own.
+pub(super) fn measure(options: &Options, contender: &Contender) -> Result<Measurement> {
+    let mut cluster = ControlPlane::start(&ControlPlaneOptions::default())?;
+    let client = cluster.client().clone();
+    workload::create_nodes(&client, options.nodes, options.threads).context("creating nodes")?;
+    let init_pods = options.init_pods.max(1);
+    workload::create_pods(&client, "init", init_pods, options.threads).context("creating pods")?;
+    if options.backlog {
+        workload::create_pods(&client, "pod", options.pods, options.threads).context("creating pods")?;
+    }
+    let watcher = Watcher::start(&client)?;
+
+    let start_options =
+        StartOptions { config: configuration(options).to_string(), ..StartOptions::default() };
+    let start = Instant::now();
+    let mut scheduler = Scheduler::start(contender, &mut cluster, &start_options)?;
+    let started = watcher.wait_for(init_pods, PATIENCE);
+    let start_cpu = process::cpu_time(scheduler.pid())?;
+    let server_before = server_cpu(&cluster)?;
+    started
+        .and_then(|()| {
+            if !options.backlog {
+                workload::create_pods(&client, "pod", options.pods, options.threads)
+                    .context("creating pods")?;
+            }
+            watcher.wait_for(init_pods + options.pods, PATIENCE)
+        })
+        .or_else(|error| scheduler.check().and(Err(error)))?;
+
+    let time = |index: usize| watcher.binding(index).context("a binding that was counted has no time");
+    let measured = time(init_pods + options.pods - 1)?.duration_since(time(init_pods)?);
+    sleep(AFTERWARDS);
+    let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(start_cpu);
+    let server = server_cpu(&cluster)?.saturating_sub(server_before);
+    let memory = process::memory(scheduler.pid())?;
+    let start_to_first_binding_s = time(0)?.duration_since(start).as_secs_f64();
+    scheduler.stop()?;
+    let pods = options.pods as f64;
+    Ok(Measurement {
+        pods_per_second: (pods - 1.0) / measured.as_secs_f64(),
+        cpu_ms_per_pod: milliseconds(cpu) / pods,
+        start_cpu_ms: milliseconds(start_cpu),
+        resident_mib: memory.resident as f64 / 1024.0,
+        peak_mib: memory.peak as f64 / 1024.0,
+        start_to_first_binding_s,
+        server_cpu_ms_per_pod: milliseconds(server) / pods,
+    })
+}
+
+fn server_cpu(cluster: &ControlPlane) -> Result<Duration> {
+    Ok(process::cpu_time(cluster.apiserver().pid())? + process::cpu_time(cluster.etcd().pid())?)
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

@@ -1,0 +1,44 @@
+//! The subcommands.
+
+pub(crate) mod bench;
+pub(crate) mod decisions;
+pub(crate) mod verdicts;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use harbormaster_oracle::harbormaster::{self, harbormaster_binary};
+use harbormaster_oracle::scheduler::Contender;
+
+/// A side of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Side {
+    /// Harbormaster, built by cargo unless `--harbormaster` names it.
+    Harbormaster,
+    /// The original; against itself it checks the instrument.
+    KubeScheduler,
+}
+
+/// Which Harbormaster to use.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct HarbormasterArguments {
+    /// An existing harbormaster program, instead of building it with cargo.
+    #[arg(long, value_name = "FILE")]
+    harbormaster: Option<PathBuf>,
+}
+
+impl HarbormasterArguments {
+    pub(crate) fn binary(&self, release: bool) -> Result<PathBuf, harbormaster::Error> {
+        match &self.harbormaster {
+            Some(path) => harbormaster::existing(path.clone()),
+            None => harbormaster_binary(release),
+        }
+    }
+
+    pub(crate) fn contender(&self, side: Side, release: bool) -> Result<Contender, harbormaster::Error> {
+        match side {
+            Side::KubeScheduler => Ok(Contender::KubeScheduler),
+            Side::Harbormaster => Ok(Contender::Harbormaster(self.binary(release)?)),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `harbormaster-oracle decisions`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use harbormaster_oracle::decisions::{Report, Script, Size, Stage, compare_on, shrink};
+use harbormaster_oracle::scheduler::Contender;
+
+use super::{HarbormasterArguments, Side};
+use crate::Format;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The seeds of the scripts: one, or the first and the last as A..B.
+    #[arg(long, default_value = "1..20", value_parser = parse_seeds)]
+    seeds: RangeInclusive<u64>,
+    /// Nodes in a script.
+    #[arg(long, default_value_t = 50)]
+    nodes: usize,
+    /// Pods in a script.
+    #[arg(long, default_value_t = 300)]
+    pods: usize,
+    /// Changes of nodes and pods in a script.
+    #[arg(long, default_value_t = 40)]
+    changes: usize,
+    /// Turn opportunistic batching on.
+    #[arg(long)]
+    batching: bool,
+    /// A saved script instead of generated ones.
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Minutes to spend on making a difference small; 0 leaves it as it is.
+    #[arg(long, value_name = "MINUTES", default_value_t = 0)]
+    shrink: u64,
+    /// How many scripts are played side by side, each on an API server of its own.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Who is compared with kube-scheduler.
+    #[arg(long, value_enum, default_value_t = Side::Harbormaster)]
+    right: Side,
+    #[command(flatten)]
+    harbormaster: HarbormasterArguments,
+    /// How to print the result.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+    match text.split_once("..") {
+        Some((first, last)) => Ok(number(first)?..=number(last)?),
+        None => Ok(number(text)?..=number(text)?),
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool> {
+        let right = self.harbormaster.contender(self.right, false)?;
+        let scripts = Mutex::new(self.scripts()?.into_iter());
+        let reports = Mutex::new(Vec::new());
+        let work = || -> Result<()> {
+            let mut stage = Stage::start()?;
+            loop {
+                let next = scripts.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(script) = next else { return Ok(()) };
+                let report = self.one(&mut stage, &script, &right)?;
+                eprintln!("{report}");
+                reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
+            }
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked")))
+            })
+        })?;
+        let reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.print(reports)
+    }
+
+    fn scripts(&self) -> Result<Vec<Script>> {
+        if let Some(path) = &self.script {
+            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            return Ok(vec![serde_json::from_str(&text).with_context(|| path.display().to_string())?]);
+        }
+        let size = Size { nodes: self.nodes, pods: self.pods, changes: self.changes };
+        Ok(self.seeds.clone().map(|seed| Script::new(seed, size, self.batching)).collect())
+    }
+
+    fn one(&self, stage: &mut Stage, script: &Script, right: &Contender) -> Result<Report> {
+        let left = Contender::KubeScheduler;
+        let (seed, steps) = (script.seed, script.steps.len());
+        eprintln!("seed {seed}: playing {steps} steps to {}, then to {} ...", left.name(), right.name());
+        let mut report = compare_on(stage, script, &left, right)?;
+        if report.finding.is_some() && self.shrink > 0 {
+            eprintln!("{report}\nmaking it small ...");
+            let limit = Duration::from_secs(self.shrink * 60);
+            report = shrink(stage, report, script, [&left, right], limit, |script| {
+                let objects: usize = script.steps.iter().map(|step| step.objects().len()).sum();
+                eprintln!("{} steps, {objects} objects ...", script.steps.len());
+            });
+        }
+        if let Some(finding) = &report.finding {
+            let path = std::env::temp_dir().join(format!("harbormaster-decisions-{}.json", script.seed));
+            eprintln!("repeat: {}", finding.save(&path)?);
+        }
+        Ok(report)
+    }
+
+    fn print(&self, mut reports: Vec<Report>) -> Result<bool> {
+        reports.sort_by_key(|report| report.seed);
+        let equal = reports.iter().filter(|report| report.finding.is_none()).count();
+        match self.output {
+            Format::Json => println!("{}", serde_json::to_string_pretty(&reports)?),
+            Format::Text => {
+                for report in &reports {
+                    println!("{report}");
+                }
+                println!("{equal} of {} scripts without a difference", reports.len());
+            }
+        }
+        Ok(equal == reports.len())
+    }
+}

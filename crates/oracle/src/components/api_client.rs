@@ -1,0 +1,149 @@
+//! A minimal blocking client of kube-apiserver for tests: JSON in, JSON out.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::http::{Request, Response};
+use ureq::tls::{TlsConfig, TlsProvider};
+use ureq::{Agent, Body};
+
+use super::Error;
+
+/// Well above what any answer on loopback takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Speaks to one kube-apiserver with a token; its certificate is not checked,
+/// as it is self-signed and on loopback. Connections are kept alive and shared
+/// by clones.
+#[derive(Clone)]
+pub struct ApiClient {
+    agent: Agent,
+    /// Without a timeout, for watches.
+    patient: Agent,
+    server: String,
+    authorization: String,
+}
+
+impl fmt::Debug for ApiClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiClient").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl ApiClient {
+    /// A client of `server`, for instance `https://127.0.0.1:6443`.
+    #[must_use]
+    pub fn new(server: &str, token: &str) -> Self {
+        Self {
+            agent: agent(Some(TIMEOUT)),
+            patient: agent(None),
+            server: server.to_owned(),
+            authorization: format!("Bearer {token}"),
+        }
+    }
+
+    /// The body of `path` as text, for instance of `/readyz`.
+    pub fn get_text(&self, path: &str) -> Result<String, Error> {
+        self.send("GET", path, None)
+    }
+
+    /// Reads an object or a list.
+    pub fn get(&self, path: &str) -> Result<Value, Error> {
+        self.send("GET", path, None).map(|body| parse(&body))
+    }
+
+    /// Creates an object in the collection `path`, or posts to a subresource.
+    pub fn post(&self, path: &str, object: &Value) -> Result<Value, Error> {
+        self.send("POST", path, Some(("application/json", object))).map(|body| parse(&body))
+    }
+
+    /// Replaces the object at `path`.
+    pub fn put(&self, path: &str, object: &Value) -> Result<Value, Error> {
+        self.send("PUT", path, Some(("application/json", object))).map(|body| parse(&body))
+    }
+
+    /// Applies a JSON merge patch (RFC 7396) to the object at `path`.
+    pub fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, Error> {
+        self.send("PATCH", path, Some(("application/merge-patch+json", patch))).map(|body| parse(&body))
+    }
+
+    /// Deletes the object or the collection at `path`; `?gracePeriodSeconds=0`
+    /// deletes a bound pod at once.
+    pub fn delete(&self, path: &str) -> Result<Value, Error> {
+        self.send("DELETE", path, None).map(|body| parse(&body))
+    }
+
+    /// Reads what the server sends for `path` as long as it sends, for instance
+    /// the lines of a watch.
+    pub fn stream(&self, path: &str) -> Result<impl BufRead + Send + use<>, Error> {
+        let response = self.exchange(&self.patient, "GET", path, None).map_err(|source| {
+            Error::Unreachable { method: "GET", path: path.to_owned(), source: Box::new(source) }
+        })?;
+        let status = response.status().as_u16();
+        let mut body = response.into_body();
+        if (200..300).contains(&status) {
+            let reader = body.into_with_config().limit(u64::MAX).reader();
+            Ok(BufReader::with_capacity(1 << 16, reader))
+        } else {
+            let body = body.read_to_string().unwrap_or_default();
+            Err(Error::Refused { method: "GET", path: path.to_owned(), status, body })
+        }
+    }
+
+    fn send(&self, method: &'static str, path: &str, body: Option<(&str, &Value)>) -> Result<String, Error> {
+        let unreachable = |source: ureq::Error| Error::Unreachable {
+            method,
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
+        let mut response = self.exchange(&self.agent, method, path, body).map_err(unreachable)?;
+        let status = response.status().as_u16();
+        let text = response.body_mut().with_config().limit(u64::MAX).read_to_string().map_err(unreachable)?;
+        if (200..300).contains(&status) {
+            Ok(text)
+        } else {
+            Err(Error::Refused { method, path: path.to_owned(), status, body: text })
+        }
+    }
+
+    fn exchange(
+        &self,
+        agent: &Agent,
+        method: &str,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.server))
+            .header("authorization", &self.authorization);
+        match body {
+            Some((kind, value)) => agent.run(request.header("content-type", kind).body(value.to_string())?),
+            None => agent.run(request.body(())?),
+        }
+    }
+}
+
+fn agent(timeout: Option<Duration>) -> Agent {
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .disable_verification(true)
+        .build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .proxy(None)
+        .http_status_as_error(false)
+        .timeout_global(timeout)
+        .max_idle_connections_per_host(16)
+        .build();
+    config.into()
+}
+
+/// An answer that is not JSON becomes a JSON string.
+fn parse(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()))
+}

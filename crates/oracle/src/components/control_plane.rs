@@ -1,0 +1,325 @@
+//! etcd, kube-apiserver and, if wanted, kube-controller-manager.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::ports::free_ports;
+use super::{ApiClient, Component, Error, RealBinary, flags, io_error, scheduler_config};
+
+/// A member of system:masters; kube-apiserver listens on loopback only.
+const TOKEN: &str = "harbormaster-admin";
+
+/// How often a start is tried when a component ends early: another process may
+/// have taken one of its ports.
+const ATTEMPTS: usize = 3;
+
+const POLL: Duration = Duration::from_millis(50);
+
+/// How a [`ControlPlane`] is started. The defaults suit most tests.
+#[derive(Debug, Clone)]
+pub struct ControlPlaneOptions {
+    /// Also run kube-controller-manager: Deployments, ReplicaSets, status of
+    /// PodDisruptionBudgets, binding of volumes, service accounts, finalizers
+    /// of namespaces. Its node lifecycle and taint eviction controllers stay
+    /// off, as no kubelet sends heartbeats.
+    pub controller_manager: bool,
+    /// Flags for kube-apiserver, each as `--name=value`, that replace or join
+    /// the defaults.
+    pub apiserver_flags: Vec<String>,
+    /// Flags for etcd in the same way.
+    pub etcd_flags: Vec<String>,
+    /// Flags for kube-controller-manager in the same way.
+    pub controller_manager_flags: Vec<String>,
+    /// How long kube-apiserver may take until it is ready; it takes about 4 s.
+    pub ready_timeout: Duration,
+}
+
+impl Default for ControlPlaneOptions {
+    fn default() -> Self {
+        Self {
+            controller_manager: false,
+            apiserver_flags: Vec::new(),
+            etcd_flags: Vec::new(),
+            controller_manager_flags: Vec::new(),
+            ready_timeout: Duration::from_secs(90),
+        }
+    }
+}
+
+/// A running cluster without nodes. It ends, and its files go, with this value.
+///
+/// kube-apiserver allows everything to everyone, limits no requests, and runs
+/// without the admission plugins ServiceAccount (pods need no account) and
+/// TaintNodesByCondition (created nodes are not tainted not-ready).
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Fields are dropped in order: clients of the API first, the files last.
+    controller_manager: Option<Component>,
+    apiserver: Component,
+    etcd: Component,
+    client: ApiClient,
+    server_url: String,
+    kubeconfig: PathBuf,
+    binary: RealBinary,
+    /// Number of schedulers started, for the names of their files.
+    schedulers: usize,
+    directory: TempDir,
+}
+
+impl ControlPlane {
+    /// Builds the program if need be, starts the components on free ports of
+    /// 127.0.0.1 and returns when `/readyz` says ok and the namespace `default`
+    /// exists. On failure the error has the end of the component's log.
+    pub fn start(options: &ControlPlaneOptions) -> Result<Self, Error> {
+        let binary = RealBinary::ensure()?;
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(&binary, options) {
+                Err(Error::NotReady { log, .. })
+                    if attempt < ATTEMPTS && log.contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn start_once(binary: &RealBinary, options: &ControlPlaneOptions) -> Result<Self, Error> {
+        let deadline = Instant::now() + options.ready_timeout;
+        let directory = tempfile::Builder::new()
+            .prefix("harbormaster-real-")
+            .tempdir()
+            .map_err(io_error("creating a temporary directory"))?;
+        let root = directory.path();
+        let [etcd_port, peer_port, api_port] = free_ports()?;
+
+        let flags = flags::merge(etcd_flags(root, etcd_port, peer_port), &options.etcd_flags);
+        let mut etcd = Component::start(binary, "etcd", &flags, root.join("etcd.log"))?;
+
+        write_file(&root.join("tokens.csv"), &format!("{TOKEN},admin,admin,system:masters\n"))?;
+        write_service_account_key(binary, &root.join("service-account.key"))?;
+        let flags = flags::merge(apiserver_flags(root, etcd_port, api_port), &options.apiserver_flags);
+        let mut apiserver =
+            Component::start(binary, "kube-apiserver", &flags, root.join("kube-apiserver.log"))?;
+
+        let server_url = format!("https://127.0.0.1:{api_port}");
+        let client = ApiClient::new(&server_url, TOKEN);
+        wait_until_ready(&client, &mut etcd, &mut apiserver, deadline)?;
+
+        let kubeconfig = root.join("kubeconfig");
+        write_file(&kubeconfig, &kubeconfig_text(&server_url))?;
+        let controller_manager = options
+            .controller_manager
+            .then(|| {
+                let defaults = controller_manager_flags(root, &kubeconfig);
+                let flags = flags::merge(defaults, &options.controller_manager_flags);
+                let log = root.join("kube-controller-manager.log");
+                Component::start(binary, "kube-controller-manager", &flags, log)
+            })
+            .transpose()?;
+        Ok(Self {
+            controller_manager,
+            apiserver,
+            etcd,
+            client,
+            server_url,
+            kubeconfig,
+            binary: binary.clone(),
+            schedulers: 0,
+            directory,
+        })
+    }
+
+    /// A kubeconfig file with the rights of an administrator.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// `https://127.0.0.1:PORT`; the certificate is self-signed.
+    #[must_use]
+    pub fn server_url(&self) -> &str {
+        &self.server_url
+    }
+
+    /// The administrator's bearer token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        TOKEN
+    }
+
+    /// A client with the rights of an administrator.
+    #[must_use]
+    pub fn client(&self) -> &ApiClient {
+        &self.client
+    }
+
+    /// A directory that lives as long as the control plane, for a test's files.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The kube-apiserver process.
+    #[must_use]
+    pub fn apiserver(&self) -> &Component {
+        &self.apiserver
+    }
+
+    /// The etcd process.
+    #[must_use]
+    pub fn etcd(&self) -> &Component {
+        &self.etcd
+    }
+
+    /// The kube-controller-manager process, if one was asked for.
+    #[must_use]
+    pub fn controller_manager(&self) -> Option<&Component> {
+        self.controller_manager.as_ref()
+    }
+
+    /// Writes a scheduler configuration with the kubeconfig in it, as
+    /// [`Self::start_kube_scheduler`] describes, and returns its path.
+    pub fn write_scheduler_config(&mut self, config: &str) -> Result<PathBuf, Error> {
+        self.schedulers += 1;
+        let path = self.directory.path().join(format!("scheduler-{}.yaml", self.schedulers));
+        write_file(&path, &scheduler_config::with_kubeconfig(config, &self.kubeconfig)?)?;
+        Ok(path)
+    }
+
+    /// Starts the real kube-scheduler without leader election and without a
+    /// serving port (add `--secure-port=N` for one).
+    ///
+    /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for
+    /// the defaults. The kubeconfig is added to it; a YAML text that has a
+    /// `clientConnection` of its own names the place by
+    /// `kubeconfig: $KUBECONFIG`. `extra_flags` are of the form `--name=value`.
+    /// Drop or stop the component before the control plane.
+    pub fn start_kube_scheduler(&mut self, config: &str, extra_flags: &[String]) -> Result<Component, Error> {
+        let config_path = self.write_scheduler_config(config)?;
+        let root = self.directory.path();
+        let name = format!("kube-scheduler-{}", self.schedulers);
+        let defaults = vec![
+            format!("--config={}", config_path.display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            format!("--cert-dir={}", root.join(&name).display()),
+        ];
+        let flags = flags::merge(defaults, extra_flags);
+        Component::start(&self.binary, "kube-scheduler", &flags, root.join(format!("{name}.log")))
+    }
+}
+
+fn etcd_flags(root: &Path, client_port: u16, peer_port: u16) -> Vec<String> {
+    let client = format!("http://127.0.0.1:{client_port}");
+    let peer = format!("http://127.0.0.1:{peer_port}");
+    vec![
+        format!("--data-dir={}", root.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // The data need not survive a crash of the machine.
+        "--unsafe-no-fsync=true".to_owned(),
+        "--quota-backend-bytes=4294967296".to_owned(),
+        "--log-level=warn".to_owned(),
+    ]
+}
+
+fn apiserver_flags(root: &Path, etcd_port: u16, port: u16) -> Vec<String> {
+    let key = root.join("service-account.key");
+    vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        // A loopback address may not be published as an endpoint.
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", root.join("kube-apiserver").display()),
+        format!("--token-auth-file={}", root.join("tokens.csv").display()),
+        "--authorization-mode=AlwaysAllow".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", key.display()),
+        format!("--service-account-signing-key-file={}", key.display()),
+        "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        // Load tests measure schedulers, not the fairness of the server.
+        "--enable-priority-and-fairness=false".to_owned(),
+        "--max-requests-inflight=0".to_owned(),
+        "--max-mutating-requests-inflight=0".to_owned(),
+    ]
+}
+
+fn controller_manager_flags(root: &Path, kubeconfig: &Path) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--leader-elect=false".to_owned(),
+        "--secure-port=0".to_owned(),
+        format!("--cert-dir={}", root.join("kube-controller-manager").display()),
+        "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller".to_owned(),
+        format!("--service-account-private-key-file={}", root.join("service-account.key").display()),
+        "--kube-api-qps=1000".to_owned(),
+        "--kube-api-burst=2000".to_owned(),
+    ]
+}
+
+fn kubeconfig_text(server_url: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: test
+clusters:
+- name: test
+  cluster:
+    server: {server_url}
+    insecure-skip-tls-verify: true
+users:
+- name: admin
+  user:
+    token: {TOKEN}
+contexts:
+- name: test
+  context:
+    cluster: test
+    user: admin
+"
+    )
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(io_error(format!("writing {}", path.display())))
+}
+
+fn write_service_account_key(binary: &RealBinary, path: &Path) -> Result<(), Error> {
+    let output = Command::new(binary.path())
+        .arg("service-account-key")
+        .output()
+        .map_err(io_error("making a service account key"))?;
+    fs::write(path, output.stdout).map_err(io_error(format!("writing {}", path.display())))
+}
+
+/// Waits for `/readyz`, then for the namespace that pods land in, which the
+/// server creates a moment later.
+fn wait_until_ready(
+    client: &ApiClient,
+    etcd: &mut Component,
+    apiserver: &mut Component,
+    deadline: Instant,
+) -> Result<(), Error> {
+    for path in ["/readyz", "/api/v1/namespaces/default"] {
+        while client.get_text(path).is_err() {
+            etcd.check("kube-apiserver is ready", deadline)?;
+            apiserver.check(path, deadline)?;
+            sleep(POLL);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! Command lines: our defaults, overridden by what a caller asks for.
+
+/// `defaults` without those that `extra` sets itself, then `extra`. Every flag
+/// is written `--name=value`; some of Kubernetes' list flags would otherwise
+/// add both values together.
+pub(super) fn merge(defaults: Vec<String>, extra: &[String]) -> Vec<String> {
+    let mut flags = defaults;
+    flags.retain(|flag| !extra.iter().any(|other| name(other) == name(flag)));
+    flags.extend_from_slice(extra);
+    flags
+}
+
+fn name(flag: &str) -> &str {
+    flag.split_once('=').map_or(flag, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(flags: &[&str]) -> Vec<String> {
+        flags.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_extra_flag_replaces_the_default_of_the_same_name() {
+        let merged = merge(strings(&["--a=1", "--ab=2", "-v=0"]), &strings(&["--a=3", "--c=4"]));
+        assert_eq!(merged, strings(&["--ab=2", "-v=0", "--a=3", "--c=4"]));
+    }
+}

@@ -1,0 +1,77 @@
+//! Compares what two schedulers do with the same cluster changes.
+//!
+//! A [`Script`] of changes is played on a real API server, first to one
+//! scheduler, then, after everything has been removed, to the other. After
+//! every step the outcome of every pod is noted; the first step whose outcomes
+//! differ is the result.
+//!
+//! # What makes two runs comparable
+//!
+//! A step begins when the scheduler has nothing left to do (see `settle`), so
+//! that no decision depends on how fast a scheduler is. What remains
+//! is order, and a script takes care of it:
+//!
+//! - Objects are created one after the other. After a restart kube-scheduler
+//!   lists them sorted by name; its streamed lists, which come in random order,
+//!   are off.
+//! - Pods created while the scheduler runs have one priority: whether a later
+//!   one of a higher priority would overtake depends on time. Pods created while
+//!   it is down have any.
+//! - A step that can wake pods consists of one change. Woken pods are retried
+//!   by priority where their backoff has ended, else by the second it ends in.
+//!   So either it has ended for all of them (a backoff of 1 s, and 2 s of
+//!   waiting before such a step), or for none (an endless backoff), and then
+//!   all have one priority.
+//! - kube-scheduler scores images by how many nodes have them as of the last
+//!   time that it copied a node, which happens at the first cycle after a pod
+//!   has been confirmed there. Before a change that affects images a probe pod
+//!   that fits nowhere makes it copy what is left.
+
+mod board;
+mod compare;
+mod outcome;
+mod plan;
+mod player;
+mod report;
+mod script;
+mod settle;
+mod shrink;
+
+use std::time::{Duration, Instant};
+
+pub use compare::Difference;
+pub use outcome::{Outcomes, PodOutcome};
+pub use plan::Size;
+pub use player::{Play, Stage};
+pub use report::{Finding, Report};
+pub use script::{Script, Step};
+pub use shrink::shrink;
+
+use crate::scheduler::Contender;
+
+/// Plays `script` to both contenders and compares.
+pub fn compare_on(
+    stage: &mut Stage,
+    script: &Script,
+    left: &Contender,
+    right: &Contender,
+) -> anyhow::Result<Report> {
+    let start = Instant::now();
+    let plays = [stage.play(script, left)?, stage.play(script, right)?];
+    let difference = compare::compare(&plays[0], &plays[1]);
+    let finding = difference.map(|difference| Finding::new(script, difference, [left.name(), right.name()]));
+    let [left, right] = plays;
+    Ok(Report {
+        seed: script.seed,
+        steps: script.steps.len(),
+        pods: left.outcomes.last().map_or(0, Outcomes::len),
+        pending: left.outcomes.last().map_or(0, Outcomes::pending),
+        refused: left.refused,
+        elapsed: [left.elapsed, right.elapsed],
+        total: start.elapsed(),
+        finding,
+    })
+}
+
+/// How often the state of the cluster is looked at while waiting.
+const POLL: Duration = Duration::from_millis(10);

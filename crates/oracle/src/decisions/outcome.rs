@@ -1,0 +1,75 @@
+//! What became of the pods.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// What a scheduler wrote about one pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodOutcome {
+    /// `spec.nodeName`.
+    pub node: String,
+    /// The condition PodScheduled: status, reason, message.
+    pub condition: [String; 3],
+    /// The note of the last FailedScheduling event.
+    pub event: String,
+    /// `status.nominatedNodeName`.
+    pub nominated_node: String,
+}
+
+impl PodOutcome {
+    /// The outcome in a pod object and the note of its last event.
+    #[must_use]
+    pub fn new(pod: &Value, event: Option<&String>) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let conditions = pod["status"]["conditions"].as_array();
+        let condition = conditions.into_iter().flatten().find(|item| item["type"] == "PodScheduled");
+        Self {
+            node: text(&pod["spec"]["nodeName"]),
+            condition: ["status", "reason", "message"]
+                .map(|field| condition.map(|condition| text(&condition[field])).unwrap_or_default()),
+            event: event.cloned().unwrap_or_default(),
+            nominated_node: text(&pod["status"]["nominatedNodeName"]),
+        }
+    }
+
+    /// The fields with their names, for a comparison.
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, &str); 6] {
+        let [status, reason, message] = &self.condition;
+        [
+            ("node", &self.node),
+            ("PodScheduled status", status),
+            ("PodScheduled reason", reason),
+            ("PodScheduled message", message),
+            ("FailedScheduling event", &self.event),
+            ("nominated node", &self.nominated_node),
+        ]
+    }
+}
+
+/// The outcomes of all pods, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Outcomes(pub BTreeMap<String, PodOutcome>);
+
+impl Outcomes {
+    /// How many pods there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many have no node.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.0.values().filter(|outcome| outcome.node.is_empty()).count()
+    }
+}

@@ -1,0 +1,100 @@
+//! What a comparison of decisions found, for people and machines.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::compare::Difference;
+use super::outcome::PodOutcome;
+use super::script::Script;
+
+/// The result for one script.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The script's seed.
+    pub seed: u64,
+    /// Steps in the script.
+    pub steps: usize,
+    /// Pods at the end.
+    pub pods: usize,
+    /// Pods without a node at the end.
+    pub pending: usize,
+    /// Requests that the API server refused.
+    pub refused: usize,
+    /// How long each scheduler's play took.
+    pub elapsed: [Duration; 2],
+    /// How long all of it took.
+    pub total: Duration,
+    /// The first difference, if any.
+    pub finding: Option<Finding>,
+}
+
+/// A difference and the script that shows it.
+#[derive(Debug, Serialize)]
+pub struct Finding {
+    /// Where the plays part.
+    pub difference: Difference,
+    /// The schedulers.
+    pub names: [&'static str; 2],
+    /// The script.
+    pub script: Script,
+}
+
+impl Finding {
+    pub(super) fn new(script: &Script, difference: Difference, names: [&'static str; 2]) -> Self {
+        Self { difference, names, script: script.clone() }
+    }
+
+    /// Writes the script and returns the command that plays it again.
+    pub fn save(&self, path: &Path) -> std::io::Result<String> {
+        std::fs::write(path, serde_json::to_string_pretty(&self.script)?)?;
+        Ok(format!("harbormaster-oracle decisions --right {} --script {}", self.names[1], path.display()))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
+        write!(
+            f,
+            "seed {}: {} steps, {} pods, {} pending, {} requests refused, {left:.1} s + {right:.1} s: {}",
+            self.seed,
+            self.steps,
+            self.pods,
+            self.pending,
+            self.refused,
+            if self.finding.is_some() { "DIFFERENT" } else { "equal" }
+        )?;
+        self.finding.as_ref().map_or(Ok(()), |finding| write!(f, "\n{finding}"))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { step, pod, field, left, right, pods } = &self.difference;
+        writeln!(f, "  first difference after step {step}, in {pods} pods, first {pod}: {field}")?;
+        for (index, step) in self.script.steps.iter().enumerate().take(step + 1).skip(step.saturating_sub(3))
+        {
+            writeln!(f, "    step {index}: {}", step.summary())?;
+        }
+        for (name, outcome) in self.names.iter().zip([left, right]) {
+            writeln!(f, "  {name}:")?;
+            write_outcome(f, outcome.as_ref())?;
+        }
+        let objects = self.script.steps.iter().flat_map(super::Step::objects);
+        match objects.into_iter().find(|object| object["metadata"]["name"] == pod.as_str()) {
+            Some(object) => writeln!(f, "  the pod: {object}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: Option<&PodOutcome>) -> fmt::Result {
+    let Some(outcome) = outcome else { return writeln!(f, "    no such pod") };
+    for (field, value) in outcome.fields().into_iter().filter(|(_, value)| !value.is_empty()) {
+        writeln!(f, "    {field}: {value}")?;
+    }
+    Ok(())
+}

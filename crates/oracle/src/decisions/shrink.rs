@@ -1,0 +1,86 @@
+//! Making a script with a difference small.
+
+use std::time::{Duration, Instant};
+
+use super::player::Stage;
+use super::report::Report;
+use super::script::Script;
+use super::{Difference, compare_on};
+use crate::scheduler::Contender;
+
+/// Drops steps and objects while a difference in the same field stays, until
+/// nothing can be dropped or the time is over. Every try is a play to both
+/// schedulers, so minutes are a sensible limit.
+pub fn shrink(
+    stage: &mut Stage,
+    report: Report,
+    script: &Script,
+    contenders: [&Contender; 2],
+    limit: Duration,
+    mut progress: impl FnMut(&Script),
+) -> Report {
+    let deadline = Instant::now() + limit;
+    let Some(first) = report.finding.as_ref().map(|finding| finding.difference.clone()) else {
+        return report;
+    };
+    let mut best = (script.clone(), report);
+    // What comes later cannot matter.
+    best.0.steps.truncate(first.step + 1);
+    let mut attempt = |best: &mut (Script, Report), candidate: Script| {
+        let report = match compare_on(stage, &candidate, contenders[0], contenders[1]) {
+            Ok(report) => report,
+            // A play that cannot go on is no longer the same case.
+            Err(_) => return false,
+        };
+        let resembles = |found: &Difference| found.field == first.field;
+        let stays = report.finding.as_ref().is_some_and(|finding| resembles(&finding.difference));
+        if stays {
+            *best = (candidate, report);
+            progress(&best.0);
+        }
+        stays
+    };
+    drop_steps(&mut best, deadline, &mut attempt);
+    drop_objects(&mut best, deadline, &mut attempt);
+    drop_steps(&mut best, deadline, &mut attempt);
+    best.1
+}
+
+type Best = (Script, Report);
+
+/// Drops halves, quarters, ... of the steps; the first one starts the scheduler.
+fn drop_steps(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut Best, Script) -> bool) {
+    let mut size = best.0.steps.len() / 2;
+    while size > 0 {
+        let mut start = 1;
+        while start < best.0.steps.len() && Instant::now() < deadline {
+            let end = (start + size).min(best.0.steps.len());
+            let mut candidate = best.0.clone();
+            candidate.steps.drain(start..end);
+            if !attempt(best, candidate) {
+                start = end;
+            }
+        }
+        size /= 2;
+    }
+}
+
+/// Drops halves, quarters, ... of the objects of each step.
+fn drop_objects(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut Best, Script) -> bool) {
+    for step in 0..best.0.steps.len() {
+        let mut size = best.0.steps[step].objects().len().div_ceil(2);
+        while size > 0 {
+            let mut start = 0;
+            while start < best.0.steps[step].objects().len() && Instant::now() < deadline {
+                let mut candidate = best.0.clone();
+                let Some(objects) = candidate.steps[step].objects_mut() else { break };
+                let end = (start + size).min(objects.len());
+                objects.drain(start..end);
+                if !attempt(best, candidate) {
+                    start = end;
+                }
+            }
+            size /= 2;
+        }
+    }
+}

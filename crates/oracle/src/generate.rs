@@ -1,0 +1,32 @@
+//! Random clusters by seed: Kubernetes objects, realistic and nasty.
+//!
+//! A cluster mixes a few [flavours](Flavour), each of which knows one part of
+//! the API: taints, host ports, images, ... A new plugin adds a file with a
+//! flavour, one line in [`flavour::all`], and leaves [`config::UNBUILT`].
+//!
+//! Equal seeds and shapes give equal clusters on every machine.
+
+mod affinity;
+mod cluster;
+mod config;
+mod features;
+mod flavour;
+mod gates;
+mod images;
+mod labels;
+mod lifecycle;
+mod ports;
+mod quantity;
+mod random;
+mod resize;
+mod resources;
+mod taints;
+mod world;
+
+pub use cluster::{Cluster, Generator, Shape, is_pending};
+pub use config::UNBUILT;
+pub use flavour::Flavour;
+pub(crate) use gates::priority_class_name;
+pub use random::Random;
+pub(crate) use taints::taint;
+pub use world::{Profile, World};

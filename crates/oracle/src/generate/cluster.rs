@@ -1,0 +1,246 @@
+//! Whole clusters, and single objects for scripts.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::flavour::{self, Flavour};
+use super::{Random, World, config, labels, quantity};
+
+/// How large clusters get, and whether a server must admit their objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    /// Most nodes; the least is 1.
+    pub max_nodes: usize,
+    /// Most pending pods; the least is a quarter of it.
+    pub max_pods: usize,
+    /// Only what kube-apiserver's validation admits, with one profile for every
+    /// scheduler name used.
+    pub admitted: bool,
+}
+
+/// A cluster as manifests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// A KubeSchedulerConfiguration v1.
+    pub config: Value,
+    /// Nodes, then pods. A pod with `spec.nodeName` is bound.
+    pub objects: Vec<Value>,
+}
+
+impl Cluster {
+    /// The cluster of `seed`.
+    #[must_use]
+    pub fn new(seed: u64, shape: &Shape) -> Self {
+        let mut random = Random::new(seed);
+        let nodes = random.range(1, shape.max_nodes);
+        let pods = random.range(shape.max_pods / 4, shape.max_pods);
+        let mut generator = Generator::new(random, shape.admitted, nodes);
+        let config = generator.config();
+        let mut objects: Vec<Value> = (0..nodes).map(|index| generator.node(&node_name(index))).collect();
+        let bound = generator.random.below(nodes * 3);
+        for index in 0..bound {
+            let node = node_name(generator.random.below(nodes));
+            objects.push(generator.bound_pod(&format!("bound-{index}"), &node));
+        }
+        objects.extend((0..pods).map(|index| generator.pending_pod(&format!("pod-{index}"))));
+        Self { config, objects }
+    }
+
+    /// The objects of `kind`.
+    pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |object| object["kind"] == kind)
+    }
+}
+
+/// Whether the object is a pod that waits for a node.
+#[must_use]
+pub fn is_pending(object: &Value) -> bool {
+    object["kind"] == "Pod" && object["spec"]["nodeName"].is_null()
+}
+
+fn node_name(index: usize) -> String {
+    format!("node-{index}")
+}
+
+/// Makes the objects of one cluster, one after the other.
+pub struct Generator {
+    /// Where every choice comes from.
+    pub random: Random,
+    /// What the flavours share.
+    pub world: World,
+    flavours: Vec<&'static dyn Flavour>,
+}
+
+impl Generator {
+    /// Chooses flavours and pools for a cluster of about `nodes` nodes.
+    #[must_use]
+    pub fn new(mut random: Random, admitted: bool, nodes: usize) -> Self {
+        let flavours = (flavour::all().iter().copied())
+            .filter(|flavour| random.chance(flavour.share()) && (flavour.admitted() || !admitted))
+            .collect();
+        let mut node_names: Vec<String> = (0..nodes).map(node_name).collect();
+        node_names.push("no-such-node".to_owned());
+        let mut profiles = vec!["default-scheduler".to_owned()];
+        profiles.extend(["packer", "second"].iter().take(random.below(3)).map(ToString::to_string));
+        let priorities = vec![0, 0, 10, -5, 2_000_000];
+        let world = World { admitted, node_names, profiles, priorities };
+        Self { random, world, flavours }
+    }
+
+    /// The names of the flavours chosen, for people.
+    #[must_use]
+    pub fn flavours(&self) -> Vec<&'static str> {
+        self.flavours.iter().map(|flavour| flavour.name()).collect()
+    }
+
+    /// The configuration of the scheduler.
+    #[must_use]
+    pub fn config(&mut self) -> Value {
+        config::configuration(&mut self.random.fork(), &self.world, &self.flavours)
+    }
+
+    /// A node.
+    #[must_use]
+    pub fn node(&mut self, name: &str) -> Value {
+        let random = &mut self.random;
+        let resources = allocatable(random);
+        let mut node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {},
+            "status": {"capacity": resources, "allocatable": resources},
+        });
+        labels::label_node(random, &mut node);
+        for flavour in &self.flavours {
+            flavour.node(&mut random.fork(), &self.world, &mut node);
+        }
+        node
+    }
+
+    /// A pod without a node.
+    #[must_use]
+    pub fn pending_pod(&mut self, name: &str) -> Value {
+        let mut pod = self.pod(name);
+        for flavour in &self.flavours {
+            flavour.pending(&mut self.random.fork(), &self.world, &mut pod);
+        }
+        pod
+    }
+
+    /// A pod on `node`, or on another one that is gone.
+    #[must_use]
+    pub fn bound_pod(&mut self, name: &str, node: &str) -> Value {
+        let mut pod = self.pod(name);
+        pod["spec"]["nodeName"] = node.into();
+        for flavour in &self.flavours {
+            flavour.bound(&mut self.random.fork(), &self.world, &mut pod);
+        }
+        pod
+    }
+
+    fn pod(&mut self, name: &str) -> Value {
+        let random = &mut self.random;
+        let count = *random.pick(&[1, 1, 1, 2, 3]);
+        let containers: Vec<Value> =
+            (0..count).map(|index| json!({"name": format!("c-{index}"), "image": "app:1"})).collect();
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": "default",
+                "labels": {"app": random.pick(&["web", "db", "job"])},
+            },
+            "spec": {"schedulerName": random.pick(&self.world.profiles), "containers": containers},
+        });
+        for flavour in &self.flavours {
+            flavour.pod(&mut random.fork(), &self.world, &mut pod);
+        }
+        pod
+    }
+}
+
+/// What a node offers. Some kubelets leave resources out.
+fn allocatable(random: &mut Random) -> Value {
+    let mut resources = json!({"pods": random.pick(&["110", "110", "20", "6", "3"])});
+    if random.chance(97) {
+        resources["cpu"] = (*random.pick(&["1", "2", "4", "3900m", "7.5", "16", "2.0005"])).into();
+    }
+    if random.chance(97) {
+        resources["memory"] =
+            (*random.pick(&["1Gi", "4Gi", "8Gi", "3500M", "16000000Ki", "512Mi", "32Gi"])).into();
+    }
+    if random.chance(60) {
+        resources["ephemeral-storage"] = quantity::plain(random, "ephemeral-storage").into();
+    }
+    resources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(admitted: bool) -> Shape {
+        Shape { max_nodes: 20, max_pods: 40, admitted }
+    }
+
+    #[test]
+    fn a_seed_always_gives_the_same_cluster() {
+        for admitted in [false, true] {
+            assert_eq!(Cluster::new(3, &shape(admitted)), Cluster::new(3, &shape(admitted)));
+        }
+        assert_ne!(Cluster::new(3, &shape(false)), Cluster::new(4, &shape(false)));
+    }
+
+    #[test]
+    fn clusters_of_a_few_seeds_have_every_field_that_a_plugin_reads() {
+        let text: String = (0..60)
+            .map(|seed| {
+                let cluster = Cluster::new(seed, &shape(false));
+                serde_json::to_string(&cluster).unwrap()
+            })
+            .collect();
+        for field in [
+            "initContainers",
+            "overhead",
+            "limits",
+            "\"resources\":{\"requests\"",
+            "containerStatuses",
+            "nodeSelector",
+            "matchFields",
+            "preferredDuring",
+            "requiredDuring",
+            "Gt",
+            "DoesNotExist",
+            "tolerations",
+            "NoExecute",
+            "hostPort",
+            "hostIP",
+            "schedulingGates",
+            "priority",
+            "sizeBytes",
+            "declaredFeatures",
+            "unschedulable",
+            "RequestedToCapacityRatio",
+            "ignoredResourceGroups",
+            "addedAffinity",
+            "deletionTimestamp",
+            "Succeeded",
+            "\"nodeName\":\"gone\"",
+            "failure-domain.beta",
+            "restartPolicyRules",
+            "hugepages-2Mi",
+            "\"weight\"",
+            "packer",
+        ] {
+            assert!(text.contains(field), "{field}");
+        }
+    }
+
+    #[test]
+    fn profiles_disable_what_is_not_built_yet() {
+        let cluster = Cluster::new(1, &shape(false));
+        for profile in cluster.config["profiles"].as_array().unwrap() {
+            let disabled = profile["plugins"]["multiPoint"]["disabled"].to_string();
+            assert!(config::UNBUILT.iter().all(|plugin| disabled.contains(plugin)), "{profile}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Container images and the nodes that have them.
+
+use serde_json::{Value, json};
+
+use super::flavour::Flavour;
+use super::world::push;
+use super::{Random, World};
+
+/// Names of one image, and its size in MiB.
+const IMAGES: &[(&[&str], u64)] = &[
+    (
+        &[
+            "docker.io/library/nginx:latest",
+            "docker.io/library/nginx@sha256:0000000000000000000000000000000000000000000000000000000000000001",
+        ],
+        60,
+    ),
+    (&["registry.example.com:5000/team/app:v1", "registry.example.com:5000/team/app:stable"], 400),
+    (&["registry.example.com:5000/team/app:latest"], 1200),
+    (&["tiny:1"], 5),
+    (&["huge:latest"], 3000),
+    (&["exact:23"], 23),
+];
+
+/// What containers write, with tags missing and digests in place of them.
+const WRITTEN: &[&str] = &[
+    "docker.io/library/nginx",
+    "docker.io/library/nginx:latest",
+    "docker.io/library/nginx@sha256:0000000000000000000000000000000000000000000000000000000000000001",
+    "registry.example.com:5000/team/app",
+    "registry.example.com:5000/team/app:v1",
+    "registry.example.com:5000/team/app:stable",
+    "tiny:1",
+    "huge",
+    "exact:23",
+    "nowhere:1",
+];
+
+/// Images on nodes and in pods.
+pub(super) struct Images;
+
+impl Flavour for Images {
+    fn name(&self) -> &'static str {
+        "images"
+    }
+
+    fn node(&self, random: &mut Random, world: &World, node: &mut Value) {
+        let count = random.below(IMAGES.len());
+        for (names, mebibytes) in random.sample(IMAGES, count) {
+            // Nodes need not agree on the size. A scheduler takes that of the node it
+            // saw first, the verdict oracle's snapshot that of each node: there they agree.
+            let differs = random.chance(15) && world.admitted;
+            let bytes = mebibytes * 1024 * 1024 + if differs { 7_777_777 } else { 0 };
+            push(&mut node["status"]["images"], json!({"names": names, "sizeBytes": bytes}));
+        }
+    }
+
+    fn pod(&self, random: &mut Random, _world: &World, pod: &mut Value) {
+        for list in ["containers", "initContainers"] {
+            for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+                if random.chance(70) {
+                    container["image"] = (*random.pick(WRITTEN)).into();
+                }
+            }
+        }
+    }
+}

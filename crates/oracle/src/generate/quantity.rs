@@ -1,0 +1,46 @@
+//! Resource quantities as people and tools write them.
+
+use super::Random;
+
+/// cpu requests; the nasty ones are rounded up, huge, or zero.
+const CPU: &[&str] = &[
+    "50m", "100m", "250m", "500m", "0.5", "1", "1500m", "2", "0.1", "1e0", "100.5m", "1m", "0", "3", "1.25",
+];
+const CPU_NASTY: &[&str] = &["1n", "100u", "1e3", "1k", "0.0001", "2e-1", "+1", "00.5", "7", ".5"];
+
+const MEMORY: &[&str] = &[
+    "64Mi",
+    "128Mi",
+    "0.5Gi",
+    "1Gi",
+    "1500M",
+    "2Gi",
+    "1.5Gi",
+    "200Mi",
+    "209715200",
+    "0",
+    "1e9",
+    "100k",
+    "3Gi",
+];
+// The sum of a node's pods stays below 8Ei: beyond, the original's integers wrap
+// around and its scores get invalid, which nobody relies on.
+const MEMORY_NASTY: &[&str] = &["1", "128974848000m", "0.1Ki", "1m", "1Ei", "1.5", "1e12", "123456789"];
+
+/// A cpu request.
+pub(super) fn cpu(random: &mut Random) -> &'static str {
+    if random.chance(8) { random.pick::<&str>(CPU_NASTY) } else { random.pick::<&str>(CPU) }
+}
+
+/// A memory or ephemeral-storage request.
+pub(super) fn memory(random: &mut Random) -> &'static str {
+    if random.chance(8) { random.pick::<&str>(MEMORY_NASTY) } else { random.pick::<&str>(MEMORY) }
+}
+
+/// A request that kube-apiserver admits without a doubt.
+pub(super) fn plain(random: &mut Random, resource: &str) -> &'static str {
+    match resource {
+        "cpu" => random.pick::<&str>(CPU),
+        _ => random.pick::<&str>(MEMORY),
+    }
+}

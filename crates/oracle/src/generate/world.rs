@@ -1,0 +1,79 @@
+//! What the flavours of one cluster share.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::config::UNBUILT;
+
+/// The pools that names are drawn from, and how nasty objects may be.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Only objects that kube-apiserver's validation admits.
+    pub admitted: bool,
+    /// Names of nodes that exist, and one or two that do not.
+    pub node_names: Vec<String>,
+    /// The scheduler names of the profiles.
+    pub profiles: Vec<String>,
+    /// Pod priorities in use; a single one where the order of retries must not
+    /// depend on time.
+    pub priorities: Vec<i32>,
+}
+
+/// One profile of the scheduler configuration while flavours fill it.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    /// `schedulerName`.
+    pub name: String,
+    /// Plugins to disable beyond those in [`UNBUILT`].
+    pub disabled: Vec<String>,
+    /// Plugins to disable at one extension point only.
+    pub disabled_at: Vec<(&'static str, String)>,
+    /// Weights that differ from the default.
+    pub weights: BTreeMap<String, i64>,
+    /// Arguments by plugin.
+    pub args: BTreeMap<String, Value>,
+    /// `percentageOfNodesToScore`.
+    pub percentage_of_nodes_to_score: Option<i32>,
+}
+
+impl Profile {
+    /// The entry of `profiles` in a KubeSchedulerConfiguration.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let name = |name: &str| json!({"name": name});
+        let disabled: Vec<Value> =
+            UNBUILT.iter().copied().chain(self.disabled.iter().map(String::as_str)).map(name).collect();
+        let enabled: Vec<Value> = (self.weights.iter())
+            .filter(|(plugin, _)| !self.disabled.contains(plugin))
+            .map(|(plugin, weight)| json!({"name": plugin, "weight": weight}))
+            .collect();
+        let mut profile = json!({
+            "schedulerName": self.name,
+            "plugins": {"multiPoint": {"disabled": disabled}},
+        });
+        if !enabled.is_empty() {
+            profile["plugins"]["multiPoint"]["enabled"] = enabled.into();
+        }
+        for (point, plugin) in &self.disabled_at {
+            push(&mut profile["plugins"][*point]["disabled"], name(plugin));
+        }
+        for (plugin, args) in &self.args {
+            push(&mut profile["pluginConfig"], json!({"name": plugin, "args": args}));
+        }
+        if let Some(percentage) = self.percentage_of_nodes_to_score {
+            profile["percentageOfNodesToScore"] = percentage.into();
+        }
+        profile
+    }
+}
+
+/// Appends to a list that may not exist yet.
+pub(super) fn push(list: &mut Value, item: Value) {
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    if let Some(items) = list.as_array_mut() {
+        items.push(item);
+    }
+}

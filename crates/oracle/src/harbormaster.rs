@@ -1,0 +1,50 @@
+//! Where the built `harbormaster` is.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names an existing program to use instead of building one.
+pub const VARIABLE: &str = "HARBORMASTER_BINARY";
+
+/// Why there is no program to compare with.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// cargo could not be run.
+    #[error("running cargo to build harbormaster: {0}")]
+    Cargo(#[from] io::Error),
+    /// What cargo printed is on stderr.
+    #[error("cargo could not build harbormaster; its messages are above")]
+    Build,
+    /// The path given, or the one cargo should have written, is not there.
+    #[error("there is no harbormaster at {}", .0.display())]
+    Missing(PathBuf),
+}
+
+/// The path of `harbormaster`, built by cargo if it is out of date, in the same
+/// profile as this program unless `release` asks for the optimised one. The
+/// environment variable [`VARIABLE`] names another one.
+pub fn harbormaster_binary(release: bool) -> Result<PathBuf, Error> {
+    if let Some(path) = env::var_os(VARIABLE) {
+        return existing(PathBuf::from(path));
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let release = release || !cfg!(debug_assertions);
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "-p", "harbormaster-cli"]).current_dir(&workspace);
+    if release {
+        command.arg("--release");
+    }
+    if !command.status()?.success() {
+        return Err(Error::Build);
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    existing(target.join(if release { "release" } else { "debug" }).join("harbormaster"))
+}
+
+/// `path` if there is a file.
+pub fn existing(path: PathBuf) -> Result<PathBuf, Error> {
+    if path.is_file() { Ok(path.canonicalize().unwrap_or(path)) } else { Err(Error::Missing(path)) }
+}

@@ -1,0 +1,228 @@
+//! The first difference between two sets of verdicts.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Display};
+
+use serde::Serialize;
+
+use super::Verdicts;
+use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
+
+/// Where two sources differ about one pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// `namespace/name`.
+    pub pod: String,
+    /// The node, for a difference about one.
+    pub node: Option<String>,
+    /// What differs: an extension point, `score of X`, `total score`, ...
+    pub about: String,
+    /// The first source's word.
+    pub left: String,
+    /// The second source's word.
+    pub right: String,
+    /// What kind of difference it is, for counting: without values and without
+    /// the reasons that both give.
+    #[serde(skip)]
+    pub(super) kind: String,
+}
+
+impl Difference {
+    /// Whether both are about the same pod and kind of verdict, so that one may
+    /// stand for the other while a cluster is shrunk. Scores may get other
+    /// values on the way, reasons may not.
+    #[must_use]
+    pub fn resembles(&self, other: &Self) -> bool {
+        let is_alike = || (&self.left, &self.right) == (&other.left, &other.right);
+        self.pod == other.pod && self.about == other.about && (self.about.contains("score") || is_alike())
+    }
+}
+
+/// The first difference in the order of pod names, extension points and nodes.
+#[must_use]
+pub fn compare(left: &Verdicts, right: &Verdicts) -> Option<Difference> {
+    differences(left, right).next()
+}
+
+/// The first difference of every pod that has one.
+pub(super) fn differences(left: &Verdicts, right: &Verdicts) -> impl Iterator<Item = Difference> {
+    let missing = || "(no verdict)".to_owned();
+    let judged = left.iter().filter_map(move |(pod, expected)| {
+        // Pods of a profile that does not exist are nobody's business.
+        if expected.error.as_deref().is_some_and(|error| error.starts_with("no profile has")) {
+            return None;
+        }
+        let actual = right.get(pod);
+        let (node, about, left, right) = match actual {
+            Some(actual) => compare_pod(expected, actual)?,
+            None => (None, "pod".to_owned(), "a verdict".to_owned(), missing()),
+        };
+        let status = |verdict: &PodVerdict| verdict.nodes.get(node.as_deref()?).cloned().flatten();
+        let kind = match actual {
+            Some(actual) if about == "Filter" => filter_kind(status(expected), status(actual)),
+            _ if about.contains("score") => about.clone(),
+            _ => general(&format!("{about}: {left} / {right}")),
+        };
+        Some(Difference { pod: pod.clone(), node, about, left, right, kind })
+    });
+    let extra = right.keys().filter(|pod| !left.contains_key(*pod)).map(move |pod| Difference {
+        pod: pod.clone(),
+        node: None,
+        about: "pod".to_owned(),
+        left: missing(),
+        right: "a verdict".to_owned(),
+        kind: "pod".to_owned(),
+    });
+    judged.chain(extra)
+}
+
+type Found = (Option<String>, String, String, String);
+
+fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
+    let point = |about: &str, left: &Option<Status>, right: &Option<Status>| {
+        (left != right).then(|| (None, about.to_owned(), status(left), status(right)))
+    };
+    if left.profile != right.profile {
+        return Some((None, "profile".to_owned(), left.profile.clone(), right.profile.clone()));
+    }
+    let early = point("PreEnqueue", &left.pre_enqueue, &right.pre_enqueue)
+        .or_else(|| point("PreFilter", &left.pre_filter, &right.pre_filter));
+    // A rejected pod has no nodes, whatever a source prints for them.
+    if early.is_some() || left.pre_filter.is_some() {
+        return early;
+    }
+    // Nor is a failed pod's sweep compared: a source may stop at the failure.
+    if left.error != right.error {
+        return Some((None, "error".to_owned(), option(&left.error), option(&right.error)));
+    }
+    if left.error.is_some() { None } else { compare_nodes(left, right) }
+}
+
+fn compare_nodes(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
+    let filter = first_difference(&left.nodes, &right.nodes).map(|(node, a, b)| {
+        (node, "Filter".to_owned(), a.map_or_else(none, status), b.map_or_else(none, status))
+    });
+    if let Some((node, about, a, b)) = filter {
+        return Some((Some(node), about, a, b));
+    }
+    let (node, a, b) = first_difference(&left.scores, &right.scores)?;
+    let (Some(a), Some(b)) = (a, b) else {
+        let side = |score: Option<&NodeScore>| score.map_or_else(none, |_| "scored".to_owned());
+        return Some((Some(node), "scored nodes".to_owned(), side(a), side(b)));
+    };
+    Some(match first_difference(&a.plugins, &b.plugins) {
+        Some((plugin, a, b)) => (Some(node), format!("score of {plugin}"), number(a), number(b)),
+        None => (Some(node), "total score".to_owned(), a.total.to_string(), b.total.to_string()),
+    })
+}
+
+/// The first key whose values differ, with the values.
+fn first_difference<'a, V: PartialEq + Debug>(
+    left: &'a BTreeMap<String, V>,
+    right: &'a BTreeMap<String, V>,
+) -> Option<(String, Option<&'a V>, Option<&'a V>)> {
+    let keys = left.keys().chain(right.keys().filter(|key| !left.contains_key(*key)));
+    keys.map(|key| (key, left.get(key), right.get(key)))
+        .find(|(_, a, b)| a != b)
+        .map(|(key, a, b)| (key.clone(), a, b))
+}
+
+/// Two statuses of a node without the reasons that both have.
+fn filter_kind(left: Option<Status>, right: Option<Status>) -> String {
+    match (left, right) {
+        (Some(mut left), Some(mut right)) if left.plugin == right.plugin => {
+            let both: Vec<String> =
+                left.reasons.iter().filter(|reason| right.reasons.contains(reason)).cloned().collect();
+            left.reasons.retain(|reason| !both.contains(reason));
+            right.reasons.retain(|reason| !both.contains(reason));
+            format!("Filter: {} / {}", status(&Some(left)), status(&Some(right)))
+        }
+        (left, right) => {
+            let plugin = |status: Option<Status>| status.map_or("ok".to_owned(), |status| status.plugin);
+            format!("Filter: {} / {}", plugin(left), plugin(right))
+        }
+    }
+}
+
+/// A text without its numbers.
+fn general(text: &str) -> String {
+    let mut general = String::new();
+    for character in text.chars() {
+        match character {
+            '0'..='9' if general.ends_with('#') => {}
+            '0'..='9' => general.push('#'),
+            other => general.push(other),
+        }
+    }
+    general
+}
+
+fn none() -> String {
+    "(none)".to_owned()
+}
+
+fn number(value: Option<&i64>) -> String {
+    value.map_or_else(none, ToString::to_string)
+}
+
+fn option(value: &Option<impl Display>) -> String {
+    value.as_ref().map_or_else(none, ToString::to_string)
+}
+
+fn status(status: &Option<Status>) -> String {
+    match status {
+        None => "ok".to_owned(),
+        Some(Status { plugin, code, reasons }) => format!("{plugin} {code} {reasons:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts() -> Verdicts {
+        let rejected = Status {
+            plugin: "F".to_owned(),
+            code: "Unschedulable".to_owned(),
+            reasons: vec!["full".to_owned()],
+        };
+        let score = NodeScore { total: 5, plugins: BTreeMap::from([("X".to_owned(), 5)]) };
+        let verdict = PodVerdict {
+            pod: "default/p".to_owned(),
+            profile: "default-scheduler".to_owned(),
+            error: None,
+            pre_enqueue: None,
+            pre_filter: None,
+            nodes: BTreeMap::from([("a".to_owned(), None), ("b".to_owned(), Some(rejected))]),
+            scores: BTreeMap::from([("a".to_owned(), score)]),
+        };
+        BTreeMap::from([(verdict.pod.clone(), verdict)])
+    }
+
+    #[test]
+    fn every_part_of_a_verdict_is_compared() {
+        let change = |change: &dyn Fn(&mut PodVerdict)| {
+            let mut right = verdicts();
+            right.values_mut().for_each(change);
+            let found = compare(&verdicts(), &right).unwrap();
+            (found.node, found.about, found.right)
+        };
+        let at = |node: &str, about: &str, right: &str| {
+            (Some(node.to_owned()), about.to_owned(), right.to_owned())
+        };
+        assert_eq!(compare(&verdicts(), &verdicts()), None);
+        assert_eq!(
+            change(&|pod| pod.nodes.get_mut("b").unwrap().as_mut().unwrap().reasons.clear()),
+            at("b", "Filter", "F Unschedulable []")
+        );
+        assert_eq!(change(&|pod| drop(pod.nodes.remove("a"))), at("a", "Filter", "(none)"));
+        let score =
+            |pod: &mut PodVerdict| *pod.scores.get_mut("a").unwrap().plugins.get_mut("X").unwrap() = 6;
+        assert_eq!(change(&score), at("a", "score of X", "6"));
+        assert_eq!(change(&|pod| pod.scores.get_mut("a").unwrap().total = 6), at("a", "total score", "6"));
+        assert_eq!(change(&|pod| pod.scores.clear()), at("a", "scored nodes", "(none)"));
+        assert_eq!(change(&|pod| pod.error = Some("e".to_owned())).1, "error");
+        assert_eq!(compare(&verdicts(), &Verdicts::new()).unwrap().about, "pod");
+        assert_eq!(compare(&Verdicts::new(), &verdicts()).unwrap().left, "(no verdict)");
+    }
+}

@@ -1,0 +1,28 @@
+//! Harbormaster's verdicts without a process.
+
+use std::panic::catch_unwind;
+
+use harbormaster_sim::explain_independent;
+
+use super::judgement::Judgement;
+use super::source::{Result, VerdictSource, Verdicts};
+use crate::generate::Cluster;
+
+/// Calls the simulator in this process, which is what the command does too.
+#[derive(Debug)]
+pub struct HarbormasterLibrary;
+
+impl VerdictSource for HarbormasterLibrary {
+    fn name(&self) -> &'static str {
+        "harbormaster (library)"
+    }
+
+    fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts> {
+        let config = cluster.config.to_string();
+        let explain = || explain_independent(Some(&config), cluster.objects.clone());
+        // What the panic says is on stderr already.
+        let report = catch_unwind(explain).map_err(|_| anyhow::anyhow!("harbormaster panicked"))??;
+        let judgement: Judgement = serde_json::from_value(serde_json::to_value(report)?)?;
+        Ok(judgement.into())
+    }
+}

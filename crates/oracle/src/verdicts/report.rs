@@ -1,0 +1,129 @@
+//! What a comparison of verdicts found, for people and machines.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::compare::differences;
+use super::{Counts, Difference, Kind, Result, VerdictSource};
+use crate::generate::Cluster;
+
+/// The result of a run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What was compared.
+    pub counts: Counts,
+    /// How long it took, shrinking included.
+    pub elapsed: Duration,
+    /// All differences by kind, if they were to be counted.
+    pub kinds: BTreeMap<String, Kind>,
+    /// The first difference, if any, and if the run ended with it.
+    pub finding: Option<Finding>,
+}
+
+impl Report {
+    /// Whether there was no difference.
+    #[must_use]
+    pub fn is_equal(&self) -> bool {
+        self.finding.is_none() && self.kinds.is_empty()
+    }
+}
+
+/// A difference with the small cluster that shows it.
+#[derive(Debug, Serialize)]
+pub struct Finding {
+    /// The seed of the cluster it was found in.
+    pub seed: u64,
+    /// The difference in the small cluster.
+    pub difference: Difference,
+    /// The small cluster.
+    pub cluster: Cluster,
+    /// Each source's name, its whole verdict about the pod, and its command.
+    pub sides: Vec<Side>,
+}
+
+/// One source's verdict about the pod of a [`Finding`].
+#[derive(Debug, Serialize)]
+pub struct Side {
+    /// The source's name.
+    pub name: String,
+    /// The verdict, as a person reads it.
+    pub verdict: String,
+    /// The command that repeats it.
+    pub command: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(
+        seed: u64,
+        cluster: Cluster,
+        left: &mut dyn VerdictSource,
+        right: &mut dyn VerdictSource,
+        original: Difference,
+    ) -> Result<Self> {
+        let verdicts = [left.judge(&cluster)?, right.judge(&cluster)?];
+        let mut all = differences(&verdicts[0], &verdicts[1]);
+        let difference = all.find(|found| found.resembles(&original)).unwrap_or(original);
+        drop(all);
+        let side = |source: &dyn VerdictSource, index: usize| Side {
+            name: source.name().to_owned(),
+            verdict: verdicts[index]
+                .get(&difference.pod)
+                .map_or_else(|| "no verdict".to_owned(), |verdict| format!("{verdict:#?}")),
+            command: source.command(),
+        };
+        let sides = vec![side(left, 0), side(right, 1)];
+        Ok(Self { seed, difference, cluster, sides })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { clusters, pods, verdicts, scores, errors, rejections } = &self.counts;
+        writeln!(
+            f,
+            "{clusters} clusters, {pods} pods, {verdicts} verdicts, {scores} scored nodes in {:.1} s: {}",
+            self.elapsed.as_secs_f64(),
+            if self.is_equal() { "no difference" } else { "DIFFERENT" }
+        )?;
+        write!(f, "rejections:")?;
+        for (plugin, count) in rejections {
+            write!(f, " {} {count},", if plugin.is_empty() { "PreFilter's subset" } else { plugin })?;
+        }
+        writeln!(f, " pods with an error {errors}")?;
+        for (kind, Kind { pods, example }) in &self.kinds {
+            writeln!(f, "{pods} times, as in {example}: {kind}")?;
+        }
+        self.finding.as_ref().map_or(Ok(()), |finding| write!(f, "\n{finding}"))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { pod, node, about, left, right, .. } = &self.difference;
+        let node = node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+        writeln!(f, "seed {}, pod {pod}{node}, {about}:", self.seed)?;
+        for (side, word) in self.sides.iter().zip([left, right]) {
+            writeln!(f, "  {}: {word}", side.name)?;
+        }
+        writeln!(f, "\n# config.yaml\n{}", yaml(&self.cluster.config))?;
+        writeln!(f, "# cluster.yaml")?;
+        for object in &self.cluster.objects {
+            writeln!(f, "---\n{}", yaml(object))?;
+        }
+        for side in &self.sides {
+            writeln!(f, "# {} says about {pod}:\n{}", side.name, side.verdict)?;
+            if let Some(command) = &side.command {
+                writeln!(f, "# repeat: {command}")?;
+            }
+        }
+        write!(f, "# repeat: harbormaster-oracle verdicts --seed {} --clusters 1", self.seed)
+    }
+}
+
+/// YAML, or JSON, which is YAML too.
+fn yaml(value: &serde_json::Value) -> String {
+    serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
+}

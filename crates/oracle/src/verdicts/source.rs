@@ -1,0 +1,58 @@
+//! Who can judge a cluster.
+
+use std::collections::BTreeMap;
+
+use crate::generate::Cluster;
+use crate::verdict_oracle::{PodVerdict, Request, VerdictOracle};
+
+/// Verdicts by `namespace/name`.
+pub type Verdicts = BTreeMap<String, PodVerdict>;
+
+/// The error says what to do; it is for a person.
+pub type Result<T> = anyhow::Result<T>;
+
+/// Judges every pending pod of a cluster as if it were the only one.
+pub trait VerdictSource {
+    /// What to call it in reports.
+    fn name(&self) -> &str;
+
+    /// The command that repeats the judgement of `config.yaml` and
+    /// `cluster.yaml` by hand, if there is one.
+    fn command(&self) -> Option<String> {
+        None
+    }
+
+    /// The verdicts on all pending pods.
+    fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts>;
+}
+
+/// The original plugins.
+#[derive(Debug)]
+pub struct Original(VerdictOracle);
+
+impl Original {
+    /// Builds the original components if need be.
+    pub fn start() -> Result<Self> {
+        Ok(Self(VerdictOracle::start()?))
+    }
+}
+
+impl VerdictSource for Original {
+    fn name(&self) -> &'static str {
+        "kube-scheduler"
+    }
+
+    fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts> {
+        let request = Request {
+            id: 1,
+            config: Some(cluster.config.clone()),
+            objects: cluster.objects.clone(),
+            pods: Vec::new(),
+        };
+        let response = self.0.ask(&request)?;
+        if let Some(error) = response.error {
+            anyhow::bail!("the original plugins refuse the cluster: {error}");
+        }
+        Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), verdict)).collect())
+    }
+}

@@ -1,0 +1,33 @@
+//! Two plays of one script to the real scheduler are equal, and a change of
+//! the configuration is seen.
+
+use harbormaster_oracle::decisions::{Script, Size, Stage, compare_on};
+use harbormaster_oracle::scheduler::Contender;
+
+const SIZE: Size = Size { nodes: 10, pods: 40, changes: 8 };
+
+#[test]
+fn the_real_scheduler_decides_twice_in_the_same_way() {
+    let mut stage = Stage::start().unwrap();
+    let script = Script::new(2, SIZE, false);
+    let contender = Contender::KubeScheduler;
+    let report = compare_on(&mut stage, &script, &contender, &contender).unwrap();
+    assert!(report.finding.is_none(), "{report}");
+    assert!(report.pods >= 30 && report.pending > 0 && report.pending < report.pods, "{report}");
+}
+
+#[test]
+fn a_scheduler_with_another_configuration_decides_otherwise() {
+    let mut stage = Stage::start().unwrap();
+    let script = Script::new(2, SIZE, false);
+    let mut packing = script.clone();
+    let strategy = serde_json::json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]});
+    for profile in packing.config["profiles"].as_array_mut().unwrap() {
+        profile["pluginConfig"] =
+            serde_json::json!([{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]);
+    }
+    let spread = stage.play(&script, &Contender::KubeScheduler).unwrap();
+    let packed = stage.play(&packing, &Contender::KubeScheduler).unwrap();
+    assert_eq!(spread.outcomes.len(), packed.outcomes.len());
+    assert_ne!(spread.outcomes.last(), packed.outcomes.last());
+}

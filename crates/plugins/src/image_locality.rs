@@ -1,0 +1,166 @@
+//! ImageLocality: where the images are already, the pod starts sooner.
+//!
+//! # What it does
+//! Score. Compares the images of the pod's containers, init containers and image volumes with those the node reports.
+//!
+//! # Rejects when
+//! Never.
+//!
+//! # Scores by
+//! The sizes of the pod's images that are on the node, each times the share of nodes that have the image (so that one
+//! node does not draw everything), 23 MiB giving 0 and 1000 MiB per container giving 100. Volumes add size but do not
+//! count as containers. A name without tag or digest means `:latest`; nodes' names are compared as reported.
+//!
+//! # Requeued by
+//! Nothing.
+//!
+//! # Differs from kube-scheduler
+//! In nothing.
+
+use std::borrow::Cow;
+
+use harbormaster_api::{PodSpec, requests};
+use harbormaster_framework::prelude::*;
+
+use crate::sign;
+
+const MIB: i64 = 1 << 20;
+/// Less than this gives no score. In bytes.
+const LEAST: i64 = 23 * MIB;
+/// This much per container gives the full score. In bytes.
+const MOST_PER_CONTAINER: i64 = 1000 * MIB;
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImageLocality;
+
+impl Plugin for ImageLocality {
+    const NAME: &'static str = "ImageLocality";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.score();
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        Ok(vec![sign::images(pod)])
+    }
+}
+
+impl Build for ImageLocality {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl Score for ImageLocality {
+    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        Ok(Images::of(cx).score(node))
+    }
+
+    fn score_batch(
+        &self,
+        cx: &Cycle<'_>,
+        (): &(),
+        candidates: &NodeSet,
+        out: &mut [i64],
+    ) -> PluginResult<()> {
+        let mut images = Images::of(cx);
+        // Most images of most pods are on no node yet.
+        images.names.retain(|name| cx.nodes.has_image(name));
+        for row in candidates {
+            out[row.at()] = images.score(cx.nodes.node(row));
+        }
+        Ok(())
+    }
+}
+
+/// The pod's images, ready to be looked up.
+struct Images<'a> {
+    names: Vec<Cow<'a, str>>,
+    containers: i64,
+    nodes: f64,
+}
+
+impl<'a> Images<'a> {
+    fn of(cx: &Cycle<'a>) -> Self {
+        let spec: &PodSpec = &cx.pod.class.spec;
+        let named = requests::container_images(spec).chain(requests::volume_images(spec));
+        Self {
+            names: named.map(|image| requests::normalized_image(image)).collect(),
+            containers: (spec.containers.len() + spec.init_containers.len()) as i64,
+            nodes: cx.nodes.node_count() as f64,
+        }
+    }
+
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        let found = self.names.iter().filter_map(|name| node.image(name));
+        let shares = found.map(|i| (i.size_bytes as f64 * (i.nodes as f64 / self.nodes)) as i64);
+        let size = shares.fold(0, i64::saturating_add);
+        let most = MOST_PER_CONTAINER * self.containers.max(1);
+        100 * (size.clamp(LEAST, most) - LEAST) / (most - LEAST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::pod::VolumeSource;
+    use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, node, pod};
+
+    use super::*;
+
+    fn scores<const N: usize>(nodes: [NodeBuilder; N], pod: PodBuilder) -> Vec<i64> {
+        Trial::of(ImageLocality).scores(&cluster(nodes, []), &pod.info()).unwrap().unwrap()
+    }
+
+    fn two(first: &str, second: &str) -> PodBuilder {
+        pod("p").image(first).container().image(second)
+    }
+
+    #[test]
+    fn sizes_count_by_the_share_of_nodes_that_have_the_image() {
+        let small_and_large = [
+            node("n1").image("gcr.io/40:latest", 40 * MIB),
+            node("n2").image("gcr.io/250:latest", 250 * MIB),
+        ];
+        assert_eq!(scores(small_and_large, two("gcr.io/40", "gcr.io/250")), [0, 5]);
+        let both_on_one =
+            [node("n1").image("gcr.io/40:v1", 40 * MIB).image("gcr.io/300:v1", 300 * MIB), node("n2")];
+        assert_eq!(scores(both_on_one, two("gcr.io/40:v1", "gcr.io/300:v1")), [7, 0]);
+        let huge = [node("n1").image("gcr.io/4000:latest", 4000 * MIB), node("n2"), node("n3")];
+        assert_eq!(scores(huge, two("gcr.io/10", "gcr.io/4000")), [66, 0, 0]);
+        let everywhere = [node("n1").image("x:1", 2000 * MIB), node("n2").image("x:1", 2000 * MIB)];
+        assert_eq!(scores(everywhere, pod("p").image("x:1")), [100, 100]);
+    }
+
+    #[test]
+    fn image_volumes_add_size_but_are_no_containers() {
+        let nodes = [node("n1").image("gcr.io/300:latest", 300 * MIB), node("n2")];
+        let mounts = pod("p").image("none").volume(VolumeSource::Image("gcr.io/300".into()));
+        assert_eq!(scores(nodes, mounts), [12, 0]);
+    }
+
+    #[test]
+    fn init_containers_count_as_containers() {
+        let with_image = || [node("n1").image("image:latest", 1023 * MIB)];
+        assert_eq!(scores(with_image(), pod("p")), [100]);
+        assert_eq!(scores(with_image(), pod("p").image("other").init_container(&[])), [50]);
+    }
+
+    #[test]
+    fn only_a_name_without_tag_and_digest_means_latest() {
+        for (image, on_node, found) in [
+            ("gcr.io/10", "gcr.io/10:latest", true),
+            ("gcr.io/10:v1", "gcr.io/10:latest", false),
+            ("host:5000/10", "host:5000/10:latest", true),
+            ("gcr.io/10@sha256:abc", "gcr.io/10@sha256:abc", true),
+            ("gcr.io/10", "gcr.io/10", false),
+        ] {
+            let score = scores([node("n").image(on_node, 2000 * MIB)], pod("p").image(image))[0];
+            assert_eq!(score, if found { 100 } else { 0 }, "{image} {on_node}");
+        }
+    }
+}

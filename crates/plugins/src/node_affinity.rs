@@ -1,0 +1,237 @@
+//! NodeAffinity: pods choose nodes by label or name.
+//!
+//! # What it does
+//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and what the
+//! argument `addedAffinity` demands of every pod of the profile.
+//!
+//! # Rejects when
+//! - The node does not match `addedAffinity`: `node(s) didn't match scheduler-enforced node affinity`.
+//! - It does not match the pod's selector and required affinity, both of them: `node(s) didn't match Pod's node
+//!   affinity/selector`. A term with a syntax error matches nothing.
+//! - Every required term names nodes in a way that no node can satisfy: `pod affinity terms conflict`.
+//!
+//! No eviction resolves any of them. When every required term names nodes (`matchFields` on `metadata.name`), only
+//! those nodes are looked at.
+//!
+//! # Scores by
+//! The sum of the weights of the preferred terms that match, the pod's and those of `addedAffinity`, proportionally to
+//! the largest sum among the candidates. Pods without preferred terms are not scored.
+//!
+//! # Requeued by
+//! A new node that matches; a node whose labels changed so that it matches now and did not before.
+//!
+//! # Differs from kube-scheduler
+//! In nothing.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use harbormaster_api::{
+    Labels, Node, PodSpec, Str,
+    args::NodeAffinityArgs,
+    selector::{self, NodeSelectorTerm, Operator, ParsedNodeSelector, ParsedPreferred, RequiredNodeAffinity},
+};
+use harbormaster_framework::prelude::*;
+
+use crate::sign;
+
+const REASON_POD: &str = "node(s) didn't match Pod's node affinity/selector";
+const REASON_ADDED: &str = "node(s) didn't match scheduler-enforced node affinity";
+const REASON_CONFLICT: &str = "pod affinity terms conflict";
+/// The field that holds a node's name.
+const FIELD_NAME: &str = "metadata.name";
+
+/// See the [module documentation](self).
+#[derive(Clone, Debug, Default)]
+pub struct NodeAffinity {
+    added_required: Option<ParsedNodeSelector>,
+    added_preferred: Option<ParsedPreferred>,
+}
+
+impl Plugin for NodeAffinity {
+    const NAME: &'static str = "NodeAffinity";
+    const SCOPE: Scope = Scope::Row;
+    /// What the pod demands; `None` when PreFilter did not run.
+    type FilterState = Option<Arc<RequiredNodeAffinity>>;
+    /// What the pod prefers; `None` when PreScore did not run.
+    type ScoreState = Option<ParsedPreferred>;
+
+    fn points(points: &mut Points<Self>) {
+        points.pre_filter().filter().pre_score().score();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        let actions = Action::ADD | Action::UPDATE_NODE_LABEL;
+        Some(vec![Registration::hinted(EventResource::Node, actions, Self::after_node)])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        Ok(sign::node_affinity(pod).into())
+    }
+}
+
+impl Build for NodeAffinity {
+    type Args = NodeAffinityArgs;
+
+    fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
+        let Some(added) = args.added_affinity.as_ref().map(selector::NodeAffinity::from) else {
+            return Ok(Self::default());
+        };
+        let added_required = added.required.as_ref().map(ParsedNodeSelector::new);
+        if let Some(error) = added_required.as_ref().and_then(ParsedNodeSelector::error) {
+            return Err(format!(
+                "parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: {error}"
+            )
+            .into());
+        }
+        let preferred = added.preferred.filter(|terms| !terms.is_empty());
+        let added_preferred =
+            preferred.map(|terms| ParsedPreferred::new(&terms)).transpose().map_err(|error| {
+                format!("parsing addedAffinity.preferredDuringSchedulingIgnoredDuringExecution: {error}")
+            })?;
+        Ok(Self { added_required, added_preferred })
+    }
+}
+
+impl PreFilter for NodeAffinity {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Self::FilterState>> {
+        let spec = &cx.pod.class.spec;
+        let terms = spec.node_affinity.as_ref().and_then(|a| a.required.as_ref()).map(|r| &r.terms);
+        if terms.is_none() && self.added_required.is_none() && spec.node_selector.is_none() {
+            return Ok(PreFiltered::Skip);
+        }
+        let state = Some(Arc::new(demands(spec)));
+        let Some(names) = terms.filter(|terms| !terms.is_empty()).and_then(|terms| named_nodes(terms)) else {
+            return Ok(PreFiltered::state(state));
+        };
+        if names.is_empty() {
+            return Ok(PreFiltered::Reject(Reject::unresolvable(REASON_CONFLICT)));
+        }
+        let only = names.iter().filter_map(|name| cx.nodes.find(name)).collect();
+        Ok(PreFiltered::Continue { state, only: Some(only) })
+    }
+}
+
+impl Filter for NodeAffinity {
+    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> PluginResult<Verdict> {
+        match state {
+            Some(demands) => Ok(self.judge(demands, node)),
+            None => Ok(self.judge(&demands(&cx.pod.class.spec), node)),
+        }
+    }
+
+    fn filter_batch(
+        &self,
+        cx: &Cycle<'_>,
+        state: &Self::FilterState,
+        sweep: &mut Sweep<'_>,
+    ) -> PluginResult<()> {
+        let made;
+        let demands = match state {
+            Some(demands) => demands.as_ref(),
+            None => {
+                made = demands(&cx.pod.class.spec);
+                &made
+            }
+        };
+        let rows = sweep.rows();
+        let judged = |wanted: &'static str| {
+            rows.iter().filter(move |row| self.objection(demands, cx.nodes.node(*row)) == Some(wanted))
+        };
+        if self.added_required.is_some() {
+            sweep.reject_each(judged(REASON_ADDED), &Reject::unresolvable(REASON_ADDED));
+        }
+        sweep.reject_each(judged(REASON_POD), &Reject::unresolvable(REASON_POD));
+        Ok(())
+    }
+}
+
+impl PreScore for NodeAffinity {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+        let preferred = preferences(&cx.pod.class.spec)?;
+        if preferred.is_none() && self.added_preferred.is_none() {
+            return Ok(PreScored::Skip);
+        }
+        Ok(PreScored::Continue(Some(preferred.unwrap_or_default())))
+    }
+}
+
+impl Score for NodeAffinity {
+    const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
+
+    fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+        let Some(object) = node.object() else { return Ok(0) };
+        let score = |terms: &ParsedPreferred| terms.score(&object.labels, &object.name);
+        let added = self.added_preferred.as_ref().map_or(0, score);
+        let own = match state {
+            Some(own) => score(own),
+            None => preferences(&cx.pod.class.spec)?.as_ref().map_or(0, score),
+        };
+        Ok(added + own)
+    }
+}
+
+fn demands(spec: &PodSpec) -> RequiredNodeAffinity {
+    RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref())
+}
+
+fn preferences(spec: &PodSpec) -> PluginResult<Option<ParsedPreferred>> {
+    let terms = spec.node_affinity.as_ref().and_then(|a| a.preferred.as_ref());
+    Ok(terms.map(|terms| ParsedPreferred::new(terms)).transpose()?)
+}
+
+/// The nodes that the terms name, if every term does. Each term's lists are intersected, the terms are united.
+fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<&Str>> {
+    let mut all = BTreeSet::new();
+    for term in terms {
+        let by_name = term.match_fields.iter().filter(|r| r.key == FIELD_NAME && r.operator == Operator::In);
+        let lists = by_name.map(|r| r.values.iter().collect::<BTreeSet<_>>());
+        all.extend(lists.reduce(|a, b| &a & &b)?);
+    }
+    Some(all)
+}
+
+impl NodeAffinity {
+    fn judge(&self, demands: &RequiredNodeAffinity, node: NodeRef<'_>) -> Verdict {
+        self.objection(demands, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason)))
+    }
+
+    fn objection(&self, demands: &RequiredNodeAffinity, node: NodeRef<'_>) -> Option<&'static str> {
+        let nothing = Labels::default();
+        let (labels, name) = (node.labels().unwrap_or(&nothing), node.name());
+        if self.added_required.as_ref().is_some_and(|added| !added.matches(labels, name)) {
+            return Some(REASON_ADDED);
+        }
+        (!demands.matches(labels, name)).then_some(REASON_POD)
+    }
+
+    fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
+        if self.added_required.as_ref().is_some_and(|added| !added.matches(&new.labels, &new.name)) {
+            return Ok(Hint::Skip);
+        }
+        if !matches(&pod.class.spec, new)? {
+            return Ok(Hint::Skip);
+        }
+        let matched_before = match old {
+            Some(old) => matches(&pod.class.spec, old)?,
+            None => false,
+        };
+        Ok(if matched_before { Hint::Skip } else { Hint::Queue })
+    }
+}
+
+/// Whether the node meets the pod's demands. Unlike Filter it tells of a syntax error when no term matches.
+fn matches(spec: &PodSpec, node: &Node) -> PluginResult<bool> {
+    if demands(spec).matches(&node.labels, &node.name) {
+        return Ok(true);
+    }
+    let selected = spec.node_selector.as_ref().is_none_or(|s| s.subset_of(&node.labels));
+    let required = spec.node_affinity.as_ref().and_then(|a| a.required.as_ref()).filter(|_| selected);
+    match required.and_then(|r| ParsedNodeSelector::new(r).error()) {
+        Some(error) => Err(error.into()),
+        None => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! NodeDeclaredFeatures: pods go to nodes that have what the pod's spec makes use of (KEP-5328).
+//!
+//! # What it does
+//! PreFilter, Filter, with the gate `NodeDeclaredFeatures`. Infers from the spec which node features the pod needs:
+//! `RestartAllContainersOnContainerExits` when a container has a restart rule with the action
+//! `RestartAllContainers`, `UserNamespacesHostNetworkSupport` when it wants the host's network and a user namespace of
+//! its own.
+//!
+//! # Rejects when
+//! The node does not declare all of them in `status.declaredFeatures`: `node(s) didn't match Pod's required features`,
+//! which no eviction resolves.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! A new node; a node that declares other features than before; an update of the pod after which it needs other
+//! features.
+//!
+//! # Differs from kube-scheduler
+//! Without its PreFilter it filters all the same instead of failing. The order in which a node lists its features does
+//! not matter.
+
+use harbormaster_api::{PodSpec, Str, features::Feature};
+use harbormaster_framework::prelude::*;
+
+use crate::sign;
+
+const REASON: &str = "node(s) didn't match Pod's required features";
+
+/// The features that kube-scheduler 1.36 knows, sorted, with how it infers them from a spec.
+const KNOWN: [(&str, fn(&PodSpec) -> bool); 5] = [
+    ("ExtendWebSocketsToKubelet", |_| false),
+    ("InPlacePodLevelResourcesVerticalScaling", |_| false),
+    ("InPlacePodVerticalScalingInitContainers", |_| false),
+    ("RestartAllContainersOnContainerExits", |spec| spec.restarts_all_containers),
+    ("UserNamespacesHostNetworkSupport", |spec| spec.host_network && spec.host_users == Some(false)),
+];
+
+/// Which of [`KNOWN`] a pod needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needs([bool; KNOWN.len()]);
+
+impl Needs {
+    fn of(spec: &PodSpec) -> Self {
+        Self(KNOWN.map(|(_, needs)| needs(spec)))
+    }
+
+    fn is_empty(self) -> bool {
+        !self.0.contains(&true)
+    }
+
+    fn met_by(self, declared: &[Str]) -> bool {
+        let declares = |name: &str| declared.iter().any(|d| *d == name);
+        KNOWN.iter().zip(self.0).all(|((name, _), needed)| !needed || declares(name))
+    }
+}
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeDeclaredFeatures {
+    enabled: bool,
+}
+
+impl Plugin for NodeDeclaredFeatures {
+    const NAME: &'static str = "NodeDeclaredFeatures";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.pre_filter().filter();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        use EventResource::{Node, Pod};
+        if !self.enabled {
+            return Some(Vec::new());
+        }
+        let of_nodes = Action::ADD | Action::UPDATE_NODE_DECLARED_FEATURE;
+        Some(vec![
+            Registration::hinted(Node, of_nodes, Self::after_node),
+            Registration::hinted(Pod, Action::UPDATE, Self::after_pod),
+        ])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        let bits: String = Needs::of(&pod.class.spec).0.map(|b| if b { '1' } else { '0' }).iter().collect();
+        Ok(vec![sign::features(&bits)])
+    }
+}
+
+impl Build for NodeDeclaredFeatures {
+    type Args = NoArgs;
+    fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self { enabled: cx.features.enabled(Feature::NodeDeclaredFeatures) })
+    }
+}
+
+impl PreFilter for NodeDeclaredFeatures {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
+        let nothing_to_do = !self.enabled || Needs::of(&cx.pod.class.spec).is_empty();
+        Ok(if nothing_to_do { PreFiltered::Skip } else { PreFiltered::state(()) })
+    }
+}
+
+impl Filter for NodeDeclaredFeatures {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let fits = !self.enabled || Needs::of(&cx.pod.class.spec).met_by(node.declared_features());
+        Ok(if fits { Ok(()) } else { Err(Reject::unresolvable(REASON)) })
+    }
+}
+
+impl NodeDeclaredFeatures {
+    fn after_node(&self, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        Ok(match change {
+            Change::Node { old: Some(old), new: Some(new) }
+                if old.declared_features == new.declared_features =>
+            {
+                Hint::Skip
+            }
+            _ => Hint::Queue,
+        })
+    }
+
+    fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old: Some(old), new: Some(new) } = change else { return Ok(Hint::Queue) };
+        let helps = new.uid == pod.uid && Needs::of(&old.spec) != Needs::of(&new.spec);
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::features::Features;
+    use harbormaster_framework::{events::ClusterEvent, plugin::PreFilterAnswer};
+    use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod};
+
+    use super::*;
+
+    const RESTART: &str = "RestartAllContainersOnContainerExits";
+    const USERNS: &str = "UserNamespacesHostNetworkSupport";
+
+    fn trial(enabled: bool) -> Trial {
+        let features = Features::default().with(Feature::NodeDeclaredFeatures, enabled);
+        Trial::of(NodeDeclaredFeatures::build(NoArgs, &BuildCycle { features }).unwrap())
+    }
+
+    fn restarts(pod: PodBuilder) -> PodBuilder {
+        pod.spec(|s| s.restarts_all_containers = true)
+    }
+
+    fn host_network(pod: PodBuilder, host_users: Option<bool>) -> PodBuilder {
+        pod.spec(|s| (s.host_network, s.host_users) = (true, host_users))
+    }
+
+    #[test]
+    fn a_node_must_declare_everything_that_the_pod_needs() {
+        let nodes = cluster(
+            [
+                node("none"),
+                node("one").feature(RESTART),
+                node("more").feature(RESTART).feature(USERNS).feature("Z"),
+            ],
+            [],
+        );
+        let both = host_network(restarts(pod("both")), Some(false));
+        for (pod, fits_on) in [
+            (pod("plain"), ["none", "one", "more"].as_slice()),
+            (restarts(pod("restarts")), &["one", "more"]),
+            (both, &["more"]),
+            (host_network(pod("no user namespace"), None), &["none", "one", "more"]),
+            (host_network(pod("host users"), Some(true)), &["none", "one", "more"]),
+        ] {
+            let pod = pod.info();
+            for node in ["none", "one", "more"] {
+                let verdict = trial(true).verdict(&nodes, &pod, node).unwrap();
+                let refused = Err(Reject::unresolvable("node(s) didn't match Pod's required features"));
+                assert_eq!(
+                    verdict,
+                    if fits_on.contains(&node) { Ok(()) } else { refused },
+                    "{} {node}",
+                    pod.name
+                );
+                assert_eq!(trial(false).verdict(&nodes, &pod, node).unwrap(), Ok(()), "gate off");
+            }
+        }
+    }
+
+    #[test]
+    fn pods_that_need_nothing_are_skipped_and_so_is_everyone_without_the_gate() {
+        let nodes = cluster([node("n")], []);
+        let skips = |on, pod: PodBuilder| {
+            matches!(trial(on).pre_filter(&nodes, &pod.info()).unwrap(), PreFilterAnswer::Skip)
+        };
+        assert!(skips(true, pod("p")) && skips(false, restarts(pod("p"))));
+        assert!(!skips(true, restarts(pod("p"))));
+        assert_eq!(trial(false).plugin().clone().events().map(|e| e.len()), Some(0));
+    }
+
+    #[test]
+    fn changed_declarations_and_changed_needs_wake_the_pod() {
+        let (bare, rich) = (node("n").build(), node("n").feature("Anything").build());
+        let waiting = restarts(pod("p")).info();
+        let update = ClusterEvent::new(EventResource::Node, Action::UPDATE_NODE_DECLARED_FEATURE);
+        let hint =
+            |old, new| trial(true).hint(update, &waiting, &Change::Node { old: Some(old), new: Some(new) });
+        assert_eq!(hint(&bare, &rich), Some(Hint::Queue));
+        assert_eq!(hint(&rich, &rich), Some(Hint::Skip));
+        let added = ClusterEvent::new(EventResource::Node, Action::ADD);
+        let change = Change::Node { old: None, new: Some(&bare) };
+        assert_eq!(trial(true).hint(added, &waiting, &change), Some(Hint::Queue));
+        let generic = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE);
+        for (name, expected) in [("p", Hint::Queue), ("q", Hint::Skip)] {
+            let (old, new) = (restarts(pod(name)).build(), pod(name).build());
+            let change = Change::Pod { old: Some(&old), new: Some(&new) };
+            assert_eq!(trial(true).hint(generic, &waiting, &change), Some(expected));
+            let change = Change::Pod { old: Some(&new), new: Some(&new) };
+            assert_eq!(trial(true).hint(generic, &waiting, &change), Some(Hint::Skip));
+        }
+    }
+}

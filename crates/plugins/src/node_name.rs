@@ -1,0 +1,107 @@
+//! NodeName: a pod that names its node goes nowhere else.
+//!
+//! # What it does
+//! Filter. Compares `spec.nodeName` with the node's name.
+//!
+//! # Rejects when
+//! The pod names another node: `node(s) didn't match the requested node name`, which no eviction resolves. Pods that
+//! wait to be scheduled name none, since naming one is what binding does; the plugin speaks up only when someone asks
+//! about a bound pod.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! A new node.
+//!
+//! # Differs from kube-scheduler
+//! In nothing.
+
+use harbormaster_framework::prelude::*;
+
+use crate::sign;
+
+const REASON: &str = "node(s) didn't match the requested node name";
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeName;
+
+impl Plugin for NodeName {
+    const NAME: &'static str = "NodeName";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.filter();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        Some(vec![Registration::always(EventResource::Node, Action::ADD)])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        Ok(vec![sign::node_name(pod)])
+    }
+}
+
+impl Build for NodeName {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+/// The node that the pod names; an empty name is none.
+fn wanted(pod: &PodInfo) -> Option<&str> {
+    pod.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+impl Filter for NodeName {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let fits = wanted(cx.pod).is_none_or(|name| name == node.name().as_str());
+        Ok(if fits { Ok(()) } else { Err(Reject::unresolvable(REASON)) })
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        if let Some(name) = wanted(cx.pod) {
+            let rows = sweep.rows();
+            let others = rows.iter().filter(|row| cx.nodes.node(*row).name().as_str() != name);
+            sweep.reject_each(others, &Reject::unresolvable(REASON));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_framework::events::ClusterEvent;
+    use harbormaster_testkit::{Trial, batch_equals_single, cluster, node, pod};
+
+    use super::*;
+
+    #[test]
+    fn only_the_named_node_fits_and_no_name_fits_everywhere() {
+        let nodes = cluster([node("a"), node("b")], []);
+        let trial = Trial::of(NodeName);
+        for (pod, on_a) in [
+            (pod("p"), Ok(())),
+            (pod("p").on(""), Ok(())),
+            (pod("p").on("a"), Ok(())),
+            (pod("p").on("b"), Err(Reject::unresolvable("node(s) didn't match the requested node name"))),
+        ] {
+            let pod = pod.info();
+            assert_eq!(trial.verdict(&nodes, &pod, "a").unwrap(), on_a);
+            batch_equals_single(&trial, &nodes, &pod);
+        }
+    }
+
+    #[test]
+    fn every_new_node_wakes_its_pods() {
+        let added = node("n").build();
+        let change = Change::Node { old: None, new: Some(&added) };
+        let event = ClusterEvent::new(EventResource::Node, Action::ADD);
+        assert_eq!(Trial::of(NodeName).hint(event, &pod("p").info(), &change), Some(Hint::Queue));
+    }
+}

@@ -1,0 +1,166 @@
+//! NodePorts: two pods cannot have the same port of one node.
+//!
+//! # What it does
+//! PreFilter, Filter. Compares the host ports of the pod's containers and sidecars with those in use on the node.
+//!
+//! # Rejects when
+//! Some port is in use: same protocol, same number, and the same address or one of the two being `0.0.0.0`. Evicting
+//! the other pod helps: `node(s) didn't have free ports for the requested pod ports`. Pods without host ports are not
+//! looked at; ports of init containers that are no sidecars do not count.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! A new node; the end of a pod that had a node and a port that collides with the waiting pod's.
+//!
+//! # Differs from kube-scheduler
+//! Without its PreFilter it filters all the same instead of failing.
+
+use harbormaster_api::requests;
+use harbormaster_framework::{prelude::*, table::UsedPorts};
+
+use crate::{rows::both, sign};
+
+const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodePorts;
+
+impl Plugin for NodePorts {
+    const NAME: &'static str = "NodePorts";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.pre_filter().filter();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        use EventResource::{Node, Pod};
+        Some(vec![
+            Registration::hinted(Pod, Action::DELETE, Self::after_pod),
+            Registration::always(Node, Action::ADD),
+        ])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        Ok(vec![sign::host_ports(pod)])
+    }
+}
+
+impl Build for NodePorts {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl PreFilter for NodePorts {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
+        Ok(if cx.pod.class.host_ports.is_empty() { PreFiltered::Skip } else { PreFiltered::state(()) })
+    }
+}
+
+impl Filter for NodePorts {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let taken = collides(cx.pod, node.used_ports());
+        Ok(if taken { Err(Reject::evictable(REASON)) } else { Ok(()) })
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let with_ports = both(sweep.rows(), &cx.nodes.columns().with_ports);
+        let taken = with_ports.filter(|row| collides(cx.pod, cx.nodes.node(*row).used_ports()));
+        sweep.reject_each(taken, &Reject::evictable(REASON));
+        Ok(())
+    }
+}
+
+fn collides(pod: &PodInfo, used: &UsedPorts) -> bool {
+    pod.class.host_ports.iter().any(|port| used.conflicts(port))
+}
+
+impl NodePorts {
+    fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
+        if gone.node_name.is_none() && gone.status.nominated_node_name.is_none() {
+            return Ok(Hint::Skip);
+        }
+        let mut freed = UsedPorts::default();
+        requests::host_ports(&gone.spec).iter().for_each(|port| freed.add(port));
+        Ok(if collides(pod, &freed) { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::pod::HostPort;
+    use harbormaster_framework::{events::ClusterEvent, plugin::PreFilterAnswer};
+    use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod};
+
+    use super::*;
+
+    fn with_ports(name: &str, ports: &[&str]) -> PodBuilder {
+        ports.iter().fold(pod(name), |pod, port| {
+            let mut parts = port.split('/');
+            let mut next = || parts.next().unwrap();
+            let (protocol, ip, number) = (next(), next(), next());
+            pod.host_port_on(protocol, ip, number.parse().unwrap())
+        })
+    }
+
+    #[test]
+    fn ports_collide_by_protocol_number_and_address() {
+        let refused = Err(Reject::evictable("node(s) didn't have free ports for the requested pod ports"));
+        for (wanted, used, fits) in [
+            (vec!["TCP/0.0.0.0/8080"], vec![], true),
+            (vec!["UDP/127.0.0.1/8080"], vec!["UDP/127.0.0.1/9090"], true),
+            (vec!["UDP/127.0.0.1/8080"], vec!["UDP/127.0.0.1/8080"], false),
+            (vec!["UDP/127.0.0.1/8080"], vec!["UDP/127.0.0.2/8080"], true),
+            (vec!["TCP/127.0.0.1/8080"], vec!["UDP/127.0.0.1/8080"], true),
+            (vec!["TCP/0.0.0.0/8001"], vec!["TCP/127.0.0.1/8001"], false),
+            (vec!["TCP/127.0.0.1/8001"], vec!["TCP/0.0.0.0/8001"], false),
+            (vec!["TCP/::/8001"], vec!["TCP/127.0.0.1/8001"], true),
+            (vec!["TCP/0.0.0.0/1", "UDP/127.0.0.1/2"], vec!["UDP/127.0.0.1/2"], false),
+        ] {
+            let nodes = cluster([node("n")], [with_ports("bound", &used).on("n")]);
+            let verdict =
+                Trial::of(NodePorts).verdict(&nodes, &with_ports("p", &wanted).info(), "n").unwrap();
+            assert_eq!(verdict, if fits { Ok(()) } else { refused.clone() }, "{wanted:?} {used:?}");
+        }
+    }
+
+    #[test]
+    fn sidecars_count_and_other_init_containers_do_not() {
+        let nodes = cluster([node("n")], []);
+        let port = HostPort { ip: "0.0.0.0".into(), protocol: "TCP".into(), port: 80 };
+        let skips = |pod: PodBuilder| {
+            let pod = pod.spec(|s| s.init_containers[0].host_ports.push(port.clone())).info();
+            matches!(Trial::of(NodePorts).pre_filter(&nodes, &pod).unwrap(), PreFilterAnswer::Skip)
+        };
+        assert!(skips(pod("init").init_container(&[])));
+        assert!(!skips(pod("sidecar").sidecar(&[])));
+    }
+
+    #[test]
+    fn only_the_end_of_a_placed_pod_with_such_a_port_helps() {
+        let waiting = with_ports("p", &["TCP/0.0.0.0/80"]).info();
+        let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
+        for (gone, expected) in [
+            (with_ports("placed", &["TCP/10.0.0.1/80"]).on("n"), Hint::Queue),
+            (with_ports("nominated", &["TCP/0.0.0.0/80"]).nominated_to("n"), Hint::Queue),
+            (with_ports("nowhere", &["TCP/0.0.0.0/80"]), Hint::Skip),
+            (with_ports("other port", &["TCP/0.0.0.0/81"]).on("n"), Hint::Skip),
+            (with_ports("other protocol", &["UDP/0.0.0.0/80"]).on("n"), Hint::Skip),
+            (pod("no ports").on("n"), Hint::Skip),
+        ] {
+            let gone = gone.build();
+            let change = Change::Pod { old: Some(&gone), new: None };
+            assert_eq!(Trial::of(NodePorts).hint(event, &waiting, &change), Some(expected), "{}", gone.name);
+        }
+        let added = ClusterEvent::new(EventResource::Node, Action::ADD);
+        assert_eq!(Trial::of(NodePorts).hint(added, &waiting, &Change::Other), Some(Hint::Queue));
+    }
+}

@@ -1,0 +1,153 @@
+//! NodeResourcesBalancedAllocation: favours nodes whose resources the pod brings closer to even use.
+//!
+//! # What it does
+//! Score. Compares how evenly the configured resources of a node are used with the pod and without it.
+//!
+//! # Rejects when
+//! Never.
+//!
+//! # Scores by
+//! Balance is 100 times one minus the standard deviation of the used shares (each at most 1), truncated. The score is
+//! 75 plus half of what the pod adds to it, so 50..=100; a pod that changes nothing scores 75. Resources that the node
+//! does not have and scalars that the pod does not ask for are left out. A pod that asks for none of the configured
+//! resources is not scored. Requests count as written, without defaults.
+//!
+//! # Requeued by
+//! Nothing.
+//!
+//! # Differs from kube-scheduler
+//! Extended resources that device classes provide (KEP-5004) are looked for on nodes only. A waiting pod's status does
+//! not count; it has none that matters.
+
+use harbormaster_api::args::NodeResourcesBalancedAllocationArgs;
+use harbormaster_framework::prelude::*;
+
+use super::lanes::{Count, Lane, Scored};
+use crate::sign;
+
+/// See the [module documentation](self).
+#[derive(Clone, Debug)]
+pub struct NodeResourcesBalancedAllocation {
+    resources: Vec<Scored>,
+}
+
+impl Plugin for NodeResourcesBalancedAllocation {
+    const NAME: &'static str = "NodeResourcesBalancedAllocation";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.pre_score().score();
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        Ok(vec![sign::resources(pod)])
+    }
+}
+
+impl Build for NodeResourcesBalancedAllocation {
+    type Args = NodeResourcesBalancedAllocationArgs;
+
+    fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self { resources: Scored::list(&args.resources) })
+    }
+}
+
+impl PreScore for NodeResourcesBalancedAllocation {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+        Ok(if self.asks_for_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
+    }
+}
+
+impl Score for NodeResourcesBalancedAllocation {
+    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        if self.asks_for_nothing(cx.pod) {
+            return Ok(0);
+        }
+        Ok(score(&self.lanes(cx), node.idx()))
+    }
+
+    fn score_batch(
+        &self,
+        cx: &Cycle<'_>,
+        (): &(),
+        candidates: &NodeSet,
+        out: &mut [i64],
+    ) -> PluginResult<()> {
+        if self.asks_for_nothing(cx.pod) {
+            candidates.iter().for_each(|row| out[row.at()] = 0);
+            return Ok(());
+        }
+        let lanes = self.lanes(cx);
+        match lanes.as_slice() {
+            [a, b] => candidates.iter().for_each(|row| out[row.at()] = score_two(a, b, row)),
+            all => candidates.iter().for_each(|row| out[row.at()] = score(all, row)),
+        }
+        Ok(())
+    }
+}
+
+impl NodeResourcesBalancedAllocation {
+    fn asks_for_nothing(&self, pod: &PodInfo) -> bool {
+        self.resources.iter().all(|r| r.of(&pod.class.request) == 0)
+    }
+
+    fn lanes<'a>(&'a self, cx: &Cycle<'a>) -> Vec<Lane<'a>> {
+        let request = &cx.pod.class.request;
+        let asks = self.resources.iter().map(|r| r.of(request));
+        Lane::of(&self.resources, asks, cx.nodes, Count::Requested)
+    }
+}
+
+#[inline]
+fn score(lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
+    let with = balance(lanes.iter().map(|lane| (lane.at(row), lane.ask)));
+    let without = balance(lanes.iter().map(|lane| (lane.at(row), 0)));
+    50 + (50 + with - without) / 2
+}
+
+/// [`score`] of two resources, as is usual: half the time of the general way.
+#[inline]
+fn score_two(a: &Lane<'_>, b: &Lane<'_>, row: NodeIdx) -> i64 {
+    let ((a_has, a_used), (b_has, b_used)) = (a.at(row), b.at(row));
+    if a_has == 0 || b_has == 0 {
+        // A single resource, or none, is always even.
+        return 75;
+    }
+    let share = |used: i64, more: i64, has: i64| (used.wrapping_add(more) as f64 / has as f64).min(1.0);
+    let even = |a: f64, b: f64| ((1.0 - ((a - b) / 2.0).abs()) * 100.0) as i64;
+    let with = even(share(a_used, a.ask, a_has), share(b_used, b.ask, b_has));
+    let without = even(share(a_used, 0, a_has), share(b_used, 0, b_has));
+    50 + (50 + with - without) / 2
+}
+
+/// How evenly resources are used, 50..=100, given what the node has and uses of each and what is added to it.
+#[inline]
+fn balance(amounts: impl Iterator<Item = ((i64, i64), i64)> + Clone) -> i64 {
+    let present = amounts.filter(|((has, _), _)| *has != 0);
+    let shares = present.map(|((has, used), more)| (used.wrapping_add(more) as f64 / has as f64).min(1.0));
+    let (mut first, mut last, mut sum, mut count) = (0.0, 0.0, 0.0, 0u32);
+    for share in shares.clone() {
+        if count == 0 {
+            first = share;
+        }
+        last = share;
+        sum += share;
+        count += 1;
+    }
+    let deviation = match count {
+        0 | 1 => 0.0,
+        2 => ((first - last) / 2.0_f64).abs(),
+        n => {
+            let mean = sum / f64::from(n);
+            let squares = shares.fold(0.0, |all, share| all + (share - mean) * (share - mean));
+            (squares / f64::from(n)).sqrt()
+        }
+    };
+    ((1.0 - deviation) * 100.0) as i64
+}
+
+#[cfg(test)]
+#[path = "balanced_tests.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+//! NodeUnschedulable: cordoned nodes take no new pods.
+//!
+//! # What it does
+//! Filter. Looks at `spec.unschedulable` of the node, as `kubectl cordon` sets it.
+//!
+//! # Rejects when
+//! The node is cordoned and the pod does not tolerate the taint `node.kubernetes.io/unschedulable:NoSchedule` with an
+//! empty value: `node(s) were unschedulable`, which no eviction resolves. The taints that the node really has do not
+//! matter here.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! A new node that is not cordoned; a node that is uncordoned; the pod's own tolerations, when they now tolerate the
+//! taint.
+//!
+//! # Differs from kube-scheduler
+//! In nothing.
+
+use harbormaster_api::{
+    features::Feature,
+    taint::{Toleration, UNSCHEDULABLE},
+};
+use harbormaster_framework::prelude::*;
+
+use crate::{rows::both, sign};
+
+const REASON: &str = "node(s) were unschedulable";
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeUnschedulable {
+    compare_numbers: bool,
+}
+
+impl Plugin for NodeUnschedulable {
+    const NAME: &'static str = "NodeUnschedulable";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.filter();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        use EventResource::{Node, Pod};
+        Some(vec![
+            Registration::hinted(Node, Action::ADD | Action::UPDATE_NODE_TAINT, Self::after_node),
+            Registration::hinted(Pod, Action::UPDATE_POD_TOLERATION, Self::after_toleration),
+        ])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        Ok(vec![sign::tolerations(pod)])
+    }
+}
+
+impl Build for NodeUnschedulable {
+    type Args = NoArgs;
+    fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        let compare_numbers = cx.features.enabled(Feature::TaintTolerationComparisonOperators);
+        Ok(Self { compare_numbers })
+    }
+}
+
+impl Filter for NodeUnschedulable {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let fits = !node.unschedulable() || self.tolerated(&cx.pod.class.spec.tolerations);
+        Ok(if fits { Ok(()) } else { Err(Reject::unresolvable(REASON)) })
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        if !self.tolerated(&cx.pod.class.spec.tolerations) {
+            let cordoned = both(sweep.rows(), &cx.nodes.columns().unschedulable);
+            sweep.reject_each(cordoned, &Reject::unresolvable(REASON));
+        }
+        Ok(())
+    }
+}
+
+impl NodeUnschedulable {
+    fn tolerated(&self, tolerations: &[Toleration]) -> bool {
+        tolerations.iter().any(|t| t.tolerates(&UNSCHEDULABLE, self.compare_numbers))
+    }
+
+    fn after_node(&self, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
+        let opened = !new.unschedulable && old.is_none_or(|old| old.unschedulable);
+        Ok(if opened { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn after_toleration(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { new: Some(new), .. } = change else { return Ok(Hint::Queue) };
+        let helps = new.uid == pod.uid && self.tolerated(&new.spec.tolerations);
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::taint::TAINT_NODE_UNSCHEDULABLE as KEY;
+    use harbormaster_framework::events::ClusterEvent;
+    use harbormaster_testkit::{Trial, cluster, node, pod, tolerates};
+
+    use super::*;
+
+    fn trial() -> Trial {
+        Trial::of(NodeUnschedulable::default())
+    }
+
+    #[test]
+    fn a_cordoned_node_rejects_pods_that_do_not_tolerate_it() {
+        let nodes = cluster([node("open"), node("cordoned").unschedulable()], []);
+        let plain = pod("p").info();
+        assert_eq!(trial().verdict(&nodes, &plain, "open").unwrap(), Ok(()));
+        let reject = Reject::unresolvable("node(s) were unschedulable");
+        assert_eq!(trial().verdict(&nodes, &plain, "cordoned").unwrap(), Err(reject.clone()));
+        let tolerant = pod("p").tolerate(tolerates(KEY, "NoSchedule")).info();
+        assert_eq!(trial().verdict(&nodes, &tolerant, "cordoned").unwrap(), Ok(()));
+        let wrong_effect = pod("p").tolerate(tolerates(KEY, "NoExecute")).info();
+        assert_eq!(trial().verdict(&nodes, &wrong_effect, "cordoned").unwrap(), Err(reject));
+    }
+
+    #[test]
+    fn the_real_taints_of_the_node_are_not_looked_at() {
+        let tainted = node("tainted").taint(KEY, "", "NoSchedule");
+        let nodes = cluster([tainted], []);
+        assert_eq!(trial().verdict(&nodes, &pod("p").info(), "tainted").unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn a_node_that_opens_wakes_pods_and_one_that_stays_as_it_is_does_not() {
+        let (open, cordoned) = (node("n").build(), node("n").unschedulable().build());
+        let waiting = pod("p").info();
+        let hint = |action, old, new| {
+            trial().hint(ClusterEvent::new(EventResource::Node, action), &waiting, &Change::Node { old, new })
+        };
+        for (action, old, new, expected) in [
+            (Action::ADD, None, &open, Hint::Queue),
+            (Action::ADD, None, &cordoned, Hint::Skip),
+            (Action::UPDATE_NODE_TAINT, Some(&cordoned), &open, Hint::Queue),
+            (Action::UPDATE_NODE_TAINT, Some(&cordoned), &cordoned, Hint::Skip),
+            (Action::UPDATE_NODE_TAINT, Some(&open), &open, Hint::Skip),
+            (Action::UPDATE_NODE_TAINT, Some(&open), &cordoned, Hint::Skip),
+        ] {
+            assert_eq!(hint(action, old, Some(new)), Some(expected), "{action}");
+        }
+        assert_eq!(hint(Action::UPDATE_NODE_LABEL, Some(&cordoned), Some(&open)), None);
+    }
+
+    #[test]
+    fn only_the_pods_own_toleration_of_the_cordon_wakes_it() {
+        let event = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_TOLERATION);
+        let waiting = pod("p").info();
+        for (new, expected) in [
+            (pod("p").tolerate(tolerates(KEY, "NoSchedule")), Hint::Queue),
+            (pod("p").tolerate(tolerates("unrelated", "NoSchedule")), Hint::Skip),
+            (pod("q").tolerate(tolerates(KEY, "NoSchedule")), Hint::Skip),
+        ] {
+            let new = new.build();
+            let change = Change::Pod { old: Some(&waiting.pod), new: Some(&new) };
+            assert_eq!(trial().hint(event, &waiting, &change), Some(expected), "{}", new.name);
+        }
+    }
+}

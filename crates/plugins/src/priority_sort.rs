@@ -1,0 +1,69 @@
+//! PrioritySort: important pods first, and among equals those that wait longest.
+//!
+//! # What it does
+//! QueueSort. Orders by `spec.priority`, higher first, then by the time the pod entered the queue, earlier first.
+//!
+//! # Rejects when
+//! Never.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! Nothing.
+//!
+//! # Differs from kube-scheduler
+//! In nothing.
+
+use harbormaster_framework::prelude::*;
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrioritySort;
+
+impl Plugin for PrioritySort {
+    const NAME: &'static str = "PrioritySort";
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.queue_sort();
+    }
+}
+
+impl Build for PrioritySort {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl QueueSort for PrioritySort {
+    fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+        let (first, second) = (a.pod.priority(), b.pod.priority());
+        first > second || (first == second && a.since < b.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::Timestamp;
+    use harbormaster_testkit::pod;
+
+    use super::*;
+
+    #[test]
+    fn priority_decides_then_time_and_equal_pods_are_not_less() {
+        let (low, high) = (pod("low").priority(10).info(), pod("high").priority(100).info());
+        let at = |pod, since| Queued { pod, since: Timestamp(since) };
+        for (a, b, less) in [
+            (at(&high, 2), at(&low, 1), true),
+            (at(&low, 1), at(&high, 2), false),
+            (at(&low, 1), at(&low, 2), true),
+            (at(&low, 2), at(&low, 1), false),
+            (at(&low, 1), at(&low, 1), false),
+        ] {
+            assert_eq!(PrioritySort.less(a, b), less, "{a:?} {b:?}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! SchedulingGates: pods wait until their gates are lifted (KEP-3521).
+//!
+//! # What it does
+//! PreEnqueue. A pod with `spec.schedulingGates` does not enter the queue of pods that are tried.
+//!
+//! # Rejects when
+//! There is any gate: `waiting for scheduling gates: [a b]`, names in the order of the spec. Nothing that the scheduler
+//! does can help.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! The update that removes the pod's last gate.
+//!
+//! # Differs from kube-scheduler
+//! In nothing.
+
+use harbormaster_framework::prelude::*;
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SchedulingGates;
+
+impl Plugin for SchedulingGates {
+    const NAME: &'static str = "SchedulingGates";
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.pre_enqueue();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        let gates_gone = Action::UPDATE_POD_GATES_ELIMINATED;
+        Some(vec![Registration::hinted(EventResource::Pod, gates_gone, Self::after_update)])
+    }
+}
+
+impl Build for SchedulingGates {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl PreEnqueue for SchedulingGates {
+    fn pre_enqueue(&self, pod: &PodInfo) -> PluginResult<Verdict> {
+        if pod.scheduling_gates.is_empty() {
+            return Ok(Ok(()));
+        }
+        let gates = pod.scheduling_gates.join(" ");
+        Ok(Err(Reject::unresolvable(format!("waiting for scheduling gates: [{gates}]"))))
+    }
+}
+
+impl SchedulingGates {
+    fn after_update(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        Ok(match change {
+            Change::Pod { new: Some(new), .. } if new.uid != pod.uid => Hint::Skip,
+            _ => Hint::Queue,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_framework::events::ClusterEvent;
+    use harbormaster_testkit::{Trial, pod};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_waits_while_it_has_gates_and_the_names_are_told_in_order() {
+        assert_eq!(SchedulingGates.pre_enqueue(&pod("p").info()).unwrap(), Ok(()));
+        let gated = pod("p").gate("foo").gate("bar").info();
+        let reject = SchedulingGates.pre_enqueue(&gated).unwrap().unwrap_err();
+        assert_eq!(reject, Reject::unresolvable("waiting for scheduling gates: [foo bar]"));
+    }
+
+    #[test]
+    fn only_the_pods_own_last_gate_wakes_it() {
+        let trial = Trial::of(SchedulingGates);
+        let (gated, free, other) = (pod("p").gate("g"), pod("p").build(), pod("q").build());
+        let event = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_GATES_ELIMINATED);
+        let hint = |new| trial.hint(event, &gated.clone().info(), &Change::Pod { old: None, new: Some(new) });
+        assert_eq!(hint(&free), Some(Hint::Queue));
+        assert_eq!(hint(&other), Some(Hint::Skip));
+        let labels = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_LABEL);
+        assert_eq!(trial.hint(labels, &gated.info(), &Change::Pod { old: None, new: Some(&free) }), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! TaintToleration: nodes keep pods away that do not tolerate their taints.
+//!
+//! # What it does
+//! Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations with the
+//! operators `Lt` and `Gt` count only with the gate `TaintTolerationComparisonOperators` (KEP-5471).
+//!
+//! # Rejects when
+//! Some taint with the effect `NoSchedule` or `NoExecute` is not tolerated: `node(s) had untolerated taint(s)`, which
+//! no eviction resolves.
+//!
+//! # Scores by
+//! The number of `PreferNoSchedule` taints that the pod does not tolerate, fewest best: no such taint gives 100, the
+//! largest number among the candidates 0. Only tolerations for that effect, or for every effect, count.
+//!
+//! # Requeued by
+//! A node, new or with other taints, that the pod tolerates now and did not before; a change of the pod's own
+//! tolerations.
+//!
+//! # Differs from kube-scheduler
+//! Without its PreScore it scores all the same instead of failing.
+
+use harbormaster_api::{
+    features::Feature,
+    taint::{Taint, TaintEffect, Toleration, find_untolerated},
+};
+use harbormaster_framework::prelude::*;
+
+use crate::{rows::both, sign};
+
+const REASON: &str = "node(s) had untolerated taint(s)";
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaintToleration {
+    compare_numbers: bool,
+}
+
+impl Plugin for TaintToleration {
+    const NAME: &'static str = "TaintToleration";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    /// The tolerations that scores look at; `None` when PreScore did not run.
+    type ScoreState = Option<Vec<Toleration>>;
+
+    fn points(points: &mut Points<Self>) {
+        points.filter().pre_score().score();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        use EventResource::{Node, Pod};
+        Some(vec![
+            Registration::hinted(Node, Action::ADD | Action::UPDATE_NODE_TAINT, Self::after_node),
+            Registration::hinted(Pod, Action::UPDATE_POD_TOLERATION, Self::after_toleration),
+        ])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        Ok(vec![sign::tolerations(pod)])
+    }
+}
+
+impl Build for TaintToleration {
+    type Args = NoArgs;
+    fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        let compare_numbers = cx.features.enabled(Feature::TaintTolerationComparisonOperators);
+        Ok(Self { compare_numbers })
+    }
+}
+
+impl Filter for TaintToleration {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let kept_away = self.keeps_away(node.taints(), &cx.pod.class.spec.tolerations);
+        Ok(if kept_away { Err(Reject::unresolvable(REASON)) } else { Ok(()) })
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let tolerations = &cx.pod.class.spec.tolerations;
+        let tainted = both(sweep.rows(), &cx.nodes.columns().tainted);
+        let rejected = tainted.filter(|row| self.keeps_away(cx.nodes.node(*row).taints(), tolerations));
+        sweep.reject_each(rejected, &Reject::unresolvable(REASON));
+        Ok(())
+    }
+}
+
+impl PreScore for TaintToleration {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+        let tolerations = cx.pod.class.spec.tolerations.iter().filter(|t| matters_for_scores(t));
+        Ok(PreScored::Continue(Some(tolerations.cloned().collect())))
+    }
+}
+
+impl Score for TaintToleration {
+    const NORMALIZE: Normalize = Normalize::Proportional { reverse: true };
+
+    fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+        Ok(self.disliked(node.taints(), tolerations_of(cx, state)))
+    }
+
+    fn score_batch(
+        &self,
+        cx: &Cycle<'_>,
+        state: &Self::ScoreState,
+        candidates: &NodeSet,
+        out: &mut [i64],
+    ) -> PluginResult<()> {
+        for row in candidates {
+            out[row.at()] = 0;
+        }
+        let tolerations = tolerations_of(cx, state);
+        for row in both(candidates, &cx.nodes.columns().tainted) {
+            out[row.at()] = self.disliked(cx.nodes.node(row).taints(), tolerations);
+        }
+        Ok(())
+    }
+}
+
+/// A toleration for another effect never matches a `PreferNoSchedule` taint, so the pod's full list does as well.
+fn tolerations_of<'a>(cx: &Cycle<'a>, state: &'a Option<Vec<Toleration>>) -> &'a [Toleration] {
+    state.as_deref().unwrap_or(&cx.pod.class.spec.tolerations)
+}
+
+fn matters_for_scores(toleration: &Toleration) -> bool {
+    toleration.effect.is_none_or(|effect| effect == TaintEffect::PreferNoSchedule)
+}
+
+impl TaintToleration {
+    fn keeps_away(&self, taints: &[Taint], tolerations: &[Toleration]) -> bool {
+        find_untolerated(taints, tolerations, self.compare_numbers, |t| t.effect.forbids()).is_some()
+    }
+
+    /// How many taints the pod would rather not have.
+    fn disliked(&self, taints: &[Taint], tolerations: &[Toleration]) -> i64 {
+        let tolerated = |taint: &Taint| tolerations.iter().any(|t| t.tolerates(taint, self.compare_numbers));
+        taints.iter().filter(|t| !t.effect.forbids() && !tolerated(t)).count() as i64
+    }
+
+    fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
+        let tolerations = &pod.class.spec.tolerations;
+        let was_kept_away = old.is_none_or(|old| self.keeps_away(&old.taints, tolerations));
+        let helps = was_kept_away && !self.keeps_away(&new.taints, tolerations);
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn after_toleration(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        Ok(match change {
+            Change::Pod { new: Some(new), .. } if new.uid != pod.uid => Hint::Skip,
+            _ => Hint::Queue,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::{features::Features, taint::TolerationOperator};
+    use harbormaster_framework::events::ClusterEvent;
+    use harbormaster_testkit::{
+        NodeBuilder, PodBuilder, Trial, cluster, node, pod, tolerates, tolerates_all,
+    };
+
+    use super::*;
+
+    fn trial() -> Trial {
+        Trial::of(TaintToleration::default())
+    }
+
+    fn toleration(key: &str, operator: TolerationOperator, value: &str, effect: &str) -> Toleration {
+        Toleration { key: key.into(), operator, value: value.into(), effect: TaintEffect::parse(effect) }
+    }
+
+    fn equal(key: &str, value: &str, effect: &str) -> Toleration {
+        toleration(key, TolerationOperator::Equal, value, effect)
+    }
+
+    fn fits(trial: &Trial, node: NodeBuilder, pod: PodBuilder) -> bool {
+        let nodes = cluster([node.node(|n| n.name = "n".into())], []);
+        match trial.verdict(&nodes, &pod.info(), "n").unwrap() {
+            Ok(()) => true,
+            Err(reject) => {
+                assert_eq!(reject, Reject::unresolvable("node(s) had untolerated taint(s)"));
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn untolerated_taints_that_forbid_reject_the_pod() {
+        let tainted = |effect| node("n").taint("dedicated", "user1", effect);
+        for (node, pod, expected) in [
+            (tainted("NoSchedule"), pod("none"), false),
+            (tainted("NoExecute"), pod("none"), false),
+            (tainted("PreferNoSchedule"), pod("none"), true),
+            (tainted("NoSchedule"), pod("equal").tolerate(equal("dedicated", "user1", "NoSchedule")), true),
+            (tainted("NoSchedule"), pod("value").tolerate(equal("dedicated", "user2", "NoSchedule")), false),
+            (tainted("NoSchedule"), pod("exists").tolerate(tolerates("dedicated", "NoSchedule")), true),
+            (
+                tainted("NoSchedule"),
+                pod("effect").tolerate(equal("dedicated", "user1", "PreferNoSchedule")),
+                false,
+            ),
+            (tainted("NoSchedule"), pod("all").tolerate(tolerates_all()), true),
+            (
+                tainted("NoSchedule").taint("x", "", "NoExecute"),
+                pod("first").tolerate(tolerates("dedicated", "")),
+                false,
+            ),
+            (node("n"), pod("clean"), true),
+        ] {
+            let name = pod.clone().build().name;
+            assert_eq!(fits(&trial(), node, pod), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn numeric_operators_count_only_with_their_gate() {
+        let gated = |on| {
+            let features = Features::default().with(Feature::TaintTolerationComparisonOperators, on);
+            let plugin = TaintToleration::build(NoArgs, &BuildCycle { features }).unwrap();
+            let greater = toleration("sla", TolerationOperator::Gt, "90", "NoSchedule");
+            fits(&Trial::of(plugin), node("n").taint("sla", "95", "NoSchedule"), pod("p").tolerate(greater))
+        };
+        assert!(gated(true));
+        assert!(!gated(false));
+    }
+
+    #[test]
+    fn scores_count_disliked_taints_and_the_fewest_wins() {
+        let soft = |n: u32| {
+            (0..n)
+                .fold(node(&format!("n{n}")), |node, i| node.taint(&format!("k{i}"), "v", "PreferNoSchedule"))
+        };
+        let nodes = cluster([soft(0), soft(1), soft(2)], []);
+        let scores = |pod: PodBuilder| trial().scores(&nodes, &pod.info()).unwrap().unwrap();
+        assert_eq!(scores(pod("none")), [100, 50, 0]);
+        assert_eq!(scores(pod("all").tolerate(tolerates_all())), [100, 100, 100]);
+        assert_eq!(scores(pod("one").tolerate(tolerates("k0", "PreferNoSchedule"))), [100, 100, 0]);
+        let hard = pod("other effect").tolerate(tolerates("k0", "NoSchedule")).tolerate(tolerates("k1", ""));
+        assert_eq!(scores(hard), [100, 0, 0]);
+        let nodes = cluster([node("hard").taint("k", "v", "NoSchedule"), soft(0)], []);
+        let raw = trial().raw_scores(&nodes, &pod("p").info()).unwrap();
+        assert_eq!(raw, Some(vec![0, 0]), "taints that forbid do not count");
+    }
+
+    #[test]
+    fn a_node_wakes_pods_when_its_taints_become_tolerable() {
+        let (clean, tainted) = (node("n").build(), node("n").taint("k", "v", "NoSchedule").build());
+        let soft = node("n").taint("k", "v", "PreferNoSchedule").build();
+        let waiting = pod("p").info();
+        let hint = |action, old, new| {
+            trial().hint(ClusterEvent::new(EventResource::Node, action), &waiting, &Change::Node { old, new })
+        };
+        for (action, old, new, expected) in [
+            (Action::ADD, None, &clean, Hint::Queue),
+            (Action::ADD, None, &tainted, Hint::Skip),
+            (Action::UPDATE_NODE_TAINT, Some(&tainted), &clean, Hint::Queue),
+            (Action::UPDATE_NODE_TAINT, Some(&tainted), &soft, Hint::Queue),
+            (Action::UPDATE_NODE_TAINT, Some(&clean), &soft, Hint::Skip),
+            (Action::UPDATE_NODE_TAINT, Some(&clean), &tainted, Hint::Skip),
+        ] {
+            assert_eq!(hint(action, old, Some(new)), Some(expected), "{action} {:?}", new.taints);
+        }
+    }
+
+    #[test]
+    fn any_change_of_the_pods_own_tolerations_wakes_it() {
+        let event = ClusterEvent::new(EventResource::UnschedulablePod, Action::UPDATE_POD_TOLERATION);
+        let waiting = pod("p").info();
+        for (name, expected) in [("p", Hint::Queue), ("q", Hint::Skip)] {
+            let new = pod(name).tolerate(tolerates("unrelated", "NoSchedule")).build();
+            let change = Change::Pod { old: None, new: Some(&new) };
+            assert_eq!(trial().hint(event, &waiting, &change), Some(expected));
+        }
+    }
+}

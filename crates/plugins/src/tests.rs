@@ -1,0 +1,264 @@
+//! What all plugins of this crate hold to.
+
+use harbormaster_api::points::ExtensionPoint;
+use harbormaster_framework::{
+    attempt::{Attempt, Found, Search},
+    plugin::{QueueSort, Scope},
+    prelude::*,
+    window::{Tie, Window},
+};
+use harbormaster_testkit::{
+    Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod, profile_with_weights,
+    random::Dice, row_scope_holds,
+};
+use serde_json::json;
+
+use super::*;
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    in_tree(&mut registry);
+    registry
+}
+
+fn filters_and_scorers() -> Vec<Trial> {
+    let fit = |strategy: serde_json::Value| {
+        Some(json!({"scoringStrategy": strategy, "ignoredResourceGroups": ["ignored.example.com"]}))
+    };
+    let resources = json!([{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1},
+        {"name": "ephemeral-storage", "weight": 1}, {"name": "example.com/gpu", "weight": 5}]);
+    let shape = json!([{"utilization": 0, "score": 2}, {"utilization": 70, "score": 9}, {"utilization": 100, "score": 0}]);
+    let balanced = json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}, {"name": "example.com/gpu", "weight": 1}]);
+    let added = json!({"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}}});
+    let made = [
+        ("NodeUnschedulable", None),
+        ("NodeName", None),
+        ("TaintToleration", None),
+        ("NodeAffinity", None),
+        ("NodeAffinity", Some(added)),
+        ("NodePorts", None),
+        ("NodeResourcesFit", None),
+        ("NodeResourcesFit", fit(json!({"type": "MostAllocated", "resources": resources}))),
+        (
+            "NodeResourcesFit",
+            fit(json!({"type": "RequestedToCapacityRatio", "resources": resources,
+            "requestedToCapacityRatio": {"shape": shape}})),
+        ),
+        ("NodeResourcesBalancedAllocation", None),
+        ("NodeResourcesBalancedAllocation", Some(json!({ "resources": balanced }))),
+        ("ImageLocality", None),
+        ("NodeDeclaredFeatures", None),
+    ];
+    let registry = registry();
+    let build = |(name, args): (&str, Option<serde_json::Value>)| {
+        Trial::of_made(registry.build(name, args.as_ref(), &BuildCycle::default()).unwrap())
+    };
+    made.map(build).into()
+}
+
+#[test]
+fn batches_agree_with_single_answers_on_random_clusters() {
+    let trials = filters_and_scorers();
+    let (mut rejected, mut scored) = (0, 0);
+    for seed in 0..60 {
+        let mut dice = Dice::new(seed);
+        let nodes = dice.cluster(1 + seed as usize * 3);
+        for at in 0..4 {
+            let pod = dice.pod(&format!("p{}", "x".repeat(at))).info();
+            for trial in &trials {
+                batch_equals_single(trial, &nodes, &pod);
+                let name = nodes.node(nodes.order()[0]).name();
+                rejected += usize::from(trial.verdict(&nodes, &pod, name).unwrap().is_err());
+                scored += usize::from(trial.raw_scores(&nodes, &pod).unwrap().is_some());
+            }
+        }
+    }
+    assert!(rejected > 100 && scored > 100, "the worlds are too tame: {rejected} {scored}");
+}
+
+#[test]
+fn rows_are_judged_by_themselves_on_random_clusters() {
+    for seed in 0..20 {
+        let mut dice = Dice::new(1000 + seed);
+        let mut nodes = dice.cluster(1 + seed as usize % 7);
+        let (pod, other) = (dice.pod("p").info(), dice.pod("other").info());
+        for trial in filters_and_scorers() {
+            assert_eq!(trial.plugin().scope(), Scope::Row);
+            row_scope_holds(&trial, &mut nodes, &pod, &other);
+            adding_and_removing_is_neutral(&trial, &mut nodes, &pod, &other);
+        }
+    }
+}
+
+#[test]
+fn normalised_scores_are_within_bounds_on_random_clusters() {
+    for seed in 0..40 {
+        let mut dice = Dice::new(2000 + seed);
+        let nodes = dice.cluster(9);
+        let pod = dice.pod("p").info();
+        for trial in filters_and_scorers() {
+            let scores = trial.scores(&nodes, &pod).unwrap().unwrap_or_default();
+            assert!(scores.iter().all(|s| (0..=100).contains(s)), "{} {scores:?}", trial.plugin().name());
+        }
+    }
+}
+
+#[test]
+fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
+    use ExtensionPoint::{Bind, Filter, PreEnqueue, PreFilter, PreScore, QueueSort, Score};
+    let registry = registry();
+    for (plugin, points) in [
+        ("SchedulingGates", vec![PreEnqueue]),
+        ("PrioritySort", vec![QueueSort]),
+        ("NodeUnschedulable", vec![Filter]),
+        ("NodeName", vec![Filter]),
+        ("TaintToleration", vec![Filter, PreScore, Score]),
+        ("NodeAffinity", vec![PreFilter, Filter, PreScore, Score]),
+        ("NodePorts", vec![PreFilter, Filter]),
+        ("NodeResourcesFit", vec![PreFilter, Filter, PreScore, Score]),
+        ("NodeResourcesBalancedAllocation", vec![PreScore, Score]),
+        ("ImageLocality", vec![Score]),
+        ("DefaultBinder", vec![Bind]),
+        ("NodeDeclaredFeatures", vec![PreFilter, Filter]),
+        ("HarbormasterUnbuilt", vec![PreFilter]),
+    ] {
+        assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
+    }
+    assert_eq!(registry.names().count(), 13);
+}
+
+/// Every filter and scorer in the order and with the weights of the default profile.
+fn default_attempt() -> Attempt {
+    let filters = vec![
+        ("NodeUnschedulable", 0),
+        ("NodeName", 0),
+        ("TaintToleration", 0),
+        ("NodeAffinity", 0),
+        ("NodePorts", 0),
+        ("NodeResourcesFit", 0),
+        ("NodeDeclaredFeatures", 0),
+    ];
+    let pre_filters = [&[("HarbormasterUnbuilt", 0)], &filters[3..]].concat();
+    let scorers = vec![
+        ("TaintToleration", 3),
+        ("NodeAffinity", 2),
+        ("NodeResourcesFit", 1),
+        ("NodeResourcesBalancedAllocation", 1),
+        ("ImageLocality", 1),
+    ];
+    let pre_scorers = scorers[..4].to_vec();
+    let points =
+        [("PreFilter", pre_filters), ("Filter", filters), ("PreScore", pre_scorers), ("Score", scorers)];
+    Attempt::new(profile_with_weights(&registry(), &points, &[]))
+}
+
+#[test]
+fn the_default_profile_tells_why_no_node_fits() {
+    let mut nodes = cluster(
+        [
+            node("cordoned").unschedulable(),
+            node("tainted").taint("k", "v", "NoSchedule"),
+            node("small").allocatable("1", "1Gi", 10),
+            node("busy").allocatable("2", "8Gi", 1),
+        ],
+        [pod("there").cpu("1").on("busy")],
+    );
+    let search = Search { window: Window::All, tie: Tie::Rotate };
+    let pod = pod("p").cpu("2").info();
+    let found = default_attempt().find(&mut nodes, &pod, search, &mut 0, &[], &[]).unwrap();
+    let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
+    assert_eq!(
+        diagnosis.message(),
+        "0/4 nodes are available: 1 Too many pods, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, \
+         2 Insufficient cpu."
+    );
+    assert_eq!(diagnosis.rejectors, ["NodeResourcesFit", "NodeUnschedulable", "TaintToleration"]);
+}
+
+#[test]
+fn scores_of_the_default_profile_add_up_with_their_weights() {
+    let mut nodes = cluster(
+        [
+            node("a").label("disk", "ssd").image("app:1", 1000 << 20),
+            node("b").taint("k", "v", "PreferNoSchedule"),
+            node("c"),
+        ],
+        [pod("there").cpu("2").memory("4Gi").on("c")],
+    );
+    let pod = pod("p").cpu("1").memory("2Gi").image("app:1").prefers_node_label(1, "disk", &["ssd"]).info();
+    let explanation = default_attempt().explain(&mut nodes, &pod).unwrap();
+    let totals: Vec<(String, i64)> =
+        explanation.scores.iter().map(|(node, sheet)| (node.to_string(), sheet.total)).collect();
+    // Taints 300 or 0, affinity 200 or 0, free share 75, 75 and 25, balance 75, and a third of the image on "a".
+    assert_eq!(totals, [("a".into(), 681), ("b".into(), 150), ("c".into(), 400)]);
+    let search = Search { window: Window::All, tie: Tie::Rotate };
+    let found = default_attempt().find(&mut nodes, &pod, search, &mut 0, &[], &[]).unwrap();
+    let Found::Node { row, .. } = found else { panic!("{found:?}") };
+    assert_eq!(nodes.node(row).name(), "a");
+}
+
+#[test]
+fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
+    let mut dice = Dice::new(77);
+    let mut nodes = dice.cluster(40);
+    let classes: Vec<_> = (0..5).map(|at| dice.pod(&format!("class-{at}")).info()).collect();
+    let mut keeping = default_attempt();
+    let search = Search { window: Window::All, tie: Tie::Rotate };
+    let (mut start, mut fresh_start) = (0, 0);
+    let mut placed = 0;
+    for step in 0..200 {
+        nodes.refresh();
+        let pod = &classes[step % classes.len()];
+        let kept = keeping.find(&mut nodes, pod, search, &mut start, &[], &[]).unwrap();
+        let fresh = default_attempt().find(&mut nodes, pod, search, &mut fresh_start, &[], &[]).unwrap();
+        assert_eq!(format!("{kept:?}"), format!("{fresh:?}"), "step {step}");
+        assert_eq!(start, fresh_start);
+        let Found::Node { row, .. } = kept else { continue };
+        placed += 1;
+        let name = nodes.node(row).name().clone();
+        let copy = harbormaster_api::Pod {
+            uid: format!("copy-{step}").into(),
+            ..harbormaster_api::Pod::clone(&pod.pod)
+        };
+        let copy = harbormaster_framework::pod::PodInfo::standalone(copy);
+        nodes.add_pod(&name, copy.clone());
+        if step % 3 == 0 {
+            nodes.remove_pod(&name, &copy.uid);
+        }
+    }
+    assert!(placed > 20, "the world is too full: {placed}");
+}
+
+#[test]
+fn asking_about_a_bound_pod_does_not_spoil_what_is_kept_for_waiting_ones() {
+    let mut nodes = cluster([node("a"), node("b")], []);
+    let mut specs = harbormaster_framework::pod::SpecTable::default();
+    let mut info = |pod: harbormaster_testkit::PodBuilder| {
+        harbormaster_framework::pod::PodInfo::new(pod.build(), &mut specs)
+    };
+    let (bound, waiting) = (info(pod("bound").on("b")), info(pod("waiting")));
+    let mut attempt = default_attempt();
+    let fits = |attempt: &mut Attempt, nodes: &mut _, pod: &_| {
+        let explanation = attempt.explain(nodes, pod).unwrap();
+        explanation.nodes.iter().map(|(_, why)| why.is_none()).collect::<Vec<_>>()
+    };
+    assert_eq!(fits(&mut attempt, &mut nodes, &bound), [false, true]);
+    assert_eq!(fits(&mut attempt, &mut nodes, &waiting), [true, true]);
+}
+
+#[test]
+fn every_filtering_plugin_signs_pods_and_pods_of_one_template_sign_alike() {
+    let profile = default_attempt().profile().clone();
+    let (one, two) = (pod("one").cpu("1").info(), pod("two").cpu("1").info());
+    assert!(profile.sign(&one).is_some());
+    assert_eq!(profile.sign(&one), profile.sign(&two));
+    assert_ne!(profile.sign(&one), profile.sign(&pod("three").cpu("2").info()));
+}
+
+#[test]
+fn priority_sort_is_the_order_of_the_queue() {
+    let (low, high) = (pod("low").info(), pod("high").priority(1).info());
+    let since = harbormaster_api::Timestamp(0);
+    assert!(PrioritySort.less(Queued { pod: &high, since }, Queued { pod: &low, since }));
+}

@@ -1,0 +1,206 @@
+//! From a KubeSchedulerConfiguration to an engine's configuration: the same for a live scheduler and a simulation.
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_api::{
+    features::{Feature, Features},
+    points::{ExtensionPoint, PointSet},
+};
+use harbormaster_config::{ConfigErrors, KubeSchedulerConfiguration, ProfilePlan};
+use harbormaster_core::{EngineConfig, queue::Backoff};
+use harbormaster_framework::{
+    profile::{Profile, ProfileError, ProfileSpec},
+    registry::{BuildCycle, Registry},
+};
+use serde_json::json;
+
+/// The plugin that keeps pods pending which need a plugin that does not exist yet.
+const UNBUILT: &str = "HarbormasterUnbuilt";
+
+/// What is decided outside of the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// Feature gates.
+    pub features: Features,
+    /// Walks, samples and breaks ties as kube-scheduler with `parallelism: 1`.
+    pub parity: bool,
+    /// `--pod-max-in-unschedulable-pods-duration`; `None` for the default.
+    pub max_wait: Option<Duration>,
+}
+
+/// What came of a configuration.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The configuration with all defaults.
+    pub config: KubeSchedulerConfiguration,
+    /// For [`harbormaster_core::Engine::new`].
+    pub engine: EngineConfig,
+    /// What the user should know, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The configuration is wrong, or asks for something that is not built.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// A plugin refuses its arguments.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+/// Reads the configuration (name and text; `None` for the default one) and builds all profiles.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub fn setup(config: Option<(&str, &str)>, choices: &Choices) -> Result<Setup, SetupError> {
+    let config = match config {
+        Some((file, text)) => harbormaster_config::load(text, file, &choices.features)?,
+        None => KubeSchedulerConfiguration::default_for(&choices.features),
+    };
+    build(config, choices)
+}
+
+/// Validates a configuration to which flags may have been applied, and builds all profiles.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub fn build(config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Setup, SetupError> {
+    harbormaster_config::validate(&config, &choices.features)?;
+    ConfigErrors::from(harbormaster_config::unsupported(&config)).into_result()?;
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    let catalog = |plugin: &str| registry.points(plugin);
+    let plans = harbormaster_config::plan_profiles(&config, &catalog, &choices.features)?;
+    let cx = BuildCycle { features: choices.features };
+    let profiles = plans
+        .iter()
+        .map(|plan| Profile::build(&spec(plan, &registry, choices.parity), &registry, &cx).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut engine = EngineConfig::new(profiles);
+    engine.parity = choices.parity;
+    engine.batching = choices.features.enabled(Feature::OpportunisticBatching);
+    // Each profile has its own or the global value already.
+    engine.percentage_of_nodes_to_score = None;
+    engine.backoff = Backoff {
+        initial: seconds(config.pod_initial_backoff_seconds),
+        max: seconds(config.pod_max_backoff_seconds),
+    };
+    if let Some(max_wait) = choices.max_wait {
+        engine.max_wait = max_wait;
+    }
+    Ok(Setup { warnings: warnings(&plans), config, engine })
+}
+
+fn seconds(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
+    let mut spec = ProfileSpec {
+        name: plan.scheduler_name.clone(),
+        points: ExtensionPoint::ALL.iter().map(|point| (*point, plan.at(*point).to_vec())).collect(),
+        args: plan.args.iter().map(|(plugin, args)| (plugin.clone(), args.clone())).collect(),
+        // Zero asks for kube-scheduler's adaptive sample, which is a loss where scoring all nodes is cheap.
+        percentage_of_nodes_to_score: plan.percentage_of_nodes_to_score.filter(|p| *p != 0 || parity),
+    };
+    if !plan.missing.is_empty() {
+        add_unbuilt(&mut spec, plan, registry);
+    }
+    spec
+}
+
+/// First at its points: what it says must not be hidden by other rejections.
+fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) {
+    let points = registry.points(UNBUILT).unwrap_or_default();
+    for (point, plugins) in &mut spec.points {
+        if points.contains(*point) {
+            plugins.insert(0, (UNBUILT.to_owned(), 0));
+        }
+    }
+    let missing: Vec<&str> = plan.missing.iter().map(|(name, _)| name.as_str()).collect();
+    spec.args.push((UNBUILT.to_owned(), json!({ "missing": missing })));
+}
+
+/// What a plugin that only prefers would have done.
+fn left_out(plugin: &str, points: PointSet) -> Option<&'static str> {
+    let scores = points.contains(ExtensionPoint::Score);
+    Some(match plugin {
+        "PodTopologySpread" if scores => "spreading of pods over zones and nodes by preference",
+        "InterPodAffinity" if scores => "preferred affinity and anti-affinity between pods",
+        "VolumeBinding" if scores => "preference for nodes with fitting storage capacity",
+        "DefaultPreemption" => "preemption of pods of lower priority",
+        "DynamicResources" if scores => "preference among nodes by their devices",
+        _ => return None,
+    })
+}
+
+/// One warning for all profiles.
+fn warnings(plans: &[ProfilePlan]) -> Vec<String> {
+    let mut soft: Vec<&str> = Vec::new();
+    for (plugin, points) in plans.iter().flat_map(|plan| &plan.missing) {
+        soft.extend(left_out(plugin, *points).filter(|what| !soft.contains(what)));
+    }
+    if soft.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "not built yet and therefore left out: {}; pods that cannot do without a missing plugin stay pending and say so",
+        soft.join(", ")
+    )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(profiles: &str) -> Result<Setup, SetupError> {
+        let text = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{profiles}"
+        );
+        setup(Some(("s.yaml", &text)), &Choices::default())
+    }
+
+    #[test]
+    fn the_default_profile_holds_back_what_it_cannot_judge_and_says_so_once() {
+        let setup = setup(None, &Choices::default()).unwrap();
+        let [profile] = setup.engine.profiles.as_slice() else { panic!("{setup:?}") };
+        assert_eq!(*profile.name(), "default-scheduler");
+        let first = profile.at(ExtensionPoint::PreFilter)[0];
+        assert_eq!(profile.plugin(first).name(), UNBUILT);
+        let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
+        assert!(warning.contains("spreading of pods") && warning.contains("preemption"), "{warning}");
+    }
+
+    #[test]
+    fn a_percentage_of_nodes_counts_only_if_it_is_a_choice() {
+        let percentage = |text: &str| of(text).unwrap().engine.profiles[0].percentage_of_nodes_to_score();
+        assert_eq!(percentage(""), None);
+        assert_eq!(percentage("percentageOfNodesToScore: 0\n"), None);
+        assert_eq!(percentage("percentageOfNodesToScore: 30\n"), Some(30));
+        assert_eq!(
+            percentage("percentageOfNodesToScore: 30\nprofiles: [{percentageOfNodesToScore: 40}]\n"),
+            Some(40)
+        );
+    }
+
+    #[test]
+    fn backoff_and_waiting_times_come_from_configuration_and_choices() {
+        let setup = of("podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 4\n").unwrap();
+        assert_eq!(setup.engine.backoff.initial, Duration::from_secs(2));
+        assert_eq!(setup.engine.backoff.max, Duration::from_secs(4));
+        let choices = Choices { max_wait: Some(Duration::from_secs(7)), parity: true, ..Choices::default() };
+        let engine = build(setup.config, &choices).unwrap().engine;
+        assert_eq!((engine.max_wait, engine.parity), (Duration::from_secs(7), true));
+    }
+
+    #[test]
+    fn errors_name_file_and_line() {
+        let error = of("profiles:\n- pluginConfig: 7\n").unwrap_err().to_string();
+        assert!(error.starts_with("s.yaml:4:"), "{error}");
+        let error =
+            of("extenders: [{urlPrefix: 'http://127.0.0.1', filterVerb: f}]\n").unwrap_err().to_string();
+        assert!(error.contains("extenders are not built yet"), "{error}");
+    }
+}

@@ -1,0 +1,234 @@
+//! The engine under virtual time: pods are bound at once, and time passes only while that may change something.
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_api::{
+    Pod, Str, Timestamp,
+    pod::{PodCondition, PodStatus},
+};
+use harbormaster_core::{Attempted, BindOutcome, Effect, Engine, EngineConfig, Input, Outcome, StatusPatch};
+use harbormaster_framework::pod::PodInfo;
+use rustc_hash::FxHashMap;
+
+use crate::{
+    explain::{Judge, no_profile},
+    manifests::Cluster,
+    report::{PodReport, Report},
+    verdict::pre_enqueue,
+};
+
+/// When the simulation begins, 2026-01-01T00:00:00Z: any time would do.
+const START: Timestamp = Timestamp(1_767_225_600_000_000_000);
+
+/// Time between two inputs, so that pods of equal priority are tried in the order of the manifests.
+const STEP: Duration = Duration::from_micros(1);
+
+/// A pod that failed this often while nothing was placed in between is given up.
+const MAX_FRUITLESS: u32 = 3;
+
+/// Places the pending pods one after the other, as a scheduler would that has the cluster to itself.
+///
+/// `progress` is called after every attempt with the number of pods that are decided and of all.
+pub fn simulate(
+    config: EngineConfig,
+    cluster: Cluster,
+    explain: bool,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Report {
+    let judge = explain.then(|| Judge::new(&config));
+    let mut world = World {
+        judge,
+        engine: Engine::new(config.clone()),
+        now: START,
+        reports: FxHashMap::default(),
+        order: Vec::new(),
+        objects: FxHashMap::default(),
+        version: 0,
+        fruitless: FxHashMap::default(),
+        placed: 0,
+    };
+    world.load(&config, cluster);
+    world.run(progress);
+    world.finish()
+}
+
+/// The engine and what the API server would hold.
+struct World {
+    engine: Engine,
+    /// The cluster as it was before the last attempt, for explanations.
+    judge: Option<Judge>,
+    now: Timestamp,
+    reports: FxHashMap<Str, PodReport>,
+    /// UIDs of pending pods in the order of the manifests.
+    order: Vec<Str>,
+    objects: FxHashMap<Str, Pod>,
+    version: u64,
+    /// How often pods failed since a pod was placed.
+    fruitless: FxHashMap<Str, u32>,
+    placed: usize,
+}
+
+impl World {
+    fn load(&mut self, config: &EngineConfig, cluster: Cluster) {
+        for node in cluster.nodes {
+            if let Some(judge) = &mut self.judge {
+                judge.cache.set_node(Arc::new(node.clone()));
+            }
+            self.input(Input::Node(node));
+        }
+        for pod in cluster.bound {
+            self.place_for_explanations(&pod);
+            self.input(Input::Pod(pod));
+        }
+        for pod in cluster.pending {
+            self.order.push(pod.uid.clone());
+            let info = PodInfo::standalone(pod.clone());
+            let mut report = PodReport::of(&info);
+            match config.profiles.iter().find(|p| *p.name() == pod.spec.scheduler_name) {
+                Some(profile) => report.pre_enqueue = pre_enqueue(profile, &info),
+                None => report.message = Some(no_profile(&info)),
+            }
+            if let Some(status) = &report.pre_enqueue {
+                report.message = Some(status.text());
+            }
+            self.reports.insert(pod.uid.clone(), report);
+            self.objects.insert(pod.uid.clone(), pod.clone());
+            self.input(Input::Pod(pod));
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        self.now = self.now + STEP;
+        self.engine.handle(input, self.now);
+    }
+
+    fn run(&mut self, progress: &mut dyn FnMut(usize, usize)) {
+        loop {
+            let hope = self.try_all(progress);
+            let lengths = self.engine.queue_lengths();
+            // Pods that wait for an event get none here but from pods that are placed.
+            let moving = lengths.backoff > 0 || self.engine.bindings_in_progress() > 0;
+            let Some(wakeup) = self.engine.next_wakeup().filter(|_| moving && hope) else { return };
+            self.now = wakeup.max(self.now + STEP);
+            self.engine.tick(self.now);
+            self.carry_out();
+        }
+    }
+
+    /// Tries pods until none is ready. `false` when every pod that was tried has failed too often.
+    fn try_all(&mut self, progress: &mut dyn FnMut(usize, usize)) -> bool {
+        let (mut tried, mut hope) = (false, false);
+        loop {
+            self.now = self.now + STEP;
+            let Some(attempted) = self.engine.schedule_one(self.now) else { return hope || !tried };
+            let uid = attempted.pod.uid.clone();
+            tried = true;
+            self.note(attempted);
+            self.carry_out();
+            let failed = self.fruitless.get(&uid).copied().unwrap_or(0);
+            hope |= failed < MAX_FRUITLESS;
+            if failed > MAX_FRUITLESS {
+                // The queue hands out pods before their backoff ends when nothing else is ready.
+                return hope;
+            }
+            progress(self.placed, self.order.len());
+        }
+    }
+
+    fn note(&mut self, attempted: Attempted) {
+        let Attempted { pod, outcome } = attempted;
+        let Some(report) = self.reports.get_mut(&pod.uid) else { return };
+        report.attempts += 1;
+        match outcome {
+            Outcome::Assumed { evaluated, feasible, .. } => {
+                report.looked_at = Some((evaluated, feasible));
+                report.message = None;
+                self.fruitless.clear();
+            }
+            Outcome::Unschedulable(message) | Outcome::Error(message) => {
+                report.message = Some(message);
+                *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
+            }
+            Outcome::Skipped => {
+                report.message = Some(format!("skip schedule deleting pod: {}", pod.full_name()));
+                return;
+            }
+        }
+        if let Some(judge) = &mut self.judge {
+            judge.explain(&pod, report);
+        }
+    }
+
+    fn carry_out(&mut self) {
+        loop {
+            let effects = self.engine.take_effects();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                match effect {
+                    Effect::Bind(task) => self.bind(&task.pod.uid, &task.node),
+                    Effect::PatchStatus(patch) => self.patch(patch),
+                    Effect::Event(_) => {}
+                }
+            }
+        }
+    }
+
+    fn bind(&mut self, uid: &Str, node: &Str) {
+        self.input(Input::BindFinished { uid: uid.clone(), outcome: BindOutcome::Bound });
+        if let Some(report) = self.reports.get_mut(uid) {
+            report.node = Some(node.as_str().to_owned());
+            report.message = None;
+        }
+        self.placed += 1;
+        let Some(mut pod) = self.objects.get(uid).cloned() else { return };
+        pod.node_name = Some(node.clone());
+        self.place_for_explanations(&pod);
+        self.publish(pod);
+    }
+
+    fn patch(&mut self, patch: StatusPatch) {
+        let Some(mut pod) = self.objects.get(&patch.pod.uid).cloned() else { return };
+        if let Some(condition) = patch.condition {
+            let condition = PodCondition {
+                type_: "PodScheduled".into(),
+                status: "False".into(),
+                reason: condition.reason.into(),
+                message: condition.message.into(),
+                last_transition: Some(condition.last_transition),
+            };
+            set_condition(&mut pod.status, condition);
+        }
+        if let Some(nominated) = patch.nominated_node {
+            pod.status.nominated_node_name = nominated;
+        }
+        self.publish(pod);
+    }
+
+    /// The API server has a new version of the pod, and the engine hears of it.
+    fn publish(&mut self, mut pod: Pod) {
+        self.version += 1;
+        pod.resource_version = self.version.to_string().into();
+        self.objects.insert(pod.uid.clone(), pod.clone());
+        self.input(Input::Pod(pod));
+    }
+
+    fn place_for_explanations(&mut self, pod: &Pod) {
+        if let (Some(judge), Some(node)) = (&mut self.judge, &pod.node_name) {
+            let info = judge.cache.info(pod.clone());
+            judge.cache.set_pod(info, node);
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        Report { pods: self.order.iter().filter_map(|uid| self.reports.remove(uid)).collect() }
+    }
+}
+
+fn set_condition(status: &mut PodStatus, condition: PodCondition) {
+    match status.conditions.iter_mut().find(|c| c.type_ == condition.type_) {
+        Some(known) => *known = condition,
+        None => status.conditions.push(condition),
+    }
+}

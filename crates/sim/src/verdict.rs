@@ -1,0 +1,22 @@
+//! Answers of single plugins, outside of an attempt.
+
+use harbormaster_api::points::ExtensionPoint;
+use harbormaster_framework::{pod::PodInfo, profile::Profile};
+
+use crate::report::Status;
+
+/// The first PreEnqueue plugin that holds the pod back.
+pub(crate) fn pre_enqueue(profile: &Profile, pod: &PodInfo) -> Option<Status> {
+    profile.at(ExtensionPoint::PreEnqueue).iter().find_map(|plugin| {
+        let plugin = profile.plugin(*plugin);
+        match plugin.pre_enqueue(pod) {
+            Ok(Ok(())) => None,
+            Ok(Err(reject)) => Some(Status::new(Some(plugin.name()), reject)),
+            Err(error) => Some(Status {
+                plugin: plugin.name().into(),
+                code: "Error".into(),
+                reasons: vec![error.to_string().into()],
+            }),
+        }
+    })
+}

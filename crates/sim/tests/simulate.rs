@@ -1,0 +1,170 @@
+//! Simulations of small clusters.
+
+use harbormaster_api::{Node, Pod};
+use harbormaster_sim::{Choices, Cluster, Report, explain_independent, independent, setup, simulate};
+use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod};
+use serde_json::{Value, json};
+
+fn cluster(nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Cluster {
+    let nodes: Vec<Node> = nodes.into_iter().map(NodeBuilder::build).collect();
+    let pods: Vec<Pod> = pods.into_iter().map(PodBuilder::build).collect();
+    let (bound, pending) = pods.into_iter().partition(|pod| pod.node_name.is_some());
+    Cluster { nodes, bound, pending, ..Cluster::default() }
+}
+
+fn run(cluster: Cluster, explain: bool) -> Report {
+    let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
+    simulate(setup.engine, cluster, explain, &mut |_, _| {})
+}
+
+fn small(name: &str) -> NodeBuilder {
+    node(name).allocatable("2", "4Gi", 10)
+}
+
+fn outcomes(report: &Report) -> Vec<(&str, Option<&str>, Option<&str>)> {
+    report.pods.iter().map(|p| (p.pod.as_str(), p.node.as_deref(), p.message.as_deref())).collect()
+}
+
+#[test]
+fn pods_see_the_ones_placed_before_them_and_priority_goes_first() {
+    let report = run(
+        cluster(
+            vec![small("n")],
+            vec![pod("low").cpu("1500m"), pod("high").cpu("1500m").priority(10), pod("tiny").cpu("100m")],
+        ),
+        false,
+    );
+    let full = "0/1 nodes are available: 1 Insufficient cpu.";
+    let [low, high, tiny] = report.pods.as_slice() else { panic!("{report:?}") };
+    assert_eq!((low.node.as_deref(), low.message.as_deref(), low.attempts), (None, Some(full), 1));
+    assert_eq!((high.node.as_deref(), high.attempts, high.looked_at), (Some("n"), 1, Some((1, 1))));
+    assert_eq!(tiny.node.as_deref(), Some("n"));
+}
+
+#[test]
+fn bound_pods_count_and_gated_pods_are_not_tried() {
+    let report = run(
+        cluster(
+            vec![small("a"), small("b")],
+            vec![pod("there").cpu("2").on("a"), pod("p").cpu("1"), pod("gated").gate("example.com/wait")],
+        ),
+        false,
+    );
+    let [p, gated] = report.pods.as_slice() else { panic!("{report:?}") };
+    assert_eq!(p.node.as_deref(), Some("b"));
+    assert_eq!((gated.attempts, gated.node.as_deref(), gated.is_gated()), (0, None, true));
+    let why = "waiting for scheduling gates: [example.com/wait]";
+    assert_eq!(gated.message.as_deref(), Some(why));
+    assert_eq!(gated.pre_enqueue.as_ref().unwrap().plugin, "SchedulingGates");
+}
+
+#[test]
+fn without_nodes_or_profile_the_simulation_ends_and_says_why() {
+    let report = run(cluster(vec![], vec![pod("p")]), true);
+    assert_eq!(outcomes(&report), [("default/p", None, Some("no nodes available to schedule pods"))]);
+    let other = pod("p").spec(|spec| spec.scheduler_name = "other".into());
+    let report = run(cluster(vec![small("n")], vec![other]), false);
+    let why = "no profile has the scheduler name \"other\"";
+    assert_eq!(outcomes(&report), [("default/p", None, Some(why))]);
+}
+
+#[test]
+fn an_explanation_is_of_the_time_of_the_attempt() {
+    let report = run(
+        cluster(
+            vec![small("a"), small("b").unschedulable()],
+            vec![pod("first").cpu("1500m"), pod("second").cpu("1500m")],
+        ),
+        true,
+    );
+    let [first, second] = report.pods.as_slice() else { panic!("{report:?}") };
+    let nodes = first.nodes.as_ref().unwrap();
+    assert_eq!(nodes["a"], None);
+    assert_eq!(nodes["b"].as_ref().unwrap().plugin, "NodeUnschedulable");
+    let scores = &first.scores.as_ref().unwrap()["a"];
+    let sum: i64 = scores.plugins.values().map(|s| s.weighted).sum();
+    assert!(scores.total == sum && scores.plugins.contains_key("NodeResourcesFit"), "{scores:?}");
+    let status = second.nodes.as_ref().unwrap()["a"].as_ref().unwrap();
+    assert_eq!(
+        (status.plugin.as_ref(), status.reasons.as_slice()),
+        ("NodeResourcesFit", &["Insufficient cpu".into()][..])
+    );
+    assert!(second.scores.as_ref().unwrap().is_empty());
+}
+
+#[test]
+fn a_pod_that_needs_a_plugin_that_does_not_exist_waits_and_says_which() {
+    let mut objects = objects();
+    objects[2]["spec"] = json!({"containers": [], "volumes": [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]});
+    let report = run(Cluster::from_objects(objects).unwrap(), true);
+    let [pod] = report.pods.as_slice() else { panic!("{report:?}") };
+    assert_eq!(
+        (pod.node.as_deref(), pod.pre_filter.as_ref().unwrap().plugin.as_ref()),
+        (None, "HarbormasterUnbuilt")
+    );
+    assert!(pod.message.as_ref().unwrap().contains("VolumeBinding"), "{pod:?}");
+    assert!(pod.nodes.as_ref().unwrap().is_empty());
+}
+
+#[test]
+fn independent_pods_do_not_see_each_other() {
+    let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
+    let pods = || vec![pod("first").cpu("1500m"), pod("second").cpu("1500m")];
+    let report = independent(&setup.engine, cluster(vec![small("n")], pods()), false);
+    assert_eq!(outcomes(&report), [("default/first", Some("n"), None), ("default/second", Some("n"), None)]);
+}
+
+fn objects() -> Vec<Value> {
+    let node = |name: &str, cpu: &str| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+               "status": {"allocatable": {"cpu": cpu, "memory": "4Gi", "pods": "10"}}})
+    };
+    let named = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["small"]}]}]}}});
+    vec![
+        node("small", "1"),
+        node("large", "4"),
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+            "affinity": named,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}),
+    ]
+}
+
+#[test]
+fn the_json_form_is_the_promised_one() {
+    let report = explain_independent(None, objects()).unwrap();
+    let pod = |nodes: Value, scores: Value, message: Value| {
+        json!({"pods": [{"pod": "default/p", "profile": "default-scheduler", "node": null, "preEnqueue": null,
+                         "preFilter": null, "nodes": nodes, "scores": scores, "message": message}]})
+    };
+    let outside = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+    let expected = pod(
+        json!({
+            "small": {"plugin": "NodeResourcesFit", "code": "UnschedulableAndUnresolvable", "reasons": ["Insufficient cpu"]},
+            "large": {"plugin": "", "code": "UnschedulableAndUnresolvable", "reasons": [outside]},
+        }),
+        json!({}),
+        json!(format!("0/2 nodes are available: 1 Insufficient cpu, 1 {outside}.")),
+    );
+    assert_eq!(serde_json::to_value(&report).unwrap(), expected);
+}
+
+#[test]
+fn scores_are_raw_normalized_and_weighted() {
+    let mut objects = objects();
+    objects[2]["spec"]["affinity"] = Value::Null;
+    let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+                  - plugins: {multiPoint: {enabled: [{name: NodeResourcesFit, weight: 5}]}}\n";
+    // The second time the profile is the kept one.
+    for _ in 0..2 {
+        let report =
+            serde_json::to_value(explain_independent(Some(config), objects.clone()).unwrap()).unwrap();
+        let large = &report["pods"][0]["scores"]["large"];
+        let fit = &large["plugins"]["NodeResourcesFit"];
+        assert_eq!(fit["weighted"].as_i64().unwrap(), 5 * fit["normalized"].as_i64().unwrap());
+        assert!(large["plugins"]["TaintToleration"]["raw"].is_i64(), "{large}");
+        assert_eq!(report["pods"][0]["node"], "large");
+    }
+    assert!(explain_independent(Some("kind: X"), vec![]).is_err());
+}

@@ -1,0 +1,87 @@
+//! Node tables and profiles for tests.
+
+use std::sync::Arc;
+
+use harbormaster_api::points::ExtensionPoint;
+use harbormaster_framework::{
+    pod::{PodInfo, SpecTable},
+    profile::{Profile, ProfileSpec},
+    registry::{BuildCycle, Registry},
+    table::NodeTable,
+};
+use serde_json::Value;
+
+use crate::{nodes::NodeBuilder, pods::PodBuilder};
+
+/// A node table with these nodes and these bound pods, ready for a cycle.
+///
+/// # Panics
+/// When a pod is not bound.
+pub fn cluster(
+    nodes: impl IntoIterator<Item = NodeBuilder>,
+    pods: impl IntoIterator<Item = PodBuilder>,
+) -> NodeTable {
+    let mut table = NodeTable::default();
+    for node in nodes {
+        table.set_node(node.into());
+    }
+    let mut specs = SpecTable::default();
+    for pod in pods {
+        let pod = PodInfo::new(pod.build(), &mut specs);
+        let Some(node) = pod.node_name.clone() else { panic!("{pod:?} is not bound: say on which node") };
+        table.add_pod(&node, Arc::new(pod));
+    }
+    table.refresh();
+    table
+}
+
+/// A profile named `default-scheduler` with these plugins at these points (`Filter`, `Score`, …), all with weight 1 and
+/// without arguments.
+///
+/// # Panics
+/// When there is no such point or plugin.
+pub fn profile(registry: &Registry, points: &[(&str, &[&str])]) -> Arc<Profile> {
+    profile_with_args(registry, points, &[])
+}
+
+/// Like [`profile`], with arguments by plugin.
+///
+/// # Panics
+/// When there is no such point or plugin, or a plugin refuses its arguments.
+pub fn profile_with_args(
+    registry: &Registry,
+    points: &[(&str, &[&str])],
+    args: &[(&str, Value)],
+) -> Arc<Profile> {
+    let weighted = points.iter().map(|(point, names)| (*point, names.iter().map(|n| (*n, 1)).collect()));
+    profile_with_weights(registry, &weighted.collect::<Vec<_>>(), args)
+}
+
+/// Like [`profile_with_args`], with weights.
+///
+/// # Panics
+/// When there is no such point or plugin, or a plugin refuses its arguments.
+pub fn profile_with_weights(
+    registry: &Registry,
+    points: &[(&str, Vec<(&str, i64)>)],
+    args: &[(&str, Value)],
+) -> Arc<Profile> {
+    let list = |plugins: &[(&str, i64)]| {
+        plugins.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect()
+    };
+    let spec = ProfileSpec {
+        name: "default-scheduler".to_owned(),
+        points: points.iter().map(|(point, plugins)| (point_named(point), list(plugins))).collect(),
+        args: args.iter().map(|(plugin, args)| ((*plugin).to_owned(), args.clone())).collect(),
+        percentage_of_nodes_to_score: None,
+    };
+    match Profile::build(&spec, registry, &BuildCycle::default()) {
+        Ok(profile) => Arc::new(profile),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn point_named(name: &str) -> ExtensionPoint {
+    let found = ExtensionPoint::ALL.into_iter().find(|point| point.name() == name);
+    found.unwrap_or_else(|| panic!("no extension point {name:?}"))
+}

@@ -1,0 +1,271 @@
+//! What every plugin must hold to, as checks that panic with the pod and node that break the rule.
+
+use harbormaster_api::points::ExtensionPoint;
+use harbormaster_framework::{
+    cycle::Cycle,
+    nodeset::{NodeIdx, NodeSet},
+    outcome::Verdict,
+    plugin::PreFilterAnswer,
+    pod::PodInfo,
+    table::NodeTable,
+};
+
+use crate::trial::Trial;
+
+/// A value that no plugin writes: shows which scores were written.
+const UNTOUCHED: i64 = i64::MIN + 7;
+
+/// Every batch method must give the answers of its single method, on all nodes and on any part of them, and must not
+/// touch other rows.
+///
+/// # Panics
+/// When it does not, or when the plugin fails.
+pub fn batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo) {
+    let every_other: NodeSet = nodes.live().iter().filter(|row| row.0.is_multiple_of(2)).collect();
+    for rows in [nodes.live().clone(), every_other, NodeSet::default()] {
+        if trial.plugin().implements(ExtensionPoint::Filter) {
+            filter_batch_equals_single(trial, nodes, pod, &rows);
+        }
+        if trial.plugin().implements(ExtensionPoint::Score) {
+            score_batch_equals_single(trial, nodes, pod, &rows);
+        }
+    }
+}
+
+fn failed<T>(trial: &Trial, pod: &PodInfo, result: Result<T, impl std::fmt::Display>) -> T {
+    result.unwrap_or_else(|e| panic!("{} fails for {pod:?}: {e}", trial.plugin().name()))
+}
+
+fn single_verdicts(trial: &Trial, nodes: &NodeTable, pod: &PodInfo) -> Option<Vec<(NodeIdx, Verdict)>> {
+    let (answer, slot) = failed(trial, pod, trial.pre_filtered(nodes, pod));
+    if matches!(answer, PreFilterAnswer::Reject(_)) {
+        return None;
+    }
+    let cx = Cycle { nodes, pod };
+    let ask = |row: NodeIdx| (row, failed(trial, pod, trial.plugin().filter(&cx, &slot, row)));
+    Some(nodes.live().iter().map(ask).collect())
+}
+
+fn filter_batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo, rows: &NodeSet) {
+    let Some(single) = single_verdicts(trial, nodes, pod) else { return };
+    let batch = failed(trial, pod, trial.batch_verdicts(nodes, pod, rows));
+    for ((row, one), (_, many)) in single.iter().zip(&batch) {
+        let expected = if rows.contains(*row) { one } else { &Ok(()) };
+        let name = nodes.node(*row).name();
+        assert_eq!(many, expected, "{}: filter_batch for {pod:?} on {name}", trial.plugin().name());
+    }
+}
+
+fn score_batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo, rows: &NodeSet) {
+    let slot = failed(trial, pod, trial.pre_score(nodes, pod, rows));
+    if slot.is_none() {
+        return;
+    }
+    let cx = Cycle { nodes, pod };
+    let mut out = vec![UNTOUCHED; nodes.rows()];
+    failed(trial, pod, trial.plugin().score_batch(&cx, &slot, rows, &mut out));
+    for (at, many) in out.iter().enumerate() {
+        let row = NodeIdx::from(at);
+        let one = if rows.contains(row) {
+            failed(trial, pod, trial.plugin().score(&cx, &slot, row))
+        } else {
+            UNTOUCHED
+        };
+        let name = nodes.node(row).name();
+        assert_eq!(*many, one, "{}: score_batch for {pod:?} on {name}", trial.plugin().name());
+    }
+}
+
+/// Adding a pod to a node and removing it again must leave every verdict as it was ("what if" questions rely on it).
+///
+/// # Panics
+/// When it does not, or when the plugin fails.
+pub fn adding_and_removing_is_neutral(
+    trial: &Trial,
+    nodes: &mut NodeTable,
+    pod: &PodInfo,
+    other: &std::sync::Arc<PodInfo>,
+) {
+    let Some(before) = single_verdicts(trial, nodes, pod) else { return };
+    let (_, mut slot) = failed(trial, pod, trial.pre_filtered(nodes, pod));
+    for (row, _) in &before {
+        nodes.what_if_added(*row, other.clone());
+        failed(trial, pod, trial.plugin().add_pod(&Cycle { nodes, pod }, &mut slot, other, *row));
+        nodes.end_what_if(*row, &other.uid);
+        failed(trial, pod, trial.plugin().remove_pod(&Cycle { nodes, pod }, &mut slot, other, *row));
+    }
+    let cx = Cycle { nodes, pod };
+    for (row, verdict) in &before {
+        let after = failed(trial, pod, trial.plugin().filter(&cx, &slot, *row));
+        assert_eq!(after, *verdict, "{}: {pod:?} after {other:?} came and went", trial.plugin().name());
+    }
+}
+
+/// A plugin of [`harbormaster_framework::plugin::Scope::Row`] must answer alike for two pods of one spec, and must not
+/// look at other rows: the verdicts and scores of `nodes` stay as they are when `elsewhere` is on some other row.
+///
+/// # Panics
+/// When they do not, or when the plugin fails.
+pub fn row_scope_holds(
+    trial: &Trial,
+    nodes: &mut NodeTable,
+    pod: &PodInfo,
+    elsewhere: &std::sync::Arc<PodInfo>,
+) {
+    let twin = {
+        let mut twin = harbormaster_api::Pod::clone(&pod.pod);
+        twin.uid = "uid-twin".into();
+        twin.name = "twin".into();
+        twin.namespace = "elsewhere".into();
+        twin.labels = crate::pods::labels(&[("twin", "yes")]);
+        PodInfo::standalone(twin)
+    };
+    let verdicts = single_verdicts(trial, nodes, pod);
+    let scores = failed(trial, pod, trial.raw_scores(nodes, pod));
+    assert_eq!(single_verdicts(trial, nodes, &twin), verdicts, "{}: twins differ", trial.plugin().name());
+    assert_eq!(
+        failed(trial, pod, trial.raw_scores(nodes, &twin)),
+        scores,
+        "{}: twins",
+        trial.plugin().name()
+    );
+    for row in nodes.live().clone().iter() {
+        nodes.what_if_added(row, elsewhere.clone());
+        let now = single_verdicts(trial, nodes, pod);
+        let scored = failed(trial, pod, trial.raw_scores(nodes, pod));
+        nodes.end_what_if(row, &elsewhere.uid);
+        let others = |all: &Option<Vec<(NodeIdx, Verdict)>>| {
+            all.clone().map(|all| all.into_iter().filter(|(r, _)| *r != row).collect::<Vec<_>>())
+        };
+        assert_eq!(others(&now), others(&verdicts), "{}: looks at other rows", trial.plugin().name());
+        let unmoved = |all: &Option<Vec<i64>>| {
+            let in_order = all.iter().flatten().zip(nodes.order());
+            in_order.filter(|(_, r)| **r != row).map(|(s, _)| *s).collect::<Vec<_>>()
+        };
+        assert_eq!(unmoved(&scored), unmoved(&scores), "{}: looks at other rows", trial.plugin().name());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_framework::prelude::*;
+
+    use super::*;
+    use crate::{clusters::cluster, nodes::node, pods::pod};
+
+    /// Breaks one rule at a time.
+    #[derive(Clone, Copy, Default)]
+    struct Broken {
+        forgets_a_reject: bool,
+        writes_other_rows: bool,
+        reads_labels: bool,
+        looks_around: bool,
+        keeps_added_pods: bool,
+    }
+
+    impl Plugin for Broken {
+        const NAME: &'static str = "Broken";
+        const SCOPE: Scope = Scope::Row;
+        type FilterState = usize;
+        type ScoreState = ();
+        fn points(points: &mut Points<Self>) {
+            points.pre_filter().filter().score();
+        }
+    }
+
+    impl PreFilter for Broken {
+        fn pre_filter(&self, _: &Cycle<'_>) -> PluginResult<PreFiltered<usize>> {
+            Ok(PreFiltered::state(0))
+        }
+        fn add_pod(&self, _: &Cycle<'_>, state: &mut usize, _: &PodInfo, _: NodeRef<'_>) -> PluginResult<()> {
+            *state += 1;
+            Ok(())
+        }
+        fn remove_pod(
+            &self,
+            _: &Cycle<'_>,
+            state: &mut usize,
+            _: &PodInfo,
+            _: NodeRef<'_>,
+        ) -> PluginResult<()> {
+            *state -= usize::from(!self.keeps_added_pods);
+            Ok(())
+        }
+    }
+
+    impl Filter for Broken {
+        fn filter(&self, cx: &Cycle<'_>, added: &usize, node: NodeRef<'_>) -> PluginResult<Verdict> {
+            let pods: i64 = cx.nodes.columns().used_pods.iter().sum();
+            let disturbed = (self.reads_labels && !cx.pod.labels.is_empty())
+                || (self.looks_around && pods > 0)
+                || *added > 0;
+            let rejected = disturbed || node.name() == "bad";
+            Ok(if rejected { Err(Reject::evictable("bad")) } else { Ok(()) })
+        }
+        fn filter_batch(&self, cx: &Cycle<'_>, added: &usize, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+            for row in sweep.rows().iter().filter(|_| !self.forgets_a_reject) {
+                if let Err(reject) = self.filter(cx, added, cx.nodes.node(row))? {
+                    sweep.reject(row, reject);
+                }
+            }
+            Ok(())
+        }
+    }
+
+    impl Score for Broken {
+        fn score(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<i64> {
+            Ok(1)
+        }
+        fn score_batch(&self, _: &Cycle<'_>, (): &(), rows: &NodeSet, out: &mut [i64]) -> PluginResult<()> {
+            if self.writes_other_rows {
+                out.fill(1);
+            }
+            rows.iter().for_each(|row| out[row.at()] = 1);
+            Ok(())
+        }
+    }
+
+    fn check(plugin: Broken) {
+        let trial = Trial::of(plugin);
+        let mut nodes = cluster([node("good"), node("bad"), node("fine")], []);
+        let (pod, other) = (pod("p").info(), pod("other").info());
+        batch_equals_single(&trial, &nodes, &pod);
+        row_scope_holds(&trial, &mut nodes, &pod, &other);
+        adding_and_removing_is_neutral(&trial, &mut nodes, &pod, &other);
+    }
+
+    #[test]
+    fn a_plugin_that_keeps_the_rules_passes() {
+        check(Broken::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "Broken: filter_batch for PodInfo(default/p) on bad")]
+    fn a_forgotten_rejection_is_found() {
+        check(Broken { forgets_a_reject: true, ..Broken::default() });
+    }
+
+    #[test]
+    #[should_panic(expected = "Broken: score_batch for PodInfo(default/p)")]
+    fn scores_written_for_other_rows_are_found() {
+        check(Broken { writes_other_rows: true, ..Broken::default() });
+    }
+
+    #[test]
+    #[should_panic(expected = "Broken: twins differ")]
+    fn a_row_plugin_that_reads_labels_is_found() {
+        check(Broken { reads_labels: true, ..Broken::default() });
+    }
+
+    #[test]
+    #[should_panic(expected = "Broken: looks at other rows")]
+    fn a_row_plugin_that_looks_around_is_found() {
+        check(Broken { looks_around: true, ..Broken::default() });
+    }
+
+    #[test]
+    #[should_panic(expected = "after PodInfo(default/other) came and went")]
+    fn a_pod_that_is_not_taken_back_is_found() {
+        check(Broken { keeps_added_pods: true, ..Broken::default() });
+    }
+}

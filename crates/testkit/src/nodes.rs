@@ -1,0 +1,106 @@
+//! Nodes in a few words.
+
+use std::sync::Arc;
+
+use harbormaster_api::{
+    Node, Str,
+    node::{Image, LABEL_HOSTNAME, LABEL_ZONE},
+    taint::{Taint, TaintEffect},
+};
+
+use crate::pods::{amount, with};
+
+/// Makes a node. Starts with 4 cores, 8Gi of memory and room for 110 pods.
+#[derive(Clone, Debug)]
+pub struct NodeBuilder {
+    node: Node,
+}
+
+/// A node of that name, which is also its host name label.
+pub fn node(name: &str) -> NodeBuilder {
+    let node = Node { name: name.into(), uid: format!("uid-{name}").into(), ..Node::default() };
+    NodeBuilder { node }.label(LABEL_HOSTNAME, name).allocatable("4", "8Gi", 110)
+}
+
+impl NodeBuilder {
+    /// One more label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.node.labels = with(&self.node.labels, key, value);
+        self
+    }
+
+    /// The zone label.
+    #[must_use]
+    pub fn zone(self, zone: &str) -> Self {
+        self.label(LABEL_ZONE, zone)
+    }
+
+    /// cpu, memory and how many pods.
+    #[must_use]
+    pub fn allocatable(self, cpu: &str, memory: &str, pods: i64) -> Self {
+        self.offers("cpu", cpu).offers("memory", memory).offers("pods", &pods.to_string())
+    }
+
+    /// The allocatable amount of any resource.
+    #[must_use]
+    pub fn offers(mut self, name: &str, quantity: &str) -> Self {
+        self.node.allocatable.set_named(&Str::from(name), amount(name, quantity));
+        self
+    }
+
+    /// One more taint; `effect` as in manifests.
+    ///
+    /// # Panics
+    /// When there is no such effect.
+    #[must_use]
+    pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
+        let effect = TaintEffect::parse(effect).unwrap_or_else(|| panic!("no taint effect {effect:?}"));
+        let taint = Taint { key: key.into(), value: value.into(), effect };
+        self.node.taints = self.node.taints.iter().cloned().chain([taint]).collect();
+        self
+    }
+
+    /// Cordoned.
+    #[must_use]
+    pub fn unschedulable(mut self) -> Self {
+        self.node.unschedulable = true;
+        self
+    }
+
+    /// One more image, with its size in bytes.
+    #[must_use]
+    pub fn image(mut self, name: &str, size_bytes: i64) -> Self {
+        let image = Image { names: vec![name.into()], size_bytes };
+        self.node.images = self.node.images.iter().cloned().chain([image]).collect();
+        self
+    }
+
+    /// One more declared feature.
+    #[must_use]
+    pub fn feature(mut self, name: &str) -> Self {
+        let mut features: Vec<Str> = self.node.declared_features.to_vec();
+        features.push(name.into());
+        features.sort();
+        self.node.declared_features = features.into();
+        self
+    }
+
+    /// Changes anything.
+    #[must_use]
+    pub fn node(mut self, change: impl FnOnce(&mut Node)) -> Self {
+        change(&mut self.node);
+        self
+    }
+
+    /// The node.
+    pub fn build(self) -> Node {
+        self.node
+    }
+}
+
+impl From<NodeBuilder> for Arc<Node> {
+    fn from(builder: NodeBuilder) -> Self {
+        Arc::new(builder.build())
+    }
+}

@@ -1,0 +1,325 @@
+//! Pods in a few words.
+
+use std::sync::Arc;
+
+use harbormaster_api::{
+    Labels, Pod, PodSpec, Quantity, Str, Timestamp,
+    node::LABEL_ZONE,
+    pod::{Container, HostPort, PodAffinity, PodAffinityTerm, ResourceList, Volume, VolumeSource},
+    selector::{
+        LabelSelector, NodeAffinity, NodeSelector, NodeSelectorTerm, Operator, PreferredTerm, Requirement,
+    },
+    taint::{TaintEffect, Toleration, TolerationOperator},
+};
+use harbormaster_framework::pod::PodInfo;
+
+/// Makes a pod. Starts as a pod with one container that asks for nothing, in namespace `default`.
+#[derive(Clone, Debug)]
+pub struct PodBuilder {
+    pod: Pod,
+    spec: PodSpec,
+}
+
+/// A pod of that name; its UID is `uid-<name>`.
+pub fn pod(name: &str) -> PodBuilder {
+    let pod = Pod {
+        uid: format!("uid-{name}").into(),
+        namespace: "default".into(),
+        name: name.into(),
+        ..Pod::default()
+    };
+    let first = Container { name: "c0".into(), image: "image".into(), ..Container::default() };
+    let spec =
+        PodSpec { scheduler_name: "default-scheduler".into(), containers: vec![first], ..PodSpec::default() };
+    PodBuilder { pod, spec }
+}
+
+/// Labels from pairs.
+pub fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().copied().collect()
+}
+
+/// A toleration of `key` with any value; `effect` as in manifests, empty for all effects.
+pub fn tolerates(key: &str, effect: &str) -> Toleration {
+    Toleration {
+        key: key.into(),
+        operator: TolerationOperator::Exists,
+        value: Str::default(),
+        effect: TaintEffect::parse(effect),
+    }
+}
+
+/// A toleration of every taint.
+pub fn tolerates_all() -> Toleration {
+    tolerates("", "")
+}
+
+/// The amount of resource `name` that `text` means: millicores for cpu, units for all else.
+///
+/// # Panics
+/// When `text` is not a quantity.
+pub fn amount(name: &str, text: &str) -> i64 {
+    let quantity: Quantity = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    if name == "cpu" { quantity.milli_value() } else { quantity.value() }
+}
+
+pub(crate) fn set(list: &mut ResourceList, name: &str, text: &str) {
+    let amount = amount(name, text);
+    match list.binary_search_by(|(n, _)| n.as_str().cmp(name)) {
+        Ok(at) => list[at].1 = amount,
+        Err(gap) => list.insert(gap, (name.into(), amount)),
+    }
+}
+
+impl PodBuilder {
+    /// `metadata.namespace`.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.pod.namespace = namespace.into();
+        self
+    }
+
+    /// `metadata.uid`.
+    #[must_use]
+    pub fn uid(mut self, uid: &str) -> Self {
+        self.pod.uid = uid.into();
+        self
+    }
+
+    /// One more label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.pod.labels = with(&self.pod.labels, key, value);
+        self
+    }
+
+    /// `spec.nodeName`: the pod is bound.
+    #[must_use]
+    pub fn on(mut self, node: &str) -> Self {
+        self.pod.node_name = Some(node.into());
+        self
+    }
+
+    /// `status.nominatedNodeName`.
+    #[must_use]
+    pub fn nominated_to(mut self, node: &str) -> Self {
+        self.pod.status.nominated_node_name = Some(node.into());
+        self
+    }
+
+    /// `metadata.deletionTimestamp`.
+    #[must_use]
+    pub fn terminating(mut self) -> Self {
+        self.pod.deleted = Some(Timestamp::from_secs(1));
+        self
+    }
+
+    /// One more scheduling gate.
+    #[must_use]
+    pub fn gate(mut self, name: &str) -> Self {
+        self.pod.scheduling_gates.push(name.into());
+        self
+    }
+
+    /// A request of the latest container.
+    #[must_use]
+    pub fn request(mut self, name: &str, quantity: &str) -> Self {
+        set(&mut self.last().requests, name, quantity);
+        self
+    }
+
+    /// cpu of the latest container.
+    #[must_use]
+    pub fn cpu(self, quantity: &str) -> Self {
+        self.request("cpu", quantity)
+    }
+
+    /// memory of the latest container.
+    #[must_use]
+    pub fn memory(self, quantity: &str) -> Self {
+        self.request("memory", quantity)
+    }
+
+    /// One more container; what follows is about it.
+    #[must_use]
+    pub fn container(mut self) -> Self {
+        let name = format!("c{}", self.spec.containers.len()).into();
+        self.spec.containers.push(Container { name, image: "image".into(), ..Container::default() });
+        self
+    }
+
+    /// An init container with these requests.
+    #[must_use]
+    pub fn init_container(self, requests: &[(&str, &str)]) -> Self {
+        self.add_init(requests, false)
+    }
+
+    /// A sidecar (an init container with `restartPolicy: Always`) with these requests.
+    #[must_use]
+    pub fn sidecar(self, requests: &[(&str, &str)]) -> Self {
+        self.add_init(requests, true)
+    }
+
+    fn add_init(mut self, requests: &[(&str, &str)], restart_always: bool) -> Self {
+        let name = format!("i{}", self.spec.init_containers.len()).into();
+        let mut container = Container { name, image: "image".into(), restart_always, ..Container::default() };
+        requests.iter().for_each(|(name, quantity)| set(&mut container.requests, name, quantity));
+        self.spec.init_containers.push(container);
+        self
+    }
+
+    /// `spec.overhead`.
+    #[must_use]
+    pub fn overhead(mut self, name: &str, quantity: &str) -> Self {
+        set(&mut self.spec.overhead, name, quantity);
+        self
+    }
+
+    /// `spec.resources.requests`.
+    #[must_use]
+    pub fn pod_level(mut self, name: &str, quantity: &str) -> Self {
+        set(&mut self.spec.pod_level_requests, name, quantity);
+        self
+    }
+
+    /// Image of the latest container.
+    #[must_use]
+    pub fn image(mut self, image: &str) -> Self {
+        self.last().image = image.into();
+        self
+    }
+
+    /// A TCP host port of the latest container on every address.
+    #[must_use]
+    pub fn host_port(self, port: i32) -> Self {
+        self.host_port_on("TCP", "0.0.0.0", port)
+    }
+
+    /// A host port of the latest container.
+    #[must_use]
+    pub fn host_port_on(mut self, protocol: &str, ip: &str, port: i32) -> Self {
+        let port = HostPort { ip: ip.into(), protocol: protocol.into(), port };
+        self.last().host_ports.push(port);
+        self
+    }
+
+    /// `spec.priority`.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.spec.priority = priority;
+        self
+    }
+
+    /// One more toleration.
+    #[must_use]
+    pub fn tolerate(mut self, toleration: Toleration) -> Self {
+        self.spec.tolerations.push(toleration);
+        self
+    }
+
+    /// One more pair of `spec.nodeSelector`.
+    #[must_use]
+    pub fn node_selector(mut self, key: &str, value: &str) -> Self {
+        self.spec.node_selector = Some(with(&self.spec.node_selector.take().unwrap_or_default(), key, value));
+        self
+    }
+
+    /// One more term of the required node affinity: `key` is one of `values`.
+    #[must_use]
+    pub fn requires_node_label(self, key: &str, values: &[&str]) -> Self {
+        let term = NodeSelectorTerm { match_expressions: vec![one_of(key, values)], ..Default::default() };
+        self.requires_node(term)
+    }
+
+    /// One more term of the required node affinity: the node's name is one of `names`.
+    #[must_use]
+    pub fn requires_node_name(self, names: &[&str]) -> Self {
+        let term =
+            NodeSelectorTerm { match_fields: vec![one_of("metadata.name", names)], ..Default::default() };
+        self.requires_node(term)
+    }
+
+    /// One more term of the required node affinity.
+    #[must_use]
+    pub fn requires_node(mut self, term: NodeSelectorTerm) -> Self {
+        let affinity = self.spec.node_affinity.get_or_insert_with(NodeAffinity::default);
+        affinity.required.get_or_insert_with(NodeSelector::default).terms.push(term);
+        self
+    }
+
+    /// One more preferred term of the node affinity: `key` is one of `values`.
+    #[must_use]
+    pub fn prefers_node_label(mut self, weight: i32, key: &str, values: &[&str]) -> Self {
+        let preference =
+            NodeSelectorTerm { match_expressions: vec![one_of(key, values)], ..Default::default() };
+        let affinity = self.spec.node_affinity.get_or_insert_with(NodeAffinity::default);
+        affinity.preferred.get_or_insert_default().push(PreferredTerm { weight, preference });
+        self
+    }
+
+    /// Required pod anti-affinity, per zone, to pods with that label.
+    #[must_use]
+    pub fn avoids(mut self, key: &str, value: &str) -> Self {
+        let anti = self.spec.pod_anti_affinity.get_or_insert_with(PodAffinity::default);
+        anti.required.push(PodAffinityTerm {
+            label_selector: Some(LabelSelector {
+                match_labels: labels(&[(key, value)]),
+                ..Default::default()
+            }),
+            topology_key: LABEL_ZONE.into(),
+            ..Default::default()
+        });
+        self
+    }
+
+    /// One more volume.
+    #[must_use]
+    pub fn volume(mut self, source: VolumeSource) -> Self {
+        let name = format!("v{}", self.spec.volumes.len()).into();
+        self.spec.volumes.push(Volume { name, source });
+        self
+    }
+
+    /// Changes anything of `spec`.
+    #[must_use]
+    pub fn spec(mut self, change: impl FnOnce(&mut PodSpec)) -> Self {
+        change(&mut self.spec);
+        self
+    }
+
+    /// Changes anything outside of `spec`.
+    #[must_use]
+    pub fn pod(mut self, change: impl FnOnce(&mut Pod)) -> Self {
+        change(&mut self.pod);
+        self
+    }
+
+    /// The pod.
+    pub fn build(self) -> Pod {
+        Pod { spec: Arc::new(self.spec), ..self.pod }
+    }
+
+    /// The pod as plugins see it.
+    pub fn info(self) -> Arc<PodInfo> {
+        PodInfo::standalone(self.build())
+    }
+
+    fn last(&mut self) -> &mut Container {
+        self.spec.containers.last_mut().expect("a pod has a container")
+    }
+}
+
+/// `labels` and one pair more.
+pub(crate) fn with(labels: &Labels, key: &str, value: &str) -> Labels {
+    let old = labels.iter().map(|(k, v)| (k.clone(), v.clone()));
+    old.chain([(Str::from(key), Str::from(value))]).collect()
+}
+
+/// `key` is one of `values`.
+pub fn one_of(key: &str, values: &[&str]) -> Requirement {
+    Requirement {
+        key: key.into(),
+        operator: Operator::In,
+        values: values.iter().copied().map(Str::from).collect(),
+    }
+}

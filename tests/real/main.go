@@ -1,0 +1,46 @@
+// Command real is the original Kubernetes control plane in one file: etcd,
+// kube-apiserver, kube-controller-manager, kube-scheduler, and the verdict
+// oracle that asks the original scheduler plugins about a described cluster.
+//
+// The role is the base name the program was started under, or else its first
+// argument.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// roles maps the name of a component to its main function. A main function
+// reads os.Args the way the component alone would and returns the exit status.
+var roles = map[string]func() int{
+	"etcd":                    runEtcd,
+	"kube-apiserver":          runAPIServer,
+	"kube-controller-manager": runControllerManager,
+	"kube-scheduler":          runScheduler,
+	"verdicts":                runVerdicts,
+	"service-account-key":     runServiceAccountKey,
+}
+
+func main() {
+	role, ok := roles[filepath.Base(os.Args[0])]
+	if !ok && len(os.Args) > 1 {
+		if role, ok = roles[os.Args[1]]; ok {
+			os.Args = os.Args[1:]
+		}
+	}
+	if !ok {
+		names := make([]string, 0, len(roles))
+		for name := range roles {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		fmt.Fprintf(os.Stderr, "the first argument, or the name of this program, must be one of: %s\n", strings.Join(names, ", "))
+		os.Exit(2)
+	}
+	endWithStdin()
+	os.Exit(role())
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+var errStatic = errors.New("the objects of this informer never change")
+
+// staticInformer is an informer over a fixed set of objects. It is synced from
+// the first moment on and delivers its objects to a handler before
+// AddEventHandler returns, so that a framework can be built for every request
+// without waiting for watches.
+type staticInformer struct {
+	indexer cache.Indexer
+}
+
+var _ cache.SharedIndexInformer = &staticInformer{}
+
+func newStaticInformer() *staticInformer {
+	return &staticInformer{indexer: cache.NewIndexer(
+		cache.MetaNamespaceKeyFunc,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	)}
+}
+
+func (s *staticInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	for _, object := range s.indexer.List() {
+		handler.OnAdd(object, true)
+	}
+	return synced{}, nil
+}
+
+func (s *staticInformer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandler(handler)
+}
+
+func (s *staticInformer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandler(handler)
+}
+
+func (s *staticInformer) AddIndexers(indexers cache.Indexers) error {
+	missing := cache.Indexers{}
+	present := s.indexer.GetIndexers()
+	for name, index := range indexers {
+		if _, ok := present[name]; !ok {
+			missing[name] = index
+		}
+	}
+	return s.indexer.AddIndexers(missing)
+}
+
+func (s *staticInformer) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
+func (s *staticInformer) GetStore() cache.Store                                           { return s.indexer }
+func (s *staticInformer) GetIndexer() cache.Indexer                                       { return s.indexer }
+func (s *staticInformer) GetController() cache.Controller                                 { return nil }
+func (s *staticInformer) Run(stop <-chan struct{})                                        { <-stop }
+func (s *staticInformer) RunWithContext(ctx context.Context)                              { <-ctx.Done() }
+func (s *staticInformer) HasSynced() bool                                                 { return true }
+func (s *staticInformer) HasSyncedChecker() cache.DoneChecker                             { return synced{} }
+func (s *staticInformer) LastSyncResourceVersion() string                                 { return "1" }
+func (s *staticInformer) SetWatchErrorHandler(cache.WatchErrorHandler) error              { return errStatic }
+func (s *staticInformer) SetTransform(cache.TransformFunc) error                          { return errStatic }
+func (s *staticInformer) IsStopped() bool                                                 { return false }
+func (s *staticInformer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error {
+	return errStatic
+}
+
+// synced is the registration of a handler that has seen everything.
+type synced struct{}
+
+var closed = func() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}()
+
+func (synced) HasSynced() bool                     { return true }
+func (synced) HasSyncedChecker() cache.DoneChecker { return synced{} }
+func (synced) Name() string                        { return "static objects" }
+func (synced) Done() <-chan struct{}               { return closed }
