@@ -8,6 +8,7 @@ mod defaults;
 mod json;
 mod meta;
 mod node;
+mod object;
 mod pod;
 mod selector;
 mod spec;
@@ -15,7 +16,7 @@ mod spec;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Namespace, Node, ObjectRef, Pod, PriorityClass, strings::Interner};
+use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, Str, strings::Interner};
 
 /// An object that could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,24 +97,37 @@ impl Decoder {
         wire.into_node(&mut self.interner, self.api_defaults)
     }
 
-    /// Decodes a namespace.
+    /// Decodes an object of that kind. Returns its resource version besides: what is looked up has no use for it.
     ///
     /// # Errors
     /// Says which field is wrong.
-    pub fn namespace(&mut self, json: &[u8]) -> Result<Namespace, DecodeError> {
-        from_slice::<meta::WireObject<'_>>("Namespace", json).map(|wire| self.finish_namespace(wire))
+    pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<(Object, Str), DecodeError> {
+        Ok(if object::selects_by_map(kind) {
+            self.finish_object(kind, from_slice::<object::ByMap<'_>>(kind.name(), json)?)
+        } else {
+            self.finish_object(kind, from_slice::<object::ByExpressions<'_>>(kind.name(), json)?)
+        })
     }
 
-    /// Decodes a namespace from a parsed manifest.
+    /// Decodes an object of that kind from a parsed manifest.
     ///
     /// # Errors
     /// Says which field is wrong.
-    pub fn namespace_value(&mut self, value: &Value) -> Result<Namespace, DecodeError> {
-        from_value::<meta::WireObject<'_>>("Namespace", value).map(|wire| self.finish_namespace(wire))
+    pub fn object_value(&mut self, kind: ObjectKind, value: &Value) -> Result<Object, DecodeError> {
+        let (object, _version) = if object::selects_by_map(kind) {
+            self.finish_object(kind, from_value::<object::ByMap<'_>>(kind.name(), value)?)
+        } else {
+            self.finish_object(kind, from_value::<object::ByExpressions<'_>>(kind.name(), value)?)
+        };
+        Ok(object)
     }
 
-    fn finish_namespace(&mut self, wire: meta::WireObject<'_>) -> Namespace {
-        wire.into_namespace(&mut self.interner, self.api_defaults)
+    fn finish_object<S: object::WireSelector>(
+        &mut self,
+        kind: ObjectKind,
+        wire: object::WireSelecting<'_, S>,
+    ) -> (Object, Str) {
+        wire.into_object(kind, &mut self.interner, self.api_defaults)
     }
 
     /// Decodes a priority class.

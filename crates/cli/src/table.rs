@@ -65,6 +65,7 @@ fn outcome(pod: &PodReport) -> Cell {
         Some(node) if pod.is_gated() => Cell::new(format!("{node} (gated)")).fg(Color::Yellow),
         Some(node) => Cell::new(node).fg(Color::Green),
         None if pod.is_gated() => Cell::new("<gated>").fg(Color::Yellow),
+        None if pod.preempted_by.is_some() => Cell::new("<preempted>").fg(Color::Red),
         None => Cell::new("<none>").fg(Color::Red),
     }
 }
@@ -72,8 +73,14 @@ fn outcome(pod: &PodReport) -> Cell {
 fn summary(report: &Report) -> String {
     let placed = report.pods.iter().filter(|pod| pod.node.is_some()).count();
     let gated = report.pods.iter().filter(|pod| pod.node.is_none() && pod.is_gated()).count();
-    let rest = report.pods.len() - placed - gated;
-    format!("{} pods: {placed} placed, {rest} unschedulable, {gated} gated", report.pods.len())
+    let preempted = report.pods.iter().filter(|pod| pod.preempted_by.is_some()).count();
+    let rest = report.pods.len() - placed - gated - preempted;
+    let mut text =
+        format!("{} pods: {placed} placed, {rest} unschedulable, {gated} gated", report.pods.len());
+    if preempted > 0 {
+        text += &format!(", {preempted} preempted");
+    }
+    text
 }
 
 fn explanation(pod: &PodReport, style: Style) -> String {
@@ -149,6 +156,16 @@ mod tests {
         assert!(plain.contains("a/placed  n1      3/5") && !plain.contains('\u{1b}'), "{plain}");
         let colours = render(&report(), Style { colours: true, fit_terminal: false });
         assert!(colours.contains("\u{1b}["), "{colours}");
+    }
+
+    #[test]
+    fn preempted_pods_are_counted_on_their_own() {
+        let mut report = report();
+        let preempted_by = Some("a/placed".to_owned());
+        report.pods.push(PodReport { pod: "a/victim".into(), preempted_by, ..PodReport::default() });
+        let text = render(&report, Style::default());
+        assert!(text.contains("a/victim  <preempted>"), "{text}");
+        assert!(text.contains("3 pods: 1 placed, 1 unschedulable, 0 gated, 1 preempted"), "{text}");
     }
 
     #[test]

@@ -179,6 +179,18 @@ impl Engine {
         true
     }
 
+    /// Ends the wait of a pod on Permit because others need its room; `false` if it does not wait.
+    pub(crate) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
+        if self.bindings.by_uid.get(uid).is_none_or(|b| b.waits.is_empty()) {
+            return false;
+        }
+        if let Some(binding) = self.bindings.take(uid) {
+            let failure = Failure::Error("waiting on permit for pod: preempted".to_owned());
+            self.binding_failed(binding, failure, now);
+        }
+        true
+    }
+
     pub(crate) fn permit_timeouts(&mut self, now: Timestamp) {
         let late: Vec<(Str, &'static str, std::time::Duration)> = self
             .bindings

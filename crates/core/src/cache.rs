@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Node, Pod, Str};
+use harbormaster_api::{Node, Object, ObjectKey, Pod, Str};
 use harbormaster_framework::{
+    cluster::Cluster,
     pod::{PodInfo, SpecTable},
-    table::NodeTable,
 };
 use rustc_hash::FxHashMap;
 
@@ -15,8 +15,8 @@ use rustc_hash::FxHashMap;
 /// expiry: an assumed pod leaves by confirmation, by [`Cache::forget`] or by deletion.
 #[derive(Debug, Default)]
 pub struct Cache {
-    /// Nodes and pods in columns.
-    pub nodes: NodeTable,
+    /// Nodes with their pods, other objects, and what plugins keep.
+    pub cluster: Cluster,
     /// Specs that pods share.
     pub specs: SpecTable,
     placed: FxHashMap<Str, Placed>,
@@ -38,7 +38,7 @@ impl Cache {
     /// A node appeared or changed; the node before.
     pub fn set_node(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
         let old = self.objects.insert(node.name.clone(), node.clone());
-        self.nodes.set_node(node);
+        self.cluster.set_node(node);
         old
     }
 
@@ -50,8 +50,18 @@ impl Cache {
     /// A node is gone; what it was.
     pub fn remove_node(&mut self, name: &str) -> Option<Arc<Node>> {
         let old = self.objects.remove(name)?;
-        self.nodes.remove_node(name);
+        self.cluster.remove_node(name);
         Some(old)
+    }
+
+    /// Another object is new or changed.
+    pub fn set_object(&mut self, object: Object) {
+        self.cluster.set_object(object);
+    }
+
+    /// Another object is gone.
+    pub fn remove_object(&mut self, key: &ObjectKey) {
+        self.cluster.remove_object(key);
     }
 
     /// Whether the pod is assumed to be on a node.
@@ -89,7 +99,7 @@ impl Cache {
     /// The pod is gone from its node.
     pub fn remove(&mut self, uid: &str) {
         if let Some(placed) = self.placed.remove(uid) {
-            self.nodes.remove_pod(&placed.node, uid);
+            self.cluster.remove_pod(&placed.node, uid);
         }
     }
 
@@ -100,6 +110,6 @@ impl Cache {
 
     fn place(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
         self.placed.insert(pod.uid.clone(), Placed { node: node.clone(), assumed });
-        self.nodes.add_pod(node, pod);
+        self.cluster.add_pod(node, pod);
     }
 }

@@ -9,10 +9,11 @@ use std::{
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     attempt::{AttemptError, Found, NominatedRow, unreserve},
-    cycle::{Cycle, MAX_PERMIT_WAIT, PostFilterCycle, WhatIf},
+    cycle::{Cycle, DryRun, MAX_PERMIT_WAIT, PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
-    nodeset::{NodeIdx, NodeSet},
-    outcome::{Fix, Nomination, Permitted, PluginError, PluginResult, PostFiltered, Reject, Verdict},
+    nodeset::NodeIdx,
+    objects::Objects,
+    outcome::{Fix, Nomination, Permitted, PluginResult, PostFiltered, Reject},
     plugin::SignFragment,
     pod::PodInfo,
     profile::Profile,
@@ -107,7 +108,7 @@ impl Engine {
             self.queue.done(&pod.uid);
             return Some(Attempted { pod, outcome: Outcome::Skipped });
         }
-        self.cache.nodes.refresh();
+        self.cache.cluster.refresh();
         let outcome = match self.choose(&entry, now) {
             Ok((row, evaluated, feasible)) => self.commit(entry, row, evaluated, feasible, now),
             Err((failure, nomination)) => self.fail(entry, failure, nomination, now),
@@ -128,31 +129,29 @@ impl Engine {
         let preferred: Vec<Str> =
             pod.status.nominated_node_name.iter().chain(&hint).take(1).cloned().collect();
         let attempt = &mut self.attempts[entry.profile];
-        let (nodes, start) = (&mut self.cache.nodes, &mut self.walk_start);
+        let (cluster, start) = (&mut self.cache.cluster, &mut self.walk_start);
         // A plugin that panics must not take the scheduler down with it: its pod fails, all others go on. What was
         // half done is thrown away: tables of classes are marked unusable while they are being brought up to date.
-        let find = AssertUnwindSafe(|| attempt.find(nodes, &pod, self.search, start, &nominated, &preferred));
+        let find =
+            AssertUnwindSafe(|| attempt.find(cluster, &pod, self.search, start, &nominated, &preferred));
         let found = match catch_unwind(find) {
             Ok(found) => found,
-            Err(panic) => {
-                for NominatedRow { row, pods } in &nominated {
-                    pods.iter().for_each(|other| self.cache.nodes.end_what_if(*row, &other.uid));
-                }
-                let text = format!("a plugin panicked: {}", panic_text(&*panic));
-                return Err((Failure::Error(text), NewNomination::Clear));
-            }
+            Err(panic) => return Err((panicked(&*panic), NewNomination::Clear)),
         };
         match found {
             Ok(Found::Node { row, evaluated, feasible, ranking }) => {
                 if let Some(batch) = self.batches.get_mut(entry.profile) {
-                    let node = self.cache.nodes.node(row).name();
+                    let node = self.cache.cluster.node(row).name();
                     batch.chosen(node, hint.as_ref(), signature, ranking, self.queue.handed_out(), now);
                 }
                 Ok((row, evaluated, feasible))
             }
             Ok(Found::Nowhere(diagnosis)) => {
-                let (diagnosis, nomination) = self.post_filter(entry, diagnosis);
-                Err((Failure::Unfit(Box::new(diagnosis)), nomination))
+                let ask = AssertUnwindSafe(|| self.post_filter(entry, diagnosis, now));
+                Err(match catch_unwind(ask) {
+                    Ok((diagnosis, nomination)) => (Failure::Unfit(Box::new(diagnosis)), nomination),
+                    Err(panic) => (panicked(&*panic), NewNomination::Keep),
+                })
             }
             Err(AttemptError::NoNodes) => {
                 let reject = Reject::unresolvable(AttemptError::NoNodes.to_string());
@@ -169,9 +168,10 @@ impl Engine {
 
     fn hint(&mut self, entry: &QueuedPod, signature: Option<&[SignFragment]>, now: Timestamp) -> Option<Str> {
         let batch = self.batches.get_mut(entry.profile)?;
-        let (attempt, nodes) = (&mut self.attempts[entry.profile], &self.cache.nodes);
+        let (attempt, cluster) = (&mut self.attempts[entry.profile], &mut self.cache.cluster);
         let is_full = |node: &Str| {
-            nodes.find(node).is_some_and(|row| attempt.rejects(nodes, &entry.pod, row).unwrap_or(false))
+            let row = cluster.find(node);
+            row.is_some_and(|row| attempt.rejects(cluster, &entry.pod, row).unwrap_or(false))
         };
         batch.hint(signature, self.queue.handed_out(), now, is_full)
     }
@@ -185,10 +185,8 @@ impl Engine {
             .nominator
             .iter()
             .filter_map(|(node, uids)| {
-                let row = self.cache.nodes.find(node)?;
-                let others = uids.iter().filter(|uid| **uid != pod.uid).filter_map(|uid| self.pods.get(uid));
-                let pods: Vec<Arc<PodInfo>> =
-                    others.filter(|other| other.priority() >= pod.priority()).cloned().collect();
+                let row = self.cache.cluster.find(node)?;
+                let pods = self.not_below(pod, uids);
                 (!pods.is_empty()).then_some(NominatedRow { row, pods })
             })
             .collect();
@@ -196,29 +194,48 @@ impl Engine {
         rows
     }
 
-    fn post_filter(&mut self, entry: &QueuedPod, mut diagnosis: Diagnosis) -> (Diagnosis, NewNomination) {
+    /// Those of some nominated pods that count for `pod`.
+    fn not_below(&self, pod: &PodInfo, uids: &[Str]) -> Vec<Arc<PodInfo>> {
+        let others = uids.iter().filter(|uid| **uid != pod.uid).filter_map(|uid| self.pods.get(uid));
+        others.filter(|other| other.priority() >= pod.priority()).cloned().collect()
+    }
+
+    fn post_filter(
+        &mut self,
+        entry: &QueuedPod,
+        mut diagnosis: Diagnosis,
+        now: Timestamp,
+    ) -> (Diagnosis, NewNomination) {
         let profile = self.attempts[entry.profile].profile().clone();
         let plugins = profile.at(ExtensionPoint::PostFilter).to_vec();
         if plugins.is_empty() {
             return (diagnosis, NewNomination::Clear);
         }
-        let mut what_if = TableWhatIf { engine: self, entry };
         let mut reasons: Vec<String> = Vec::new();
         let mut nomination = NewNomination::Keep;
         for plugin in plugins {
+            let mut what_if = TableWhatIf { engine: self, entry };
             let mut cx = PostFilterCycle { pod: &entry.pod, what_if: &mut what_if };
-            let (why, what, last) = match profile.plugin(plugin).post_filter(&mut cx) {
-                Ok(PostFiltered::Nominate { node }) => return (diagnosis, NewNomination::Set(node)),
-                Ok(PostFiltered::NoHelp { reasons, nomination }) => (reasons, nomination, false),
-                Ok(PostFiltered::Unresolvable { reasons, nomination }) => (reasons, nomination, true),
-                Err(error) => (vec![error.to_string().into()], Nomination::Keep, true),
-            };
-            reasons.extend(why.into_iter().map(|r| r.into_owned()));
-            if what == Nomination::Clear {
-                nomination = NewNomination::Clear;
-            }
-            if last {
-                break;
+            match profile.plugin(plugin).post_filter(&mut cx) {
+                Ok(PostFiltered::Nominate { node, victims }) => {
+                    self.begin_eviction(entry, &node, victims, now);
+                    return (diagnosis, NewNomination::Set(node));
+                }
+                Ok(PostFiltered::NoHelp { reasons: why, nomination: what }) => {
+                    reasons.extend(why.into_iter().map(|r| r.into_owned()));
+                    if what == Nomination::Clear {
+                        nomination = NewNomination::Clear;
+                    }
+                }
+                // The last word: what plugins before said does not count any more.
+                Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
+                    diagnosis.post_filter = reasons.join(", ");
+                    return (diagnosis, nomination.into());
+                }
+                Err(error) => {
+                    diagnosis.post_filter = error.to_string();
+                    return (diagnosis, NewNomination::Keep);
+                }
             }
         }
         diagnosis.post_filter = reasons.join(", ");
@@ -234,7 +251,7 @@ impl Engine {
         feasible: usize,
         now: Timestamp,
     ) -> Outcome {
-        let node = self.cache.nodes.node(row).name().clone();
+        let node = self.cache.cluster.node(row).name().clone();
         let pod = entry.pod.clone();
         if !self.cache.assume(&pod, &node) {
             let text = format!("pod {}({}) is in the cache, so can't be assumed", pod.uid, pod.full_name());
@@ -244,7 +261,7 @@ impl Engine {
         self.nominator.clear(&pod.uid);
         let attempt = &mut self.attempts[entry.profile];
         let profile = attempt.profile().clone();
-        let reserved = attempt.reserve(&self.cache.nodes, &pod, row);
+        let reserved = attempt.reserve(&self.cache.cluster, &pod, row);
         let refused = match reserved {
             Ok(Ok(())) => None,
             Ok(Err((plugin, reject))) => Some(Failure::unfit_here(plugin, &reject)),
@@ -280,7 +297,7 @@ impl Engine {
         node: &Str,
     ) -> Result<(Vec<(&'static str, std::time::Duration)>, Vec<PermitCall>), Failure> {
         let mut room = PermitCalls::new(&self.bindings);
-        let cx = Cycle { nodes: &self.cache.nodes, pod };
+        let cx = Cycle::new(&self.cache.cluster, pod);
         let mut waits = Vec::new();
         for plugin in profile.at(ExtensionPoint::Permit) {
             let erased = profile.plugin(*plugin);
@@ -427,6 +444,15 @@ enum NewNomination {
     Set(Str),
 }
 
+impl From<Nomination> for NewNomination {
+    fn from(nomination: Nomination) -> Self {
+        match nomination {
+            Nomination::Keep => Self::Keep,
+            Nomination::Clear => Self::Clear,
+        }
+    }
+}
+
 /// "What if" on the node table of the engine.
 struct TableWhatIf<'a> {
     engine: &'a mut Engine,
@@ -435,24 +461,43 @@ struct TableWhatIf<'a> {
 
 impl WhatIf for TableWhatIf<'_> {
     fn nodes(&self) -> &NodeTable {
-        &self.engine.cache.nodes
+        self.engine.cache.cluster.nodes()
+    }
+
+    fn objects(&self) -> &Objects {
+        self.engine.cache.cluster.objects()
     }
 
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {
         self.engine.attempts[self.entry.profile].rejection_of(&self.entry.pod, row)
     }
 
-    fn fits_without(&mut self, row: NodeIdx, gone: &[Str]) -> PluginResult<Verdict> {
-        let engine = &mut *self.engine;
-        let attempt = &engine.attempts[self.entry.profile];
-        let verdict = attempt.fits_row_without(&mut engine.cache.nodes, &self.entry.pod, row, gone);
-        verdict.map_err(|e| -> PluginError {
-            format!("running {:?} filter plugin: {}", e.plugin, e.source).into()
-        })
+    fn evictable_rows(&self) -> Vec<NodeIdx> {
+        let attempt = &self.engine.attempts[self.entry.profile];
+        attempt.rows_rejected_with(&self.entry.pod, self.engine.cache.cluster.order(), Fix::EvictionMayHelp)
     }
 
-    fn evictable_rows(&self) -> NodeSet {
-        let evictable = |row: &NodeIdx| self.rejection(*row).is_some_and(|r| r.fix == Fix::EvictionMayHelp);
-        self.engine.cache.nodes.order().iter().copied().filter(evictable).collect()
+    fn offset(&self) -> usize {
+        self.engine.walk_start
     }
+
+    fn dry_run(
+        &mut self,
+        row: NodeIdx,
+        ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
+    ) -> PluginResult<()> {
+        let pod = &*self.entry.pod;
+        let node = self.engine.cache.cluster.node(row).name();
+        let nominated = self.engine.nominator.pods_on(node);
+        let nominated = self.engine.not_below(pod, nominated);
+        let attempt = &self.engine.attempts[self.entry.profile];
+        match attempt.dry_run(&mut self.engine.cache.cluster, pod, row, &nominated) {
+            Some(mut dry_run) => ask(&mut dry_run),
+            None => Ok(()),
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    Failure::Error(format!("a plugin panicked: {}", panic_text(panic)))
 }

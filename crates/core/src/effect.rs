@@ -14,6 +14,21 @@ pub enum Effect {
     PatchStatus(StatusPatch),
     /// Emit an event about the pod.
     Event(PodEvent),
+    /// Evict a pod, then report with [`crate::Input::EvictFinished`].
+    Evict(EvictTask),
+}
+
+/// A pod to be evicted: its status gets the condition `DisruptionTarget` (unless it says so already), then it is deleted.
+#[derive(Clone, Debug)]
+pub struct EvictTask {
+    /// The UID of the pod that needs the room.
+    pub preemptor: Str,
+    /// Tells apart the evictions of one preemptor that tried twice.
+    pub round: u64,
+    /// The pod to be evicted, as the engine knows it.
+    pub victim: Arc<PodInfo>,
+    /// The condition's message; its reason is `PreemptionByScheduler`.
+    pub message: String,
 }
 
 /// A binding cycle to be run beside the scheduling cycle.

@@ -17,6 +17,7 @@ use crate::{
     binding::Bindings,
     cache::Cache,
     effect::Effect,
+    eviction::Evictions,
     input::Input,
     nominator::Nominator,
     queue::{Backoff, OwnedChange, Queue, QueueLengths},
@@ -73,6 +74,7 @@ pub struct Engine {
     /// By profile; empty when batching is off.
     pub(crate) batches: Vec<Batch>,
     pub(crate) bindings: Bindings,
+    pub(crate) evictions: Evictions,
     pub(crate) search: Search,
     /// Where the next walk over nodes begins; shared by all profiles.
     pub(crate) walk_start: usize,
@@ -86,14 +88,19 @@ impl Engine {
     /// An engine that knows of no node and no pod.
     pub fn new(config: EngineConfig) -> Self {
         let (profiles, batching) = (config.profiles.len(), config.batching && config.parity);
+        let mut cache = Cache::default();
+        for (_, kind) in config.profiles.iter().flat_map(|profile| profile.indexed()) {
+            cache.cluster.keep(*kind);
+        }
         Self {
             search: config.search(),
             attempts: config.profiles.iter().cloned().map(Attempt::new).collect(),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait),
-            cache: Cache::default(),
+            cache,
             nominator: Nominator::default(),
             batches: if batching { (0..profiles).map(|_| Batch::default()).collect() } else { Vec::new() },
             bindings: Bindings::default(),
+            evictions: Evictions::default(),
             walk_start: 0,
             pods: FxHashMap::default(),
             effects: Vec::new(),
@@ -114,8 +121,12 @@ impl Engine {
             Input::PodGone(uid) => self.pod_gone(&uid, now),
             Input::Node(node) => self.node_changed(node, now),
             Input::NodeGone(name) => self.node_gone(&name, now),
+            // Kept for plugins to look up; no plugin's pods are woken by them.
+            Input::Object(object) => self.cache.set_object(object),
+            Input::ObjectGone(key) => self.cache.remove_object(&key),
             Input::Other(event) => self.queue.on_event(event, &OwnedChange::Other, now),
             Input::BindFinished { uid, outcome } => self.bind_finished(&uid, outcome, now),
+            Input::EvictFinished { task, outcome } => self.evict_finished(&task, &outcome, now),
         }
     }
 
@@ -165,6 +176,9 @@ impl Engine {
 
     fn pod_changed(&mut self, pod: Pod, now: Timestamp) {
         let info = self.cache.info(pod);
+        if info.is_terminating() {
+            self.victim_is_going(&info.uid);
+        }
         let old = self.pods.insert(info.uid.clone(), info.clone());
         let was_bound = old.as_ref().is_some_and(|o| o.node_name.is_some());
         match (old, info.node_name.clone()) {
@@ -240,6 +254,7 @@ impl Engine {
 
     fn pod_gone(&mut self, uid: &Str, now: Timestamp) {
         let Some(old) = self.pods.remove(uid) else { return };
+        self.victim_is_going(uid);
         let nominated = self.nominator.node_of(uid).is_some() || old.status.nominated_node_name.is_some();
         self.nominator.clear(uid);
         if old.node_name.is_some() {

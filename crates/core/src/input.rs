@@ -1,7 +1,9 @@
 //! What the engine is told.
 
-use harbormaster_api::{Node, Pod, Str};
+use harbormaster_api::{Node, Object, ObjectKey, Pod, Str};
 use harbormaster_framework::{events::ClusterEvent, outcome::Reject};
+
+use crate::effect::EvictTask;
 
 /// Something that happened. Every input is a value, so an incident can be written down and played again.
 #[derive(Clone, Debug)]
@@ -15,7 +17,11 @@ pub enum Input {
     Node(Node),
     /// A node is gone (the name).
     NodeGone(Str),
-    /// Another object changed that some plugin listens to.
+    /// Another object as the API server has it now: new or changed.
+    Object(Object),
+    /// Another object is gone.
+    ObjectGone(ObjectKey),
+    /// Something else happened that some plugin listens to.
     Other(ClusterEvent),
     /// A binding that [`crate::Effect::Bind`] asked for has ended.
     BindFinished {
@@ -24,6 +30,24 @@ pub enum Input {
         /// How it ended.
         outcome: BindOutcome,
     },
+    /// A call that [`crate::Effect::Evict`] asked for has ended.
+    EvictFinished {
+        /// What was asked for.
+        task: EvictTask,
+        /// How it ended.
+        outcome: EvictOutcome,
+    },
+}
+
+/// How the eviction of one pod ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EvictOutcome {
+    /// The pod is gone or on its way out because of this.
+    Evicted,
+    /// There was no such pod any more.
+    Gone,
+    /// The API server did not take it.
+    Failed(String),
 }
 
 /// How a binding ended.

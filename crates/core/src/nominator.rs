@@ -34,6 +34,11 @@ impl Nominator {
         self.by_pod.get(uid)
     }
 
+    /// The pods that are nominated to a node, in the order in which they were.
+    pub fn pods_on(&self, node: &str) -> &[Str] {
+        self.by_node.get(node).map_or(&[], Vec::as_slice)
+    }
+
     /// Nodes with their nominated pods.
     pub fn iter(&self) -> impl Iterator<Item = (&Str, &[Str])> {
         self.by_node.iter().map(|(node, pods)| (node, pods.as_slice()))

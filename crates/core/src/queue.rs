@@ -21,9 +21,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
-    events::ClusterEvent, outcome::Verdict, plugin::Queued, pod::PodInfo, profile::Profile, sweep::PluginIdx,
+    cycle::EnqueueCycle, events::ClusterEvent, outcome::Verdict, plugin::Queued, pod::PodInfo,
+    profile::Profile, sweep::PluginIdx,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::heap::IndexedHeap;
 
@@ -69,6 +70,8 @@ pub struct Queue {
     waiting: FxHashMap<Str, QueuedPod>,
     by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
     in_flight: InFlight,
+    /// Pods for which others are being evicted.
+    held_for_eviction: FxHashSet<Str>,
     next_sequence: u64,
     handed_out: u64,
 }
@@ -87,6 +90,7 @@ impl Queue {
             waiting: FxHashMap::default(),
             by_rejector: FxHashMap::default(),
             in_flight: InFlight::default(),
+            held_for_eviction: FxHashSet::default(),
             next_sequence: 0,
             handed_out: 0,
         }
@@ -237,6 +241,16 @@ impl Queue {
             Requeue::AfterBackoff
         };
         self.place(entry, how, now);
+    }
+
+    /// Pods are being evicted for this one: PreEnqueue plugins are told so.
+    pub fn hold_for_eviction(&mut self, uid: Str) {
+        self.held_for_eviction.insert(uid);
+    }
+
+    /// No longer. The pod is not woken by this.
+    pub fn release_from_eviction(&mut self, uid: &str) {
+        self.held_for_eviction.remove(uid);
     }
 
     // --- events ---
@@ -413,8 +427,9 @@ impl Queue {
         let profile = &self.profiles[entry.profile];
         let mut gates: Vec<PluginIdx> = profile.at(ExtensionPoint::PreEnqueue).to_vec();
         gates.sort_by_key(|g| Some(profile.plugin(*g).name()) != entry.gated_by);
-        let opens =
-            |gate: &PluginIdx| matches!(profile.plugin(*gate).pre_enqueue(&entry.pod), Ok(Verdict::Ok(())));
+        let awaits_eviction = self.held_for_eviction.contains(&entry.pod.uid);
+        let cx = EnqueueCycle { pod: &entry.pod, awaits_eviction };
+        let opens = |gate: &PluginIdx| matches!(profile.plugin(*gate).pre_enqueue(cx), Ok(Verdict::Ok(())));
         gates.into_iter().find(|gate| !opens(gate)).map(|gate| profile.plugin(gate).name())
     }
 

@@ -166,7 +166,7 @@ fn a_confirmed_pod_that_moved_counts_where_it_really_is() {
     world.attempt().unwrap();
     world.add_bound_pod(pod("p", 800), "b");
     let used = |world: &World, name: &str| {
-        let nodes = &world.engine.cache().nodes;
+        let nodes = &world.engine.cache().cluster;
         nodes.node(nodes.find(name).unwrap()).requested().milli_cpu
     };
     assert_eq!((used(&world, "a"), used(&world, "b")), (0, 800));

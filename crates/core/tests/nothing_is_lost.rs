@@ -130,7 +130,7 @@ fn check(world: &World, model: &Model) -> Result<(), TestCaseError> {
         prop_assert!(queued || bound || binding || pod.is_terminating(), "{} is lost", pod.name);
         prop_assert!(!bound || engine.cache().is_placed(&pod.uid), "{} does not count", pod.name);
     }
-    let nodes = &engine.cache().nodes;
+    let nodes = &engine.cache().cluster;
     for row in 0..nodes.rows() {
         let node = nodes.node(row.into());
         let sum: i64 = node.pods().iter().map(|p| p.request().milli_cpu).sum();
@@ -200,5 +200,6 @@ fn describe(effect: &Effect) -> String {
         Effect::Bind(task) => format!("bind {} {}", task.pod.name, task.node),
         Effect::PatchStatus(patch) => format!("patch {} {:?}", patch.pod.name, patch.condition),
         Effect::Event(event) => format!("event {} {}", event.pod.name, event.note),
+        Effect::Evict(task) => format!("evict {}", task.victim.name),
     }
 }

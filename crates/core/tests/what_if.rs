@@ -33,6 +33,11 @@ impl PreFilter for Quota {
         Ok(PreFiltered::state(cx.nodes.nodes().map(|n| n.pods().len()).sum()))
     }
 
+    fn add_pod(&self, _: &Cycle<'_>, pods: &mut usize, _: &PodInfo, _: NodeRef<'_>) -> PluginResult<()> {
+        *pods += 1;
+        Ok(())
+    }
+
     fn remove_pod(&self, _: &Cycle<'_>, pods: &mut usize, _: &PodInfo, _: NodeRef<'_>) -> PluginResult<()> {
         *pods -= 1;
         Ok(())
@@ -47,14 +52,20 @@ impl Filter for Quota {
 
 impl PostFilter for Quota {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
-        for row in cx.what_if.evictable_rows().iter() {
-            let there = cx.what_if.nodes().node(row);
-            let (name, uids) =
-                (there.name().clone(), there.pods().iter().map(|p| p.uid.clone()).collect::<Vec<_>>());
-            if let [first, ..] = uids.as_slice()
-                && cx.what_if.fits_without(row, std::slice::from_ref(first))?.is_ok()
-            {
-                return Ok(PostFiltered::Nominate { node: name });
+        for row in cx.what_if.evictable_rows() {
+            let node = cx.what_if.nodes().node(row);
+            let (name, first) = (node.name().clone(), node.pods().first().cloned());
+            let Some(first) = first else { continue };
+            let mut verdicts = Vec::new();
+            cx.what_if.dry_run(row, &mut |node| {
+                node.take(&first)?;
+                verdicts.push(node.fits()?.is_ok());
+                node.put_back(&first)?;
+                verdicts.push(node.fits()?.is_ok());
+                node.take(&first)
+            })?;
+            if verdicts == [true, false] {
+                return Ok(PostFiltered::Nominate { node: name, victims: Vec::new() });
             }
         }
         Ok(PostFiltered::NoHelp {
@@ -92,7 +103,7 @@ fn world() -> World {
 }
 
 #[test]
-fn plugins_hear_of_pods_that_leave_in_a_question_and_nothing_stays_changed() {
+fn plugins_hear_of_pods_that_leave_and_return_in_a_question_and_nothing_stays_changed() {
     let mut world = world();
     world.set_node(node("empty", 1000));
     world.set_node(node("used", 1000));
@@ -103,7 +114,7 @@ fn plugins_hear_of_pods_that_leave_in_a_question_and_nothing_stays_changed() {
     let message = "0/2 nodes are available: 2 the cluster is full.";
     assert_eq!(world.attempt().unwrap().outcome, Outcome::Unschedulable(message.into()));
     assert_eq!(world.nominations(), [("p".to_owned(), Some("used".to_owned()))]);
-    let nodes = &world.engine.cache().nodes;
+    let nodes = &world.engine.cache().cluster;
     assert_eq!(nodes.node(nodes.find("used").unwrap()).requested().pods, 2);
 }
 

@@ -169,14 +169,14 @@ impl ClusterApi for LiveApi {
 
 /// The pauses between a few tries.
 #[derive(Default)]
-struct Rests {
+pub(crate) struct Rests {
     taken: u32,
     backoff: Option<Backoff>,
 }
 
 impl Rests {
     /// Waits before the next try; gives the error back if there is none.
-    async fn rest(&mut self, error: ApiError) -> Result<(), ApiError> {
+    pub(crate) async fn rest(&mut self, error: ApiError) -> Result<(), ApiError> {
         self.taken += 1;
         if !error.is_passing() || self.taken >= TRIES {
             return Err(error);

@@ -27,7 +27,7 @@ pub enum ToEngine {
     Inputs(Vec<Input>),
     /// One more watch has delivered all objects.
     Synced,
-    /// Try no more pods, and end when the bindings under way have ended.
+    /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
 }
 
@@ -61,6 +61,8 @@ struct EngineLoop {
     unsynced: usize,
     stopping: bool,
     binding: FxHashMap<Str, Decision>,
+    /// Evictions under way.
+    evicting: usize,
     /// The last decision, until its binding has begun.
     decided: Option<Decision>,
 }
@@ -89,6 +91,7 @@ impl EngineLoop {
             unsynced,
             stopping: false,
             binding: FxHashMap::default(),
+            evicting: 0,
             decided: None,
         }
     }
@@ -103,7 +106,7 @@ impl EngineLoop {
                 self.note(&attempted);
             }
             self.forward();
-            if self.stopping && self.binding.is_empty() {
+            if self.stopping && self.binding.is_empty() && self.evicting == 0 {
                 return;
             }
         }
@@ -157,9 +160,13 @@ impl EngineLoop {
     }
 
     fn handle(&mut self, input: Input, now: Timestamp) {
-        if let Input::BindFinished { uid, outcome } = &input {
-            let decision = self.binding.remove(uid).unwrap_or_default();
-            log_binding(&decision, outcome);
+        match &input {
+            Input::BindFinished { uid, outcome } => {
+                let decision = self.binding.remove(uid).unwrap_or_default();
+                log_binding(&decision, outcome);
+            }
+            Input::EvictFinished { .. } => self.evicting = self.evicting.saturating_sub(1),
+            _ => {}
         }
         self.engine.handle(input, now);
     }
@@ -191,13 +198,15 @@ impl EngineLoop {
     fn forward(&mut self) {
         let effects = self.engine.take_effects();
         for effect in &effects {
-            if let Effect::Bind(task) = effect {
-                let decision = self.decided.take_if(|d| d.node == task.node).unwrap_or_else(|| Decision {
-                    pod: task.pod.full_name(),
-                    node: task.node.clone(),
-                    ..Decision::default()
-                });
-                self.binding.insert(task.pod.uid.clone(), decision);
+            match effect {
+                Effect::Bind(task) => {
+                    let decision = self.decided.take_if(|d| d.node == task.node).unwrap_or_else(|| {
+                        Decision { pod: task.pod.full_name(), node: task.node.clone(), ..Decision::default() }
+                    });
+                    self.binding.insert(task.pod.uid.clone(), decision);
+                }
+                Effect::Evict(_) => self.evicting += 1,
+                Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }
         self.decided = None;

@@ -143,6 +143,14 @@ impl ApiClient {
         self.write(Method::PATCH, path, content_type, body).await
     }
 
+    /// `DELETE` with `v1.DeleteOptions`. The reply is read and dropped.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn delete(&self, path: &str, options: Bytes) -> Result<(), ApiError> {
+        self.write(Method::DELETE, path, JSON, options).await
+    }
+
     /// `GET` whose reply is to be read piece by piece; the reply must begin within `limit`.
     ///
     /// # Errors

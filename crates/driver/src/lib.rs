@@ -4,13 +4,14 @@
 //! it asks for:
 //!
 //! ```text
-//! API server ──watch──> [`watch`] ──inputs──> engine thread ([`run`]) ──effects──> [`binder`], [`status`], [`events`]
-//!                                                    ^──────────────── how bindings ended ────┘
+//! API server ──watch──> [`watch`] ──inputs──> engine thread ([`run`]) ──effects──> [`binder`], [`evictor`],
+//!                                                    ^                                    [`status`], [`events`]
+//!                                                    └──────── how bindings and evictions ended ────┘
 //! ```
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), [`limiter`] and [`backoff`] (how
-//! often and how long), [`watch`] (what comes in), [`binder`], [`status`] and [`events`] (what goes out), [`run`] (the
-//! whole).
+//! often and how long), [`watch`] (what comes in), [`binder`], [`evictor`], [`status`] and [`events`] (what goes out),
+//! [`run`] (the whole).
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
@@ -27,6 +28,7 @@ pub mod client;
 pub mod clock;
 pub mod engine_thread;
 pub mod events;
+pub mod evictor;
 pub mod http;
 pub mod lanes;
 pub mod leader;

@@ -22,13 +22,14 @@ use crate::{
     clock::Clock,
     engine_thread::{self, EngineEnd, ToEngine},
     events::EventRecorder,
+    evictor::Evictor,
     lanes::Tasks,
     leader::LeaderElection,
     status::StatusWriter,
-    watch::{Nodes, Pods, StreamingLists, Watcher},
+    watch::{Nodes, OBJECTS, Pods, StreamingLists, Watcher},
 };
 
-/// How long bindings, patches and events under way may take when the process is asked to end.
+/// How long bindings, evictions, patches and events under way may take when the process is asked to end.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 /// How long after that events may take that are not written yet: nothing but their readers depends on them.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
@@ -129,6 +130,7 @@ impl Driver {
                 tasks.clone(),
                 to_engine.clone(),
             ),
+            evictor: Evictor::new(self.clients.main.clone(), tasks.clone(), to_engine.clone()),
             status: StatusWriter::new(self.clients.main.clone(), tasks),
             events: EventRecorder::new(self.clients.events.clone(), self.hostname.into(), event_tasks),
             clock: Clock::default(),
@@ -140,10 +142,21 @@ impl Driver {
         tokio::select! {
             () = shutdown => {}
             end = &mut engine => return Err(engine_failed(end)),
-            end = &mut carrier => return Err(task_failed("carrying out decisions", end)),
-            Some(end) = watches.join_next() => return Err(task_failed("watching", end)),
+            // That nothing more is to be carried out, or nobody listens to a watch, means that the engine is coming to
+            // its end.
+            end = &mut carrier => return Err(match end {
+                Ok(()) => engine_failed(engine.await),
+                end => task_failed("carrying out decisions", end),
+            }),
+            Some(end) = watches.join_next() => return Err(match end {
+                Ok(()) => engine_failed(engine.await),
+                end => task_failed("watching", end),
+            }),
         }
-        tracing::info!(v = 0, "Stopping: no more pods are tried, bindings under way are finished");
+        tracing::info!(
+            v = 0,
+            "Stopping: no more pods are tried, bindings and evictions under way are finished"
+        );
         // An engine that is gone has nothing to finish.
         let _ = to_engine.send(ToEngine::Stop);
         let finish = pin!(async {
@@ -178,6 +191,9 @@ impl Driver {
 fn watch_all(clients: &Clients, engine: &mpsc::Sender<ToEngine>) -> JoinSet<()> {
     let streaming = StreamingLists::default();
     let mut watches = JoinSet::new();
+    for objects in OBJECTS {
+        watches.spawn(Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone()).run());
+    }
     watches.spawn(Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone()).run());
     watches.spawn(Watcher::new(Pods, clients.main.clone(), streaming, engine.clone()).run());
     watches
@@ -186,6 +202,7 @@ fn watch_all(clients: &Clients, engine: &mpsc::Sender<ToEngine>) -> JoinSet<()> 
 /// Carries out what the engine asks for.
 struct Outbox {
     binder: Binder,
+    evictor: Evictor,
     status: StatusWriter,
     events: EventRecorder,
     clock: Clock,
@@ -211,6 +228,7 @@ impl Outbox {
         for effect in effects {
             match effect {
                 Effect::Bind(task) => self.binder.run(task),
+                Effect::Evict(task) => self.evictor.evict(task, self.clock.now()),
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
             }

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use harbormaster_api::{Str, pod::PodCondition};
-use harbormaster_core::{Condition, StatusPatch};
+use harbormaster_api::{Str, Timestamp, pod::PodCondition};
+use harbormaster_core::StatusPatch;
+use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -18,7 +19,7 @@ use crate::{
 const AT_ONCE: usize = 32;
 /// How often a patch is sent.
 const TRIES: u32 = 4;
-/// The type of the condition that the scheduler writes.
+/// The type of the condition that tells why a pod waits.
 const POD_SCHEDULED: &str = "PodScheduled";
 
 /// Sends status patches: those of one pod in order, those of different pods side by side.
@@ -39,7 +40,7 @@ impl StatusWriter {
         let uid = patch.pod.uid.clone();
         self.lanes.run(&uid, async move {
             let pod = patch.pod.full_name();
-            match send(&client, &patch).await {
+            match send(&client, &patch.pod, &Body::of(&patch)).await {
                 Ok(()) => {}
                 Err(error) if error.code() == Some(404) => {
                     tracing::trace!(v = 4, pod, "Pod is gone, its status is not updated");
@@ -50,9 +51,10 @@ impl StatusWriter {
     }
 }
 
-async fn send(client: &ApiClient, patch: &StatusPatch) -> Result<(), ApiError> {
-    let path = format!("/api/v1/namespaces/{}/pods/{}/status", patch.pod.namespace, patch.pod.name);
-    let body = Bytes::from(serde_json::to_vec(&Body::of(patch)).unwrap_or_default());
+/// Sends a patch of the pod's status, a few times if it must be.
+pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> Result<(), ApiError> {
+    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+    let body = Bytes::from(serde_json::to_vec(body).unwrap_or_default());
     let mut backoff = Backoff::new(Duration::from_millis(10), 5.0, Duration::from_secs(10), 0.1);
     let mut tries = 0;
     loop {
@@ -70,14 +72,31 @@ async fn send(client: &ApiClient, patch: &StatusPatch) -> Result<(), ApiError> {
     }
 }
 
+/// A condition as it shall be.
+pub(crate) struct Wanted<'a> {
+    pub(crate) type_: &'static str,
+    pub(crate) status: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'a str,
+    pub(crate) last_transition: Timestamp,
+}
+
 /// A strategic merge patch with the difference between the pod's status as it is known and as it shall be. Keys are in
 /// alphabetical order, as in Go's patches.
 #[derive(Serialize)]
-struct Body<'a> {
+pub(crate) struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<UidOnly<'a>>,
     status: StatusBody<'a>,
 }
 
+/// Has the API server refuse the patch of another pod of the same name.
 #[derive(Serialize)]
+struct UidOnly<'a> {
+    uid: &'a str,
+}
+
+#[derive(Default, Serialize)]
 struct StatusBody<'a> {
     #[serde(rename = "$setElementOrder/conditions", skip_serializing_if = "Vec::is_empty")]
     order: Vec<TypeOnly<'a>>,
@@ -116,43 +135,53 @@ struct ConditionBody<'a> {
 
 impl<'a> Body<'a> {
     fn of(patch: &'a StatusPatch) -> Self {
-        let pod = &patch.pod;
-        let known = &pod.status.conditions;
-        let condition = patch.condition.as_ref().map(|new| {
-            let old = known.iter().find(|c| *c.type_ == *POD_SCHEDULED);
-            [ConditionBody::difference(old, new, pod.generation)]
+        let wanted = patch.condition.as_ref().map(|new| Wanted {
+            type_: POD_SCHEDULED,
+            status: "False",
+            reason: new.reason,
+            message: &new.message,
+            last_transition: new.last_transition,
         });
-        let order = match &condition {
-            Some(_) if !known.is_empty() => order_of(known),
-            _ => Vec::new(),
-        };
-        let nominated = patch.nominated_node.as_ref().map(|node| node.as_ref().map(Str::as_str));
-        Self { status: StatusBody { order, conditions: condition, nominated } }
+        let mut status = wanted.map(|wanted| StatusBody::with(&patch.pod, &wanted)).unwrap_or_default();
+        status.nominated = patch.nominated_node.as_ref().map(|node| node.as_ref().map(Str::as_str));
+        Self { metadata: None, status }
+    }
+
+    /// A condition for just this pod, not for one of the same name that came after it.
+    pub(crate) fn of_condition(pod: &'a PodInfo, wanted: &Wanted<'a>) -> Self {
+        Self { metadata: Some(UidOnly { uid: &pod.uid }), status: StatusBody::with(pod, wanted) }
     }
 }
 
-/// All conditions in order, the scheduler's own last if it is new.
-fn order_of(known: &[PodCondition]) -> Vec<TypeOnly<'_>> {
-    let mut order: Vec<TypeOnly<'_>> = known.iter().map(|c| TypeOnly { type_: &c.type_ }).collect();
-    if !known.iter().any(|c| *c.type_ == *POD_SCHEDULED) {
-        order.push(TypeOnly { type_: POD_SCHEDULED });
+impl<'a> StatusBody<'a> {
+    fn with(pod: &'a PodInfo, wanted: &Wanted<'a>) -> Self {
+        let known = &pod.status.conditions;
+        let old = known.iter().find(|c| *c.type_ == *wanted.type_);
+        let condition = ConditionBody::difference(old, wanted, pod.generation);
+        let mut order = Vec::new();
+        if !known.is_empty() {
+            // A new condition comes last.
+            let added = old.is_none().then_some(wanted.type_);
+            let types = known.iter().map(|c| &*c.type_).chain(added);
+            order.extend(types.map(|type_| TypeOnly { type_ }));
+        }
+        Self { order, conditions: Some([condition]), nominated: None }
     }
-    order
 }
 
 impl<'a> ConditionBody<'a> {
-    fn difference(old: Option<&PodCondition>, new: &'a Condition, generation: i64) -> Self {
+    fn difference(old: Option<&PodCondition>, new: &Wanted<'a>, generation: i64) -> Self {
         let since = new.last_transition.to_rfc3339();
         let before = old.and_then(|c| c.last_transition).map(|at| at.to_rfc3339());
         let changed = |before: Option<&Str>, now: &str| before.is_none_or(|b| &**b != now);
         Self {
             last_probe_time: old.is_none().then_some(()),
-            message: Some(&*new.message).filter(|m| changed(old.map(|c| &c.message), m)),
+            message: Some(new.message).filter(|m| changed(old.map(|c| &c.message), m)),
             observed_generation: (generation > 0).then_some(generation),
             reason: Some(new.reason).filter(|r| changed(old.map(|c| &c.reason), r)),
-            status: Some("False").filter(|s| changed(old.map(|c| &c.status), s)),
+            status: Some(new.status).filter(|s| changed(old.map(|c| &c.status), s)),
             last_transition_time: Some(since).filter(|at| before.as_ref() != Some(at)),
-            type_: POD_SCHEDULED,
+            type_: new.type_,
         }
     }
 }

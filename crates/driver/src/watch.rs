@@ -17,7 +17,6 @@ mod wire;
 mod tests;
 
 use std::{
-    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -32,7 +31,7 @@ use harbormaster_core::Input;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub use kinds::{Kind, Nodes, Pods};
+pub use kinds::{Decoded, Kind, Nodes, OBJECTS, Objects, Pods};
 
 use crate::{
     backoff::{Backoff, Jitter},
@@ -122,6 +121,8 @@ impl Watch {
 /// Why a list or a watch ended.
 #[derive(Debug)]
 enum Trouble {
+    /// The server does not serve this kind, or not yet.
+    NotServed(String),
     /// It may work later.
     Passing { why: String, retry_after: Option<Duration> },
     /// The version is too old: only a new list helps.
@@ -134,10 +135,11 @@ enum Trouble {
 
 impl From<ApiError> for Trouble {
     fn from(error: ApiError) -> Self {
-        if error.code() == Some(410) {
-            return Self::Expired(error.to_string());
+        match error.code() {
+            Some(404) => Self::NotServed(error.to_string()),
+            Some(410) => Self::Expired(error.to_string()),
+            _ => Self::Passing { retry_after: error.retry_after(), why: error.to_string() },
         }
-        Self::Passing { retry_after: error.retry_after(), why: error.to_string() }
     }
 }
 
@@ -150,17 +152,17 @@ enum Taken {
 }
 
 /// Keeps the engine informed about all objects of a kind.
-pub struct Watcher<K> {
-    kind: PhantomData<K>,
+pub struct Watcher<K: Kind> {
+    kind: K,
     client: ApiClient,
     engine: mpsc::Sender<ToEngine>,
     streaming: StreamingLists,
     decoder: Decoder,
     /// Versions of the objects that the engine has heard of.
-    known: FxHashMap<Str, Str>,
+    known: FxHashMap<K::Key, Str>,
     /// Whether a list is under way, and the objects in it so far.
     listing: bool,
-    listed: FxHashSet<Str>,
+    listed: FxHashSet<K::Key>,
     inputs: Vec<Input>,
     backoff: Backoff,
     jitter: Jitter,
@@ -176,9 +178,14 @@ struct EngineGone;
 
 impl<K: Kind> Watcher<K> {
     /// A watcher that has seen nothing yet.
-    pub fn new(_: K, client: ApiClient, streaming: StreamingLists, engine: mpsc::Sender<ToEngine>) -> Self {
+    pub fn new(
+        kind: K,
+        client: ApiClient,
+        streaming: StreamingLists,
+        engine: mpsc::Sender<ToEngine>,
+    ) -> Self {
         Self {
-            kind: PhantomData,
+            kind,
             client,
             engine,
             streaming,
@@ -231,8 +238,14 @@ impl<K: Kind> Watcher<K> {
                 next
             }
             Err(Trouble::NoStreaming(why)) => {
-                self.streaming.give_up(K::NAME, &why);
+                self.streaming.give_up(self.kind.name(), &why);
                 State::Unlisted
+            }
+            Err(Trouble::NotServed(why)) => {
+                if self.kind.may_be_missing() {
+                    self.tell_synced()?;
+                }
+                self.rest("Failed to list", &why, None, State::Unlisted)
             }
             Err(Trouble::Expired(why)) => {
                 self.whole_list = true;
@@ -298,7 +311,7 @@ impl<K: Kind> Watcher<K> {
             let why = "very short watch: unexpected watch close, watch lasted less than a second and no items received";
             return self.rest("Watch failed", why, None, State::Listed { version });
         }
-        tracing::trace!(v = 4, kind = K::NAME, "Watch close");
+        tracing::trace!(v = 4, kind = self.kind.name(), "Watch close");
         self.backoff.reset();
         State::Listed { version }
     }
@@ -307,10 +320,11 @@ impl<K: Kind> Watcher<K> {
     fn after(&mut self, trouble: Trouble, retry: State) -> State {
         match trouble {
             Trouble::Passing { why, retry_after } => self.rest("Failed to watch", &why, retry_after, retry),
+            Trouble::NotServed(why) => self.rest("Failed to watch", &why, None, retry),
             Trouble::Expired(why) => {
                 tracing::debug!(
                     v = 1,
-                    kind = K::NAME,
+                    kind = self.kind.name(),
                     err = why,
                     "watch closed with: too old resource version"
                 );
@@ -324,7 +338,7 @@ impl<K: Kind> Watcher<K> {
 
     fn rest(&mut self, what: &str, why: &str, retry_after: Option<Duration>, then: State) -> State {
         let delay = self.backoff.delay().max(retry_after.unwrap_or_default());
-        tracing::error!(kind = K::NAME, err = why, retry_in = ?delay, "{what}");
+        tracing::error!(kind = self.kind.name(), err = why, retry_in = ?delay, "{what}");
         State::Resting { delay, then: Box::new(then) }
     }
 
@@ -407,20 +421,24 @@ impl<K: Kind> Watcher<K> {
 
     /// All objects are known: those that the list no longer has are gone.
     fn finish_list(&mut self) -> Result<(), EngineGone> {
-        let mut gone: Vec<Str> =
+        let mut gone: Vec<K::Key> =
             self.known.keys().filter(|key| !self.listed.contains(*key)).cloned().collect();
         gone.sort();
         for key in gone {
             self.known.remove(&key);
-            self.inputs.push(K::gone(key));
+            self.inputs.push(self.kind.gone(key));
         }
         self.listing = false;
         self.listed = FxHashSet::default();
         self.whole_list = false;
         self.flush()?;
+        self.tell_synced()
+    }
+
+    fn tell_synced(&mut self) -> Result<(), EngineGone> {
         if !self.synced {
             self.synced = true;
-            tracing::debug!(v = 2, kind = K::NAME, objects = self.known.len(), "Caches populated");
+            tracing::debug!(v = 2, kind = self.kind.name(), objects = self.known.len(), "Caches populated");
             self.engine.send(ToEngine::Synced).map_err(|_| EngineGone)?;
         }
         Ok(())
@@ -434,10 +452,10 @@ impl<K: Kind> Watcher<K> {
             EventType::Added | EventType::Modified => Ok(Taken::Object(self.present(event.object)?)),
             EventType::Deleted => {
                 let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
-                let key: Str = K::identity(&stub.metadata.name, &stub.metadata.uid).into();
+                let key = self.key(&stub);
                 self.listed.remove(&key);
                 if self.known.remove(&key).is_some() {
-                    self.inputs.push(K::gone(key));
+                    self.inputs.push(self.kind.gone(key));
                 }
                 Ok(Taken::Object(stub.metadata.resource_version.as_ref().into()))
             }
@@ -453,18 +471,16 @@ impl<K: Kind> Watcher<K> {
 
     /// An object as it is now. Returns its version.
     fn present(&mut self, json: &[u8]) -> Result<Str, Trouble> {
-        let object = match K::decode(&mut self.decoder, json) {
-            Ok(object) => object,
+        let Decoded { key, version, input } = match self.kind.decode(&mut self.decoder, json) {
+            Ok(decoded) => decoded,
             Err(error) => return self.undecodable(json, &error.to_string()),
         };
-        let (key, version) = (K::key(&object), K::version(&object));
         if self.listing {
             self.listed.insert(key.clone());
         }
-        let before = self.known.insert(key.clone(), version.clone());
-        let version = version.clone();
+        let before = self.known.insert(key, version.clone());
         if version.is_empty() || before.as_ref() != Some(&version) {
-            self.inputs.push(K::present(object));
+            self.inputs.push(input);
         }
         Ok(version)
     }
@@ -473,15 +489,19 @@ impl<K: Kind> Watcher<K> {
     fn undecodable(&mut self, json: &[u8], why: &str) -> Result<Str, Trouble> {
         let stub = Stub::read(json).map_err(|_| garbage(json, why))?;
         tracing::error!(
-            kind = K::NAME,
+            kind = self.kind.name(),
             object = stub.full_name(),
             err = why,
             "An object cannot be decoded and is left out"
         );
         if self.listing {
-            self.listed.insert(K::identity(&stub.metadata.name, &stub.metadata.uid).into());
+            self.listed.insert(self.key(&stub));
         }
         Ok(stub.metadata.resource_version.as_ref().into())
+    }
+
+    fn key(&self, stub: &Stub<'_>) -> K::Key {
+        self.kind.key(&stub.metadata.namespace, &stub.metadata.name, &stub.metadata.uid)
     }
 
     fn flush(&mut self) -> Result<(), EngineGone> {
@@ -507,8 +527,8 @@ impl<K: Kind> Watcher<K> {
     }
 
     fn list_path(&self, query: &[(&str, &str)]) -> String {
-        let selector = K::FIELD_SELECTOR.map(|s| ("fieldSelector", s));
-        let mut path = K::PATH.to_owned();
+        let selector = self.kind.field_selector().map(|s| ("fieldSelector", s));
+        let mut path = self.kind.path().to_owned();
         let mut separator = '?';
         for (key, value) in query.iter().copied().chain(selector).filter(|(_, value)| !value.is_empty()) {
             path.push(separator);
@@ -530,7 +550,7 @@ fn garbage(line: &[u8], why: &str) -> Trouble {
 /// the parameters, or lacks what it needs for them.
 fn no_streaming(error: ApiError) -> Trouble {
     match error.code() {
-        Some(400 | 404 | 405 | 406 | 415 | 422 | 500 | 501) => Trouble::NoStreaming(error.to_string()),
+        Some(400 | 405 | 406 | 415 | 422 | 500 | 501) => Trouble::NoStreaming(error.to_string()),
         _ => error.into(),
     }
 }

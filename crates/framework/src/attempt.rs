@@ -3,28 +3,30 @@
 //! [`Attempt::find`] runs PreFilter, Filter, PreScore, Score and normalisation and chooses. Whatever row-scoped
 //! plugins said about rows that have not changed comes from [`crate::classes`].
 
+mod dry_run;
 mod explain;
 mod narrowed;
+mod score;
 mod walk;
 
 use std::sync::Arc;
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 
+pub use dry_run::RowDryRun;
 pub use explain::{Explanation, ScoreSheet};
 
 use crate::{
     classes::{ClassTable, Classes, PointError, failed},
+    cluster::Cluster,
     cycle::Cycle,
     diagnosis::Diagnosis,
     nodeset::{NodeIdx, NodeSet},
-    outcome::{Fix, Normalize, PluginError, PluginResult, Reject, Verdict},
+    outcome::{Fix, PluginError, Reject},
     plugin::{ErasedPlugin, PreFilterAnswer, Scope, Slot},
     pod::PodInfo,
     profile::Profile,
     sweep::{PluginIdx, Sweep, Verdicts},
-    table::NodeTable,
-    totals::normalized,
     window::{Ranking, Tie, Window},
 };
 use narrowed::Narrowed;
@@ -111,6 +113,23 @@ pub struct Attempt {
     slots: Vec<Slot>,
     fits: NodeSet,
     overlay: Verdicts,
+    /// Rows whose rejection in `overlay` counts whatever a kept filter says.
+    forced: NodeSet,
+    /// What PreFilter said in the attempt in progress.
+    pre_filtered: PreFiltered,
+    scratch: score::Scratch,
+}
+
+/// What PreFilter said about all nodes at once.
+#[derive(Debug, Default)]
+enum PreFiltered {
+    /// Every node may fit.
+    #[default]
+    Open,
+    /// Only these may; the others are rejected so.
+    Narrowed(NodeSet, Reject),
+    /// None does.
+    Rejected(Reject),
 }
 
 impl Attempt {
@@ -127,6 +146,9 @@ impl Attempt {
             slots: Vec::new(),
             fits: NodeSet::default(),
             overlay: Verdicts::default(),
+            forced: NodeSet::default(),
+            pre_filtered: PreFiltered::Open,
+            scratch: score::Scratch::default(),
         }
     }
 
@@ -144,90 +166,117 @@ impl Attempt {
     /// When the cluster is empty, or a plugin fails unexpectedly.
     pub fn find(
         &mut self,
-        nodes: &mut NodeTable,
+        cluster: &mut Cluster,
         pod: &PodInfo,
         search: Search,
         start: &mut usize,
         nominated: &[NominatedRow],
         preferred: &[Str],
     ) -> Result<Found, AttemptError> {
-        if nodes.node_count() == 0 {
+        if cluster.node_count() == 0 {
             return Err(AttemptError::NoNodes);
         }
         let profile = self.profile.clone();
-        let narrowed = match self.pre_filter(&profile, nodes, pod)? {
-            Ok(narrowed) => narrowed,
-            Err(diagnosis) => return Ok(Found::Nowhere(diagnosis)),
-        };
-        let simple = nominated.is_empty() && self.all_filters_are_kept();
+        self.prepare(cluster, pod)?;
         self.overlay.reset();
-        if !simple {
-            self.filter_anew(&profile, nodes, pod, &narrowed, nominated)?;
+        self.forced.clear();
+        self.pre_filtered = PreFiltered::Open;
+        let narrowed = match self.pre_filter(&profile, cluster, pod)? {
+            Ok(narrowed) => narrowed,
+            Err(diagnosis) => {
+                if let Some((_, reject)) = &diagnosis.pre_filter {
+                    self.pre_filtered = PreFiltered::Rejected(reject.clone());
+                }
+                return Ok(Found::Nowhere(diagnosis));
+            }
+        };
+        if let Some(only) = &narrowed.only {
+            self.pre_filtered = PreFiltered::Narrowed(only.clone(), narrowed.outside());
         }
-        let table = self.classes.get(&profile, nodes, pod)?;
+        let simple = nominated.is_empty() && self.all_filters_are_kept();
         if simple {
+            let table = self.classes.get(&profile, cluster, pod)?;
             self.fits.copy_from(&table.fits);
+        } else {
+            self.filter_anew(&profile, cluster, pod, &narrowed, nominated)?;
         }
         if let Some(only) = &narrowed.only {
             self.fits.intersect(only);
         }
-        let preferred = preferred.iter().find_map(|name| nodes.find(name));
+        let preferred = preferred.iter().find_map(|name| cluster.find(name));
         if let Some(row) = preferred.filter(|row| self.fits.contains(*row)) {
             return Ok(Found::Node { row, evaluated: 1, feasible: 1, ranking: None });
         }
-        let considered = narrowed.only.as_ref().map_or(nodes.node_count(), NodeSet::len);
+        let considered = narrowed.only.as_ref().map_or(cluster.node_count(), NodeSet::len);
         let wanted = search.window.wanted(considered, profile.percentage_of_nodes_to_score());
         let wanted = if profile.scorers().is_empty() { 1 } else { wanted };
         let everything = wanted >= considered;
-        let best_is_known = everything && search.tie == Tie::Rotate && narrowed.only.is_none() && simple;
-        if let Some(totals) = table.totals.as_ref().filter(|totals| best_is_known && totals.valid()) {
-            let Some(row) = totals.best(*start) else {
-                return Ok(Found::Nowhere(self.diagnose(&profile, nodes, pod, &narrowed)?));
+        if everything && search.tie == Tie::Rotate {
+            let as_kept = simple && narrowed.only.is_none();
+            let Some(row) = self.best(&profile, cluster, pod, *start, as_kept)? else {
+                return Ok(Found::Nowhere(self.diagnose(&profile, cluster, pod, &narrowed)?));
             };
-            *start = (row.at() + 1) % nodes.rows().max(1);
+            *start = (row.at() + 1) % cluster.rows().max(1);
             return Ok(Found::Node { row, evaluated: considered, feasible: self.fits.len(), ranking: None });
         }
-        let walk = walk(nodes, &self.fits, narrowed.only.as_ref(), *start, wanted, preferred);
-        let total_nodes = nodes.node_count();
+        let walk = walk(cluster, &self.fits, narrowed.only.as_ref(), *start, wanted, preferred);
         let mut ranking = None;
         let row = match walk.feasible.as_slice() {
-            [] => {
-                *start = (*start + walk.visited) % total_nodes;
-                return Ok(Found::Nowhere(self.diagnose(&profile, nodes, pod, &narrowed)?));
-            }
-            [one] => *one,
+            [] => None,
+            [one] => Some(*one),
             many => {
-                let totals = self.score(&profile, nodes, pod, many)?;
-                match search.tie {
+                let totals = self.score(&profile, cluster, pod, many)?;
+                Some(match search.tie {
                     Tie::FirstOnHeap => {
                         let mut ranked = Ranking::new(totals);
                         let best = ranked.pop().map_or(many[0], |at| many[at]);
-                        let names = many.iter().map(|row| nodes.node(*row).name().clone()).collect();
+                        let names = many.iter().map(|row| cluster.node(*row).name().clone()).collect();
                         ranking = Some((names, ranked));
                         best
                     }
-                    Tie::Rotate => best_rotating(many, &totals, *start, nodes.rows()),
-                }
+                    Tie::Rotate => best_rotating(many, &totals, *start, cluster.rows()),
+                })
             }
         };
-        *start = match search.tie {
-            Tie::FirstOnHeap => (*start + walk.visited) % total_nodes,
-            Tie::Rotate if everything => (row.at() + 1) % nodes.rows().max(1),
-            Tie::Rotate => (*start + walk.visited) % total_nodes,
-        };
-        Ok(Found::Node { row, evaluated: walk.visited, feasible: walk.feasible.len(), ranking })
+        *start = (*start + walk.visited) % cluster.node_count();
+        match row {
+            Some(row) => {
+                let (evaluated, feasible) = (walk.visited, walk.feasible.len());
+                Ok(Found::Node { row, evaluated, feasible, ranking })
+            }
+            None => Ok(Found::Nowhere(self.diagnose(&profile, cluster, pod, &narrowed)?)),
+        }
+    }
+
+    /// Lets indexes get ready for the pod.
+    fn prepare(&self, cluster: &mut Cluster, pod: &PodInfo) -> Result<(), PointError> {
+        for (plugin, kind) in self.profile.indexed() {
+            let erased = self.profile.plugin(*plugin);
+            cluster.keep(*kind);
+            let (known, indexes) = cluster.split();
+            erased.prepare(indexes, known, pod).map_err(failed(erased.name(), ExtensionPoint::PreFilter))?;
+        }
+        Ok(())
     }
 
     /// Whether some Filter plugin rejects the pod on that node, nominated pods aside.
     ///
     /// # Errors
     /// When a plugin fails unexpectedly.
-    pub fn rejects(&mut self, nodes: &NodeTable, pod: &PodInfo, row: NodeIdx) -> Result<bool, AttemptError> {
+    pub fn rejects(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &PodInfo,
+        row: NodeIdx,
+    ) -> Result<bool, AttemptError> {
         let profile = self.profile.clone();
-        if self.pre_filter(&profile, nodes, pod)?.is_err() {
+        self.prepare(cluster, pod)?;
+        if self.pre_filter(&profile, cluster, pod)?.is_err() {
             return Ok(false);
         }
-        Ok(self.fits_row(nodes, pod, row)?.is_err())
+        let Some(table) = self.classes.last(pod) else { return Ok(false) };
+        let slot = |plugin| slot_of(&profile, table, &self.slots, plugin);
+        Ok(filter_row(&profile, &Cycle::new(cluster, pod), slot, row)?.is_err())
     }
 
     /// Whether Reserve plugins accept the choice. The caller undoes with [`Self::unreserve`] in any case but success.
@@ -236,11 +285,11 @@ impl Attempt {
     /// When a plugin fails unexpectedly.
     pub fn reserve(
         &mut self,
-        nodes: &NodeTable,
+        cluster: &Cluster,
         pod: &PodInfo,
         row: NodeIdx,
     ) -> Result<Result<(), (&'static str, Reject)>, PointError> {
-        let cx = Cycle { nodes, pod };
+        let cx = Cycle::new(cluster, pod);
         let table = self.classes.last(pod);
         for plugin in self.profile.at(ExtensionPoint::Reserve) {
             let erased = self.profile.plugin(*plugin);
@@ -254,48 +303,30 @@ impl Attempt {
         Ok(Ok(()))
     }
 
-    /// Whether the pod fits that one row as the table stands, by every Filter plugin in order. Uses the states of the
-    /// attempt in progress.
-    ///
-    /// # Errors
-    /// When a plugin fails unexpectedly.
-    fn fits_row(&self, nodes: &NodeTable, pod: &PodInfo, row: NodeIdx) -> Result<Verdict, PointError> {
-        let Some(table) = self.classes.last(pod) else { return Ok(Ok(())) };
-        let slot = |plugin| slot_of(&self.profile, table, &self.slots, plugin);
-        let verdict = filter_row(&self.profile, &Cycle { nodes, pod }, slot, row)?;
-        Ok(verdict.map_err(|(_, reject)| reject))
-    }
-
-    /// Whether the pod would fit that row without the pods of those UIDs, which are put back afterwards. Uses the states
-    /// of the attempt in progress.
-    ///
-    /// # Errors
-    /// When a plugin fails unexpectedly.
-    pub fn fits_row_without(
-        &self,
-        nodes: &mut NodeTable,
-        pod: &PodInfo,
+    /// A question of the form "what if" about one row. Uses the states of the attempt in progress; `nominated` are
+    /// pods of equal or higher priority that are expected on the node.
+    pub fn dry_run<'a>(
+        &'a self,
+        cluster: &'a mut Cluster,
+        pod: &'a PodInfo,
         row: NodeIdx,
-        gone: &[Str],
-    ) -> Result<Verdict, PointError> {
-        let Some(table) = self.classes.last(pod) else { return Ok(Ok(())) };
-        let mut slots = copy_slots(&self.profile, table, &self.slots);
-        let taken = nodes.what_if_removed(row, gone);
-        let cx = Cycle { nodes, pod };
-        let told = tell(&self.profile, &taken, |plugin, at, other| {
-            plugin.remove_pod(&cx, &mut slots[at], other, row)
-        });
-        let verdict = told.and_then(|()| filter_row(&self.profile, &cx, |plugin| &slots[plugin.at()], row));
-        for other in taken.into_iter().rev() {
-            nodes.what_if_added(row, other);
-        }
-        Ok(verdict?.map_err(|(_, reject)| reject))
+        nominated: &'a [Arc<PodInfo>],
+    ) -> Option<RowDryRun<'a>> {
+        let table = self.classes.last(pod)?;
+        Some(RowDryRun::new(&self.profile, table, &self.slots, cluster, pod, row, nominated))
     }
 
     /// The rejection of one row in the attempt in progress.
     pub fn rejection_of(&self, pod: &PodInfo, row: NodeIdx) -> Option<Reject> {
         let table = self.classes.last(pod)?;
-        rejection(&self.profile, table, &self.overlay, row).map(|(_, reject)| reject.clone())
+        self.last_word(table, row).cloned()
+    }
+
+    /// Those of `rows` that were rejected so in the attempt in progress, in the order given.
+    pub fn rows_rejected_with(&self, pod: &PodInfo, rows: &[NodeIdx], fix: Fix) -> Vec<NodeIdx> {
+        let Some(table) = self.classes.last(pod) else { return Vec::new() };
+        let is_so = |row: &NodeIdx| self.last_word(table, *row).is_some_and(|reject| reject.fix == fix);
+        rows.iter().copied().filter(is_so).collect()
     }
 
     /// Undoes Reserve: every Reserve plugin in reverse order.
@@ -313,17 +344,18 @@ impl Attempt {
     fn pre_filter(
         &mut self,
         profile: &Profile,
-        nodes: &NodeTable,
+        cluster: &Cluster,
         pod: &PodInfo,
     ) -> Result<Result<Narrowed, Diagnosis>, AttemptError> {
-        let table = self.classes.get(profile, nodes, pod)?;
+        let nodes = cluster.nodes();
+        let table = self.classes.get(profile, cluster, pod)?;
         self.slots.clear();
         let fresh = |p: &Arc<dyn ErasedPlugin>| match p.scope() {
             Scope::Row => None,
             Scope::Cluster => p.default_filter_slot(),
         };
         self.slots.extend(profile.plugins().iter().map(fresh));
-        let cx = Cycle { nodes, pod };
+        let cx = Cycle::new(cluster, pod);
         let mut narrowed = Narrowed { only: None, by: Vec::new() };
         let mut rejected: Option<(&'static str, Reject)> = None;
         for plugin in profile.at(ExtensionPoint::PreFilter) {
@@ -371,60 +403,79 @@ impl Attempt {
     fn filter_anew(
         &mut self,
         profile: &Profile,
-        nodes: &mut NodeTable,
+        cluster: &mut Cluster,
         pod: &PodInfo,
         narrowed: &Narrowed,
         nominated: &[NominatedRow],
     ) -> Result<(), AttemptError> {
-        let table = self.classes.get(profile, nodes, pod)?;
+        let table = self.classes.get(profile, cluster, pod)?;
         self.overlay.reset();
-        self.overlay.resize(nodes.rows());
+        self.overlay.resize(cluster.rows());
+        self.forced.clear();
         self.fits.copy_from(&table.fits);
-        let mut open = nodes.live().clone();
+        let mut open = cluster.live().clone();
         if let Some(only) = &narrowed.only {
             open.intersect(only);
         }
+        let last_kept = table.verdicts.plugins().map(|p| profile.filter_rank(p)).max().unwrap_or(0);
         for plugin in profile.at(ExtensionPoint::Filter) {
             let erased = profile.plugin(*plugin);
-            if erased.scope() == Scope::Row {
+            if erased.scope() == Scope::Row || self.slots[plugin.at()].is_none() {
                 continue;
             }
             let rank = profile.filter_rank(*plugin);
-            let earlier = |row: &NodeIdx| {
-                table.verdicts.get(*row).is_some_and(|(p, _)| profile.filter_rank(*p) < rank)
-                    || self.overlay.get(*row).is_some()
-            };
-            let rows: NodeSet = open.iter().filter(|row| !earlier(row)).collect();
+            let mut rows = self.fits.clone();
+            if last_kept > rank {
+                // Rows that a kept filter behind this one rejected: this one may have the first word.
+                let behind = |row: &NodeIdx| {
+                    table.verdicts.get(*row).is_some_and(|(p, _)| profile.filter_rank(*p) > rank)
+                        && self.overlay.get(*row).is_none()
+                };
+                cluster.live().iter().filter(behind).for_each(|row| rows.insert(row));
+            }
+            rows.intersect(&open);
             let mut sweep = Sweep::new(*plugin, &rows, &mut self.fits, &mut self.overlay);
             erased
-                .filter_batch(&Cycle { nodes, pod }, &self.slots[plugin.at()], &mut sweep)
+                .filter_batch(&Cycle::new(cluster, pod), &self.slots[plugin.at()], &mut sweep)
                 .map_err(failed(erased.name(), ExtensionPoint::Filter))?;
         }
-        for NominatedRow { row, pods } in nominated {
-            let slots = copy_slots(profile, table, &self.slots);
-            if let Err((plugin, reject)) = filter_with_nominated(profile, nodes, pod, slots, *row, pods)? {
+        for NominatedRow { row, pods } in nominated.iter().filter(|n| open.contains(n.row)) {
+            let mut asked = RowDryRun::new(profile, table, &self.slots, cluster, pod, *row, pods);
+            if let Err((plugin, reject)) = asked.fits_with_nominated()? {
+                drop(asked);
                 self.fits.remove(*row);
                 self.overlay.set(*row, plugin, reject);
+                self.forced.insert(*row);
             }
         }
         Ok(())
     }
 
+    /// Why a row was rejected, by PreFilter or by a filter.
+    fn last_word<'a>(&'a self, table: &'a ClassTable, row: NodeIdx) -> Option<&'a Reject> {
+        match &self.pre_filtered {
+            PreFiltered::Rejected(reject) => Some(reject),
+            PreFiltered::Narrowed(only, reject) if !only.contains(row) => Some(reject),
+            _ => rejection(&self.profile, table, &self.overlay, &self.forced, row).map(|(_, reject)| reject),
+        }
+    }
+
     fn diagnose(
         &mut self,
         profile: &Profile,
-        nodes: &NodeTable,
+        cluster: &Cluster,
         pod: &PodInfo,
         narrowed: &Narrowed,
     ) -> Result<Diagnosis, AttemptError> {
-        let table = self.classes.get(profile, nodes, pod)?;
+        let nodes = cluster.nodes();
+        let table = self.classes.get(profile, cluster, pod)?;
         let mixed = !self.overlay.is_empty() || narrowed.only.is_some();
         let counts: Vec<((PluginIdx, Reject), usize)> = if mixed {
             let mut merged = Verdicts::default();
             merged.resize(nodes.rows());
             let rows: Vec<NodeIdx> = considered(nodes, narrowed.only.as_ref()).collect();
             for row in &rows {
-                if let Some((plugin, reject)) = rejection(profile, table, &self.overlay, *row) {
+                if let Some((plugin, reject)) = rejection(profile, table, &self.overlay, &self.forced, *row) {
                     merged.set(*row, *plugin, reject.clone());
                 }
             }
@@ -442,85 +493,6 @@ impl Attempt {
         }
         Ok(diagnosis)
     }
-
-    fn score(
-        &mut self,
-        profile: &Profile,
-        nodes: &NodeTable,
-        pod: &PodInfo,
-        candidates: &[NodeIdx],
-    ) -> Result<Vec<i64>, AttemptError> {
-        let mut totals = vec![0; candidates.len()];
-        self.score_into(profile, nodes, pod, candidates, |at, _, _, _, weighted| totals[at] += weighted)?;
-        if profile.scorers().is_empty() {
-            totals.fill(1);
-        }
-        Ok(totals)
-    }
-
-    /// Calls `record(candidate, plugin, raw, normalised, weighted)` for every scorer and candidate.
-    fn score_into(
-        &mut self,
-        profile: &Profile,
-        nodes: &NodeTable,
-        pod: &PodInfo,
-        candidates: &[NodeIdx],
-        mut record: impl FnMut(usize, &'static str, i64, i64, i64),
-    ) -> Result<(), AttemptError> {
-        let cx = Cycle { nodes, pod };
-        let set: NodeSet = candidates.iter().copied().collect();
-        let table = self.classes.get(profile, nodes, pod)?;
-        if let Some(failure) = table.take_score_failure() {
-            return Err(failure.into());
-        }
-        let mut fresh: Vec<Slot> = Vec::new();
-        fresh.resize_with(profile.plugins().len(), || None);
-        for plugin in profile.at(ExtensionPoint::PreScore) {
-            let erased = profile.plugin(*plugin);
-            if erased.scope() == Scope::Cluster {
-                erased
-                    .pre_score(&cx, &set, &mut fresh[plugin.at()])
-                    .map_err(failed(erased.name(), ExtensionPoint::PreScore))?;
-            }
-        }
-        let mut column = vec![0; nodes.rows()];
-        for (at, scorer) in profile.scorers().iter().enumerate() {
-            let erased = profile.plugin(scorer.plugin);
-            if scorer.scope == Scope::Row {
-                if table.raw.get(at).is_none_or(Vec::is_empty) {
-                    continue;
-                }
-                // A candidate may be a row that a kept filter rejected (never so today), hence the copy by candidate.
-                candidates.iter().for_each(|row| column[row.at()] = table.raw[at][row.at()]);
-            } else {
-                if !profile.enabled(scorer.plugin, ExtensionPoint::PreScore) {
-                    fresh[scorer.plugin.at()] = erased.default_score_slot();
-                }
-                if fresh[scorer.plugin.at()].is_none() {
-                    continue;
-                }
-                erased
-                    .score_batch(&cx, &fresh[scorer.plugin.at()], &set, &mut column)
-                    .map_err(failed(erased.name(), ExtensionPoint::Score))?;
-            }
-            let raw: Vec<i64> = candidates.iter().map(|row| column[row.at()]).collect();
-            if scorer.normalize == Normalize::Custom {
-                let slot = &fresh[scorer.plugin.at()];
-                erased
-                    .normalize(&cx, slot, &set, &mut column)
-                    .map_err(failed(erased.name(), ExtensionPoint::Score))?;
-            }
-            let max = raw.iter().copied().max().unwrap_or(0).max(0);
-            for (at, row) in candidates.iter().enumerate() {
-                let score = normalized(scorer.normalize, column[row.at()], max);
-                if !(0..=100).contains(&score) {
-                    return Err(AttemptError::InvalidScore { plugin: erased.name(), score });
-                }
-                record(at, erased.name(), raw[at], score, score * scorer.weight);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Undoes Reserve: every Reserve plugin of the profile in reverse order.
@@ -535,19 +507,17 @@ fn rejection<'a>(
     profile: &Profile,
     table: &'a ClassTable,
     overlay: &'a Verdicts,
+    forced: &NodeSet,
     row: NodeIdx,
 ) -> Option<&'a (PluginIdx, Reject)> {
+    if forced.contains(row) {
+        return overlay.get(row);
+    }
     match (table.verdicts.get(row), overlay.get(row)) {
         (Some(kept), Some(new)) if profile.filter_rank(kept.0) < profile.filter_rank(new.0) => Some(kept),
         (kept, None) => kept,
         (_, new) => new,
     }
-}
-
-/// The filter states of all plugins, to be changed in a question of the form "what if".
-fn copy_slots(profile: &Profile, table: &ClassTable, fresh: &[Slot]) -> Vec<Slot> {
-    let all = (0..profile.plugins().len()).map(|at| PluginIdx(at as u16));
-    all.map(|plugin| profile.plugin(plugin).clone_slot(slot_of(profile, table, fresh, plugin))).collect()
 }
 
 /// A plugin's filter state: kept with the class, or made in this attempt.
@@ -573,40 +543,4 @@ fn filter_row<'a>(
         }
     }
     Ok(Ok(()))
-}
-
-/// Tells every PreFilter plugin, with its position, of pods that join or leave in a question of the form "what if".
-fn tell(
-    profile: &Profile,
-    pods: &[Arc<PodInfo>],
-    mut about: impl FnMut(&dyn ErasedPlugin, usize, &PodInfo) -> PluginResult<()>,
-) -> Result<(), PointError> {
-    for pod in pods {
-        for plugin in profile.at(ExtensionPoint::PreFilter) {
-            let erased = profile.plugin(*plugin);
-            about(&**erased, plugin.at(), pod).map_err(failed(erased.name(), ExtensionPoint::PreFilter))?;
-        }
-    }
-    Ok(())
-}
-
-/// Filters one row as if the nominated pods were on it already.
-fn filter_with_nominated(
-    profile: &Profile,
-    nodes: &mut NodeTable,
-    pod: &PodInfo,
-    mut slots: Vec<Slot>,
-    row: NodeIdx,
-    nominated: &[Arc<PodInfo>],
-) -> Result<Result<(), (PluginIdx, Reject)>, PointError> {
-    for other in nominated {
-        nodes.what_if_added(row, other.clone());
-    }
-    let cx = Cycle { nodes, pod };
-    let added = tell(profile, nominated, |plugin, at, other| plugin.add_pod(&cx, &mut slots[at], other, row));
-    let verdict = added.and_then(|()| filter_row(profile, &cx, |plugin| &slots[plugin.at()], row));
-    for other in nominated {
-        nodes.end_what_if(row, &other.uid);
-    }
-    verdict
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use harbormaster_api::{Str, points::ExtensionPoint};
 
 use crate::{
+    cluster::Cluster,
     cycle::Cycle,
     nodeset::{NodeIdx, NodeSet},
-    outcome::{Normalize, PluginError},
+    outcome::PluginError,
     plugin::{PreFilterAnswer, Scope, Slot},
     pod::{PodInfo, SpecInfo},
     profile::{Profile, Scorer},
@@ -53,7 +54,7 @@ pub struct ClassTable {
     pub(crate) fits: NodeSet,
     /// Raw scores by position in [`Profile::scorers`]; empty for skipped and for cluster-scoped plugins.
     pub(crate) raw: Vec<Vec<i64>>,
-    /// Weighted sums, if all scorers allow keeping them.
+    /// Weighted sums of the row-scoped scorers' scores; `None` if scoring failed.
     pub(crate) totals: Option<Totals>,
     /// A scoring plugin failed: an error only for those who want scores.
     score_failure: Option<PointError>,
@@ -193,17 +194,12 @@ impl ClassTable {
                 self.raw[at].clear();
             }
         }
-        self.totals =
-            self.can_total(profile).then(|| Totals::new(profile.scorers(), &self.raw, &self.fits, rows));
+        self.totals = Some(Totals::new(profile.scorers(), &self.raw, &self.fits, rows));
         Ok(())
     }
 
     fn keeps(&self, scorer: &Scorer) -> bool {
         scorer.scope == Scope::Row && self.score_slots[scorer.plugin.at()].is_some()
-    }
-
-    fn can_total(&self, profile: &Profile) -> bool {
-        profile.scorers().iter().all(|s| s.scope == Scope::Row && s.normalize != Normalize::Custom)
     }
 
     fn update_rows(&mut self, profile: &Profile, cx: &Cycle<'_>, rows: &[NodeIdx]) -> Result<(), PointError> {
@@ -292,7 +288,7 @@ impl Classes {
     pub fn get(
         &mut self,
         profile: &Profile,
-        nodes: &NodeTable,
+        cluster: &Cluster,
         pod: &PodInfo,
     ) -> Result<&mut ClassTable, PointError> {
         self.clock += 1;
@@ -300,7 +296,7 @@ impl Classes {
         let at = known.unwrap_or_else(|| self.make_room(pod));
         let table = &mut self.tables[at];
         table.used = self.clock;
-        table.sync(profile, &Cycle { nodes, pod })?;
+        table.sync(profile, &Cycle::new(cluster, pod))?;
         Ok(table)
     }
 

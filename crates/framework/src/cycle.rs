@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use harbormaster_api::Str;
 
 use crate::{
-    nodeset::{NodeIdx, NodeSet},
+    cluster::Cluster,
+    index::{Index, Indexes},
+    nodeset::NodeIdx,
+    objects::Objects,
     outcome::{PluginError, PluginResult, Reject, Verdict},
     plugin::BoxFuture,
     pod::PodInfo,
@@ -17,8 +20,41 @@ use crate::{
 pub struct Cycle<'a> {
     /// All nodes and the pods on them.
     pub nodes: &'a NodeTable,
+    /// What plugins look up beside nodes and pods.
+    pub objects: &'a Objects,
+    /// What plugins keep.
+    indexes: &'a Indexes,
     /// The pod to be scheduled.
     pub pod: &'a PodInfo,
+}
+
+impl<'a> Cycle<'a> {
+    /// What an attempt to schedule `pod` sees.
+    pub fn new(cluster: &'a Cluster, pod: &'a PodInfo) -> Self {
+        Self::with_indexes(cluster, cluster.indexes(), pod)
+    }
+
+    /// The same, with indexes that the cluster does not keep.
+    pub fn with_indexes(cluster: &'a Cluster, indexes: &'a Indexes, pod: &'a PodInfo) -> Self {
+        Self { nodes: cluster.nodes(), objects: cluster.objects(), indexes, pod }
+    }
+
+    /// The index of that type.
+    ///
+    /// # Errors
+    /// When the plugin has not listed it with [`crate::points::Points::indexed`].
+    pub fn index<I: Index>(&self) -> PluginResult<&'a I> {
+        self.indexes.get()
+    }
+}
+
+/// Lent to PreEnqueue plugins.
+#[derive(Clone, Copy, Debug)]
+pub struct EnqueueCycle<'a> {
+    /// The pod that asks to be let into the queue.
+    pub pod: &'a PodInfo,
+    /// Pods are being evicted to make room for this one, and that is not finished.
+    pub awaits_eviction: bool,
 }
 
 /// Lent to PostFilter plugins: why no node fits, and the means to ask "what if".
@@ -34,17 +70,51 @@ pub trait WhatIf {
     /// All nodes and the pods on them.
     fn nodes(&self) -> &NodeTable;
 
+    /// What plugins look up beside nodes and pods.
+    fn objects(&self) -> &Objects;
+
     /// Why the pod does not fit that node; `None` if no filter rejected it.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 
-    /// Whether the pod fits `row` once the pods with these UIDs are gone from it.
+    /// The rows that evicting pods might open up, in walking order.
+    fn evictable_rows(&self) -> Vec<NodeIdx>;
+
+    /// A number to begin a search with: it moves on from attempt to attempt, so that not always the same nodes are
+    /// looked at first.
+    fn offset(&self) -> usize;
+
+    /// Lets `ask` take pods off a node and put them back, and ask whether the pod fits. Whatever is off the node when
+    /// `ask` returns is put back.
     ///
     /// # Errors
-    /// When a filter plugin fails unexpectedly.
-    fn fits_without(&mut self, row: NodeIdx, gone: &[Str]) -> PluginResult<Verdict>;
+    /// As `ask` fails.
+    fn dry_run(
+        &mut self,
+        row: NodeIdx,
+        ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
+    ) -> PluginResult<()>;
+}
 
-    /// The rows that evicting pods might open up.
-    fn evictable_rows(&self) -> NodeSet;
+/// One node, about which is asked "what if".
+pub trait DryRun {
+    /// Takes a pod off the node.
+    ///
+    /// # Errors
+    /// When a PreFilter plugin fails unexpectedly.
+    fn take(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
+
+    /// Puts back a pod that was taken.
+    ///
+    /// # Errors
+    /// When a PreFilter plugin fails unexpectedly.
+    fn put_back(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
+
+    /// Whether the pod fits the node as it is now. Nominated pods of equal or higher priority count as if they were
+    /// there already, and once more as if they were not.
+    ///
+    /// # Errors
+    /// When a Filter plugin fails unexpectedly.
+    fn fits(&mut self) -> PluginResult<Verdict>;
 }
 
 /// Pods that wait on Permit.

@@ -1,17 +1,20 @@
 //! The scheduling framework: what plugin authors depend on.
 //!
-//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`table`]
-//! (nodes in columns), [`events`] (what wakes pending pods), [`registry`] and [`profile`] (from a configuration to
+//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`cluster`]
+//! with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes pending pods), [`registry`] and [`profile`] (from a configuration to
 //! plugins in order), [`attempt`] (the run loop), [`classes`] and [`totals`] (what outlives an attempt).
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
 
 pub mod attempt;
 pub mod classes;
+pub mod cluster;
 pub mod cycle;
 pub mod diagnosis;
 pub mod events;
+pub mod index;
 pub mod nodeset;
+pub mod objects;
 pub mod outcome;
 pub mod plugin;
 pub mod pod;
@@ -26,16 +29,19 @@ pub mod window;
 /// What a plugin's file imports.
 pub mod prelude {
     pub use crate::{
-        cycle::{BindCycle, ClusterApi, Cycle, PostFilterCycle, WaitingPods},
+        cluster::Cluster,
+        cycle::{BindCycle, ClusterApi, Cycle, DryRun, EnqueueCycle, PostFilterCycle, WaitingPods, WhatIf},
         events::{Action, Change, EventResource, Hint, Registration},
+        index::{Index, Known},
         nodeset::{NodeIdx, NodeSet},
+        objects::Objects,
         outcome::{
             BindFailure, Bound, Fix, Nomination, Normalize, Permitted, PluginError, PluginResult,
             PostFiltered, PreFiltered, PreFlight, PreScored, Reject, Verdict,
         },
         plugin::{
-            Bind, Filter, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
-            QueueSort, Queued, Reserve, Scope, Score, SignFragment, Unsignable,
+            Bind, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+            PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, Unsignable,
         },
         pod::PodInfo,
         points::Points,

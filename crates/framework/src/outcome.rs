@@ -1,10 +1,10 @@
 //! What a plugin may answer, one type per extension point: what a point may not say does not compile.
 
-use std::{borrow::Cow, error::Error, time::Duration};
+use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
 use harbormaster_api::Str;
 
-use crate::nodeset::NodeSet;
+use crate::{nodeset::NodeSet, pod::PodInfo};
 
 /// An unexpected failure of a plugin (kube-scheduler's code `Error`): the attempt ends and the pod retries after a
 /// backoff that grows with consecutive errors.
@@ -112,13 +112,15 @@ pub enum Normalize {
 }
 
 /// The answer of PostFilter, called when no node fits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum PostFiltered {
-    /// The pod is expected to fit on that node soon: room there is kept for it. (Evicting pods to make the room is not
-    /// built yet; a plugin that wants it done does it itself.)
+    /// The pod is expected to fit on that node once `victims` are gone: room there is kept for it, and they are evicted.
     Nominate {
         /// The node.
         node: Str,
+        /// Pods to evict, in order; perhaps none. While they are, PreEnqueue sees
+        /// [`crate::cycle::EnqueueCycle::awaits_eviction`].
+        victims: Vec<Arc<PodInfo>>,
     },
     /// No help from here; the next PostFilter plugin is asked.
     NoHelp {

@@ -35,8 +35,9 @@ use std::{any::Any, future::Future, sync::Arc};
 use harbormaster_api::{Str, points::ExtensionPoint};
 
 use crate::{
-    cycle::{BindCycle, Cycle, PostFilterCycle, WaitingPods},
+    cycle::{BindCycle, Cycle, EnqueueCycle, PostFilterCycle, WaitingPods},
     events::Registration,
+    index::{Index, IndexKind, Indexes, Known},
     nodeset::{NodeIdx, NodeSet},
     outcome::{
         BindFailure, Bound, Normalize, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight,
@@ -108,7 +109,20 @@ pub struct Unsignable;
 /// Decides whether a pod may enter the queue of pods that are tried. Called often: must be fast.
 pub trait PreEnqueue: Plugin {
     /// `Err` keeps the pod out until one of the plugin's events lets it be asked again.
-    fn pre_enqueue(&self, pod: &PodInfo) -> PluginResult<Verdict>;
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict>;
+}
+
+/// Keeps an index of the cluster. Plugins that name the same type share one.
+pub trait Indexed: Plugin {
+    /// What is kept.
+    type Index: Index;
+
+    /// A pod is about to be tried: the index may get ready for the questions that the other points are going to ask of
+    /// it. The only place where it can be changed by a plugin, and what it then answers must still be what a new index
+    /// would answer.
+    fn prepare(&self, index: &mut Self::Index, known: Known<'_>, pod: &PodInfo) {
+        let _ = (index, known, pod);
+    }
 }
 
 /// A pod in the queue, as far as ordering may look.
@@ -306,7 +320,11 @@ pub trait ErasedPlugin: Send + Sync {
     /// See [`Plugin::sign`].
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable>;
     /// See [`PreEnqueue`].
-    fn pre_enqueue(&self, pod: &PodInfo) -> PluginResult<Verdict>;
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict>;
+    /// See [`Indexed`]: the kind of index the plugin uses.
+    fn index(&self) -> Option<IndexKind>;
+    /// See [`Indexed::prepare`].
+    fn prepare(&self, indexes: &mut Indexes, known: Known<'_>, pod: &PodInfo) -> PluginResult<()>;
     /// See [`QueueSort`].
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool;
     /// See [`PreFilter`]; fills `slot` unless skipped.

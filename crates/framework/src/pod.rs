@@ -96,11 +96,6 @@ impl PodInfo {
         self.resized.as_ref().map_or(self.class.nonzero, |r| r.1)
     }
 
-    /// Whether the pod keeps other pods away (`podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution`).
-    pub fn has_required_anti_affinity(&self) -> bool {
-        self.class.spec.pod_anti_affinity.as_ref().is_some_and(|a| !a.required.is_empty())
-    }
-
     /// The pod's priority.
     pub fn priority(&self) -> i32 {
         self.class.spec.priority

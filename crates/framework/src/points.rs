@@ -8,16 +8,17 @@ use harbormaster_api::{
 };
 
 use crate::{
-    cycle::{BindCycle, Cycle, PostFilterCycle, WaitingPods},
+    cycle::{BindCycle, Cycle, EnqueueCycle, PostFilterCycle, WaitingPods},
+    index::{IndexKind, Indexes, Known},
     nodeset::{NodeIdx, NodeSet},
     outcome::{
         BindFailure, Bound, Normalize, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight,
         PreScored, Verdict,
     },
     plugin::{
-        Bind, BoxFuture, ErasedHint, ErasedPlugin, ErasedRegistration, Filter, Permit, Plugin, PostBind,
-        PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterAnswer, PreScore, QueueSort, Queued, Reserve,
-        Scope, Score, SignFragment, Slot, Unsignable,
+        Bind, BoxFuture, ErasedHint, ErasedPlugin, ErasedRegistration, Filter, Indexed, Permit, Plugin,
+        PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterAnswer, PreScore, QueueSort, Queued,
+        Reserve, Scope, Score, SignFragment, Slot, Unsignable,
     },
     pod::PodInfo,
     sweep::Sweep,
@@ -25,13 +26,15 @@ use crate::{
 
 type FilterState<P> = <P as Plugin>::FilterState;
 type ScoreState<P> = <P as Plugin>::ScoreState;
+type PrepareFn<P> = fn(&P, &mut Indexes, Known<'_>, &PodInfo) -> PluginResult<()>;
 type WhatIfFn<P> = fn(&P, &Cycle<'_>, &mut FilterState<P>, &PodInfo, NodeIdx) -> PluginResult<()>;
 
 /// The points a plugin implements. Naming one compiles only if the plugin implements its trait.
 pub struct Points<P: Plugin> {
     set: PointSet,
     normalize: Normalize,
-    pre_enqueue: Option<fn(&P, &PodInfo) -> PluginResult<Verdict>>,
+    index: Option<(IndexKind, PrepareFn<P>)>,
+    pre_enqueue: Option<fn(&P, EnqueueCycle<'_>) -> PluginResult<Verdict>>,
     less: Option<fn(&P, Queued<'_>, Queued<'_>) -> bool>,
     pre_filter: Option<fn(&P, &Cycle<'_>) -> PluginResult<PreFiltered<FilterState<P>>>>,
     add_pod: Option<WhatIfFn<P>>,
@@ -57,6 +60,7 @@ impl<P: Plugin> Points<P> {
         let mut points = Self {
             set: PointSet::default(),
             normalize: Normalize::AsIs,
+            index: None,
             pre_enqueue: None,
             less: None,
             pre_filter: None,
@@ -88,6 +92,19 @@ impl<P: Plugin> Points<P> {
 
     fn has(&mut self, point: ExtensionPoint) -> &mut Self {
         self.set.insert(point);
+        self
+    }
+
+    /// Keeps an index.
+    pub fn indexed(&mut self) -> &mut Self
+    where
+        P: Indexed,
+    {
+        let prepare: PrepareFn<P> = |p, indexes, known, pod| {
+            p.prepare(indexes.get_mut()?, known, pod);
+            Ok(())
+        };
+        self.index = Some((IndexKind::of::<P::Index>(), prepare));
         self
     }
 
@@ -275,8 +292,16 @@ impl<P: Plugin> ErasedPlugin for Installed<P> {
         self.plugin.sign(pod)
     }
 
-    fn pre_enqueue(&self, pod: &PodInfo) -> PluginResult<Verdict> {
-        self.points.pre_enqueue.map_or(Ok(Ok(())), |run| run(&self.plugin, pod))
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict> {
+        self.points.pre_enqueue.map_or(Ok(Ok(())), |run| run(&self.plugin, cx))
+    }
+
+    fn index(&self) -> Option<IndexKind> {
+        self.points.index.map(|(kind, _)| kind)
+    }
+
+    fn prepare(&self, indexes: &mut Indexes, known: Known<'_>, pod: &PodInfo) -> PluginResult<()> {
+        self.points.index.map_or(Ok(()), |(_, prepare)| prepare(&self.plugin, indexes, known, pod))
     }
 
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::{
     events::{Action, ClusterEvent, EventResource},
+    index::IndexKind,
     outcome::Normalize,
     plugin::{ErasedPlugin, ErasedRegistration, Queued, Scope, SignFragment},
     pod::PodInfo,
@@ -58,6 +59,7 @@ pub struct Profile {
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
     filter_rank: Vec<Option<u16>>,
+    indexed: Vec<(PluginIdx, IndexKind)>,
     percentage_of_nodes_to_score: Option<i32>,
 }
 
@@ -96,8 +98,12 @@ impl Profile {
         for (rank, plugin) in points[ExtensionPoint::Filter as usize].iter().enumerate() {
             filter_rank[plugin.at()] = Some(rank as u16);
         }
+        let indexed = plugins.iter().enumerate();
+        let indexed =
+            indexed.filter_map(|(at, plugin)| Some((PluginIdx(at as u16), plugin.index()?))).collect();
         Ok(Self {
             name: spec.name.as_str().into(),
+            indexed,
             plugins,
             points,
             scorers,
@@ -134,6 +140,11 @@ impl Profile {
     /// The Score point.
     pub fn scorers(&self) -> &[Scorer] {
         &self.scorers
+    }
+
+    /// The plugins that use an index.
+    pub fn indexed(&self) -> &[(PluginIdx, IndexKind)] {
+        &self.indexed
     }
 
     /// The plugin's place in the order of Filter plugins; of two rejections the earlier one counts.

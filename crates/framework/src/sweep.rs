@@ -58,6 +58,11 @@ impl Verdicts {
         self.by_row[row.at()] = 0;
     }
 
+    /// The plugins that rejected rows, perhaps repeated; some of their rejections may be of the past.
+    pub fn plugins(&self) -> impl Iterator<Item = PluginIdx> {
+        self.distinct.iter().map(|(plugin, _)| *plugin)
+    }
+
     /// Counts the rejections of `rows`: each distinct one with its number of rows, in the order first seen.
     pub fn count(&self, rows: impl Iterator<Item = NodeIdx>) -> Vec<(&(PluginIdx, Reject), usize)> {
         let mut counts = vec![0usize; self.distinct.len() + 1];

@@ -1,7 +1,7 @@
 //! The node table: one row per node, one column per fact.
 //!
-//! The table is the cache and the snapshot in one. The engine owns it and changes it between scheduling cycles;
-//! during a cycle plugins borrow it. Every change is written to a log of rows, so whoever keeps results per row
+//! The table is the cache and the snapshot in one. The [`crate::cluster`] owns it and changes it between scheduling
+//! cycles; during a cycle plugins borrow it. Every change is written to a log of rows, so whoever keeps results per row
 //! (see [`crate::classes`]) looks again at the changed rows only.
 //!
 //! Invariants:
@@ -56,14 +56,14 @@ pub struct Columns {
     pub nonzero_cpu: Vec<i64>,
     /// Bytes of memory as scores count them.
     pub nonzero_memory: Vec<i64>,
+    /// The lowest priority of the pods on the node; `i32::MAX` without pods.
+    pub lowest_priority: Vec<i32>,
     /// Cordoned nodes.
     pub unschedulable: NodeSet,
     /// Nodes with at least one taint.
     pub tainted: NodeSet,
     /// Nodes with at least one used host port.
     pub with_ports: NodeSet,
-    /// Nodes with at least one pod that has required anti-affinity to other pods.
-    pub with_anti_affinity: NodeSet,
 }
 
 /// What a row holds beside its numbers.
@@ -162,7 +162,7 @@ impl NodeTable {
     // --- changing: nodes ---
 
     /// Adds a node or replaces its object. Pods that were bound to it before it was known are on it at once.
-    pub fn set_node(&mut self, node: Arc<Node>) -> NodeIdx {
+    pub(crate) fn set_node(&mut self, node: Arc<Node>) -> NodeIdx {
         let row = self.row_for(&node.name);
         let zone = zone_key(&node.labels);
         let old = self.rows[row.at()].node.replace(node.clone());
@@ -188,7 +188,7 @@ impl NodeTable {
     }
 
     /// Removes a node. Its pods stay in the row until they are removed one by one.
-    pub fn remove_node(&mut self, name: &str) -> bool {
+    pub(crate) fn remove_node(&mut self, name: &str) -> bool {
         let Some(row) = self.find(name) else { return false };
         let Some(old) = self.rows[row.at()].node.take() else { return false };
         self.zones.remove(&zone_key(&old.labels), row);
@@ -204,21 +204,20 @@ impl NodeTable {
     // --- changing: pods ---
 
     /// Puts a pod on the node it names. A node that is not known yet gets a row without an object.
-    pub fn add_pod(&mut self, node_name: &Str, pod: Arc<PodInfo>) {
+    pub(crate) fn add_pod(&mut self, node_name: &Str, pod: Arc<PodInfo>) -> NodeIdx {
         let row = self.row_for(node_name);
         self.put(row, pod);
         self.touch(row);
+        row
     }
 
-    /// Takes a pod off a node; `false` when it is not there.
-    pub fn remove_pod(&mut self, node_name: &str, uid: &str) -> bool {
-        let Some(row) = self.by_name.get(node_name).copied() else { return false };
-        let removed = self.take(row, uid).is_some();
-        if removed {
-            self.touch(row);
-            self.free_if_unused(row);
-        }
-        removed
+    /// Takes a pod off a node: the row it was on, and the pod.
+    pub(crate) fn remove_pod(&mut self, node_name: &str, uid: &str) -> Option<(NodeIdx, Arc<PodInfo>)> {
+        let row = self.by_name.get(node_name).copied()?;
+        let pod = self.take(row, uid)?;
+        self.touch(row);
+        self.free_if_unused(row);
+        Some((row, pod))
     }
 
     /// Puts a pod on a row for a question of the form "what if"; undone by [`Self::end_what_if`]. Not logged.
@@ -231,16 +230,21 @@ impl NodeTable {
         self.take(row, uid);
     }
 
-    /// Takes pods off a row for a question of the form "what if"; put back with [`Self::what_if_added`]. Not logged.
-    pub fn what_if_removed(&mut self, row: NodeIdx, uids: &[Str]) -> Vec<Arc<PodInfo>> {
-        uids.iter().filter_map(|uid| self.take(row, uid)).collect()
+    /// Takes a pod off a row for a question of the form "what if"; put back with [`Self::what_if_added`]. Not logged.
+    pub fn what_if_removed(&mut self, row: NodeIdx, uid: &str) -> Option<Arc<PodInfo>> {
+        self.take(row, uid)
+    }
+
+    /// Ends questions about a row that has all its pods again: they stand in the order of `before`.
+    pub fn what_if_over(&mut self, row: NodeIdx, before: Vec<Arc<PodInfo>>) {
+        self.rows[row.at()].pods = before;
     }
 
     /// Brings derived facts up to date: call before every scheduling cycle.
     ///
     /// The node order follows joins and leaves only, and a row learns on how many nodes its images are when the row
     /// itself changes: both exactly as kube-scheduler's snapshot does.
-    pub fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let end = self.log_end();
         let from = self.refreshed.0.saturating_sub(self.log_start) as usize;
         for at in from..self.log.len() {
@@ -284,15 +288,14 @@ impl NodeTable {
 
     fn put(&mut self, row: NodeIdx, pod: Arc<PodInfo>) {
         self.count(row, &pod, 1);
+        let lowest = &mut self.columns.lowest_priority[row.at()];
+        *lowest = pod.priority().min(*lowest);
         let ports = &mut self.rows[row.at()].ports;
         for port in &pod.class.host_ports {
             ports.add(port);
         }
         if !pod.class.host_ports.is_empty() {
             self.columns.with_ports.insert(row);
-        }
-        if pod.has_required_anti_affinity() {
-            self.columns.with_anti_affinity.insert(row);
         }
         self.rows[row.at()].pods.push(pod);
     }
@@ -301,16 +304,17 @@ impl NodeTable {
         let at = self.rows[row.at()].pods.iter().rposition(|p| p.uid == uid)?;
         let pod = self.rows[row.at()].pods.swap_remove(at);
         self.count(row, &pod, -1);
+        let rest = self.rows[row.at()].pods.iter().map(|p| p.priority());
+        let lowest = &mut self.columns.lowest_priority[row.at()];
+        if pod.priority() == *lowest && !rest.clone().any(|p| p == *lowest) {
+            *lowest = rest.min().unwrap_or(i32::MAX);
+        }
         let ports = &mut self.rows[row.at()].ports;
         for port in &pod.class.host_ports {
             ports.remove(port);
         }
         let any = !ports.is_empty();
         self.columns.with_ports.set(row, any);
-        if pod.has_required_anti_affinity() {
-            let any = self.rows[row.at()].pods.iter().any(|p| p.has_required_anti_affinity());
-            self.columns.with_anti_affinity.set(row, any);
-        }
         Some(pod)
     }
 
@@ -378,6 +382,7 @@ impl Columns {
         for column in numbers {
             column.push(0);
         }
+        self.lowest_priority.push(i32::MAX);
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn normalized(how: Normalize, raw: i64, max: i64) -> i64 {
 }
 
 impl Totals {
-    /// Sums the raw columns of `scorers`; an empty column is a skipped scorer.
+    /// Sums the raw columns of `scorers`; an empty column is a skipped scorer or one that is asked anew every time.
     pub(crate) fn new(scorers: &[Scorer], raw: &[Vec<i64>], fits: &NodeSet, rows: usize) -> Self {
         let columns = scorers.iter().enumerate().filter(|(at, _)| !raw[*at].is_empty());
         let columns =
@@ -180,6 +180,21 @@ impl Totals {
     fn best_of_block(&self, block: usize) -> i64 {
         let end = ((block + 1) * BLOCK).min(self.totals.len());
         self.totals[block * BLOCK..end].iter().copied().max().unwrap_or(UNFIT)
+    }
+
+    /// Whether the sums are also those of `some` of the rows that fit: whether what raw scores are divided by stays the
+    /// same without the others.
+    pub(crate) fn hold_for(&self, raw: &[Vec<i64>], some: &NodeSet) -> bool {
+        self.columns.iter().all(|c| {
+            c.normalize == Normalize::AsIs
+                || c.max == 0
+                || some.iter().any(|row| raw[c.at][row.at()] == c.max)
+        })
+    }
+
+    /// Copies the sums, one per row; what rows hold that do not fit means nothing.
+    pub(crate) fn copy_to(&self, sums: &mut Vec<i64>) {
+        sums.clone_from(&self.totals);
     }
 
     /// The row with the largest total, the first one at or after `start` (going round) if several have it.

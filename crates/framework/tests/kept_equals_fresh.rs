@@ -7,12 +7,12 @@ use std::sync::Arc;
 use harbormaster_api::{Labels, Node, Pod, PodSpec, Resources, points::ExtensionPoint};
 use harbormaster_framework::{
     attempt::{Attempt, Found, Search},
+    cluster::Cluster,
     plugin::PreFilter,
     pod::SpecTable,
     prelude::*,
     profile::{Profile, ProfileSpec},
     registry::Registry,
-    table::NodeTable,
     window::{Tie, Window},
 };
 use proptest::prelude::*;
@@ -185,7 +185,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The found node and, if there is none, the message.
-fn answer(found: &Found, nodes: &NodeTable) -> String {
+fn answer(found: &Found, nodes: &Cluster) -> String {
     match found {
         Found::Node { row, .. } => nodes.node(*row).name().to_string(),
         Found::Nowhere(diagnosis) => diagnosis.message(),
@@ -196,7 +196,7 @@ fn run(steps: Vec<Step>, fickle: bool, search: Search) -> Result<(), TestCaseErr
     let profile = profile(fickle);
     // Few classes are kept, so that tables change hands.
     let mut kept = Attempt::keeping(profile.clone(), 3);
-    let (mut nodes, mut specs) = (NodeTable::default(), SpecTable::default());
+    let (mut nodes, mut specs) = (Cluster::default(), SpecTable::default());
     let mut placed: Vec<(Arc<PodInfo>, harbormaster_api::Str)> = Vec::new();
     let mut start = 0;
     for (id, step) in steps.into_iter().enumerate() {

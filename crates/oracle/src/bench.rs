@@ -5,6 +5,9 @@
 //! both. Only ratios of one run mean anything: etcd and kube-apiserver share
 //! the processors, and machines differ by factors.
 
+mod chart;
+mod churn;
+mod creation;
 mod measurement;
 mod report;
 mod watcher;
@@ -14,7 +17,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 pub use measurement::Measurement;
-pub use report::Report;
+pub use report::{Comparison, Ratio, Report};
+pub use workload::{PLAIN, Size, Sizing, WORKLOADS, Workload};
 
 use crate::generate::UNBUILT;
 use crate::scheduler::Contender;
@@ -22,12 +26,10 @@ use crate::scheduler::Contender;
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
-    pub nodes: usize,
-    /// Pods that are measured, 100m and 500 MiB each.
-    pub pods: usize,
-    /// Pods that exist when the scheduler starts; at least one.
-    pub init_pods: usize,
+    /// The shapes of work, one after the other.
+    pub workloads: Vec<&'static Workload>,
+    /// How large they are.
+    pub sizing: Sizing,
     /// How often each scheduler runs.
     pub pairs: usize,
     /// Threads that create pods.
@@ -39,22 +41,40 @@ pub struct Options {
     pub foundation: bool,
 }
 
-/// Runs both contenders in turn and tells `progress` after every run.
+/// Runs both contenders in turn with every workload and tells `progress` the
+/// workload and the contender after every run. A workload that fails does not
+/// stop the next.
 pub fn run(
     options: &Options,
     contenders: [&Contender; 2],
-    mut progress: impl FnMut(&'static str, &Measurement),
+    mut progress: impl FnMut(&'static str, &'static str, &Measurement),
 ) -> Result<Report> {
-    let mut runs = [Vec::new(), Vec::new()];
-    for pair in 0..options.pairs {
-        for turn in 0..2 {
-            let index = (pair + turn) % 2;
-            let measurement = measurement::measure(options, contenders[index])?;
-            progress(contenders[index].name(), &measurement);
-            runs[index].push(measurement);
-        }
+    let sized: Vec<_> =
+        options.workloads.iter().map(|workload| (*workload, options.sizing.of(workload))).collect();
+    for (workload, size) in &sized {
+        workload.check(*size)?;
     }
-    Ok(Report::new(contenders.map(Contender::name), runs))
+    let mut comparisons = Vec::new();
+    for (workload, size) in sized {
+        let mut runs = [Vec::new(), Vec::new()];
+        let mut failure = None;
+        for turn in 0..options.pairs * 2 {
+            // A B B A
+            let index = (turn / 2 + turn) % 2;
+            match measurement::measure(options, workload, size, contenders[index]) {
+                Ok(measurement) => {
+                    progress(workload.name, contenders[index].name(), &measurement);
+                    runs[index].push(measurement);
+                }
+                Err(error) => {
+                    failure = Some(format!("{}: {error:#}", contenders[index].name()));
+                    break;
+                }
+            }
+        }
+        comparisons.push(Comparison::new(workload.name, size, runs, failure));
+    }
+    Ok(Report::new(contenders.map(Contender::name), comparisons))
 }
 
 /// The scheduler configuration of both contenders.

@@ -14,9 +14,12 @@
 //! - Objects are created one after the other. After a restart kube-scheduler
 //!   lists them sorted by name; its streamed lists, which come in random order,
 //!   are off.
-//! - Pods created while the scheduler runs have one priority: whether a later
-//!   one of a higher priority would overtake depends on time. Pods created while
-//!   it is down have any.
+//! - Pods created in a row while the scheduler runs have one priority: whether a
+//!   later one of a higher priority would overtake depends on time. Pods created
+//!   while it is down have any.
+//! - Pods that are tried in a row have no constraint that the binding of another
+//!   pod can fulfil, and none with one is left waiting: whether it is woken
+//!   depends on whether the binding is confirmed before or after its attempt.
 //! - A step that can wake pods consists of one change. Woken pods are retried
 //!   by priority where their backoff has ended, else by the second it ends in.
 //!   So either it has ended for all of them (a backoff of 1 s, and 2 s of
@@ -26,10 +29,20 @@
 //!   time that it copied a node, which happens at the first cycle after a pod
 //!   has been confirmed there. Before a change that affects images a probe pod
 //!   that fits nowhere makes it copy what is left.
+//! - Preemption deletes its victims beside the scheduler's work. Only a pod that
+//!   is created alone may preempt; the others are of the lowest priority, or their
+//!   class says Never. In some scripts victims vanish at once, and then no
+//!   other pod waits for a node; in others they linger until a later step ends
+//!   them, one by one.
+//! - Which node preemption chooses must not hang on a tie: all running pods have
+//!   different start times, and there are at most 100 nodes, so that every
+//!   candidate is looked at.
 
 mod board;
 mod compare;
+mod kubelet;
 mod outcome;
+mod paths;
 mod plan;
 mod player;
 mod report;
@@ -66,6 +79,7 @@ pub fn compare_on(
         steps: script.steps.len(),
         pods: left.outcomes.last().map_or(0, Outcomes::len),
         pending: left.outcomes.last().map_or(0, Outcomes::pending),
+        preempted: left.outcomes.last().map_or(0, Outcomes::preempted),
         refused: left.refused,
         elapsed: [left.elapsed, right.elapsed],
         total: start.elapsed(),

@@ -17,6 +17,16 @@ fn the_real_scheduler_decides_twice_in_the_same_way() {
 }
 
 #[test]
+fn the_real_scheduler_preempts_twice_in_the_same_way() {
+    let mut stage = Stage::start().unwrap();
+    let script = Script::new(5, Size { nodes: 10, pods: 30, changes: 2 }, false);
+    let contender = Contender::KubeScheduler;
+    let report = compare_on(&mut stage, &script, &contender, &contender).unwrap();
+    assert!(report.finding.is_none(), "{report}");
+    assert!(report.preempted > 0, "{report}");
+}
+
+#[test]
 fn a_scheduler_with_another_configuration_decides_otherwise() {
     let mut stage = Stage::start().unwrap();
     let script = Script::new(2, SIZE, false);

@@ -1,27 +1,36 @@
 //! Harbormaster in parity mode does with every pod what kube-scheduler does.
 
-use harbormaster_oracle::decisions::{Script, Size, Stage, compare_on};
+use harbormaster_oracle::decisions::{Report, Script, Size, Stage, compare_on};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
-const SIZE: Size = Size { nodes: 15, pods: 60, changes: 8 };
+/// Enough for some pods to be preempted.
+const SMALL: Size = Size { nodes: 10, pods: 30, changes: 2 };
 
-fn compare(seed: u64) {
+fn compare(seed: u64, size: Size) -> Report {
     let right = Contender::Harbormaster(harbormaster_binary(false).expect("cargo builds harbormaster"));
     let mut stage = Stage::start().expect("the API server starts");
-    let script = Script::new(seed, SIZE, false);
+    let script = Script::new(seed, size, false);
     let report =
         compare_on(&mut stage, &script, &Contender::KubeScheduler, &right).expect("both schedulers play");
     assert!(report.finding.is_none(), "{report}");
-    assert!(report.pods > report.pending && report.pending > 0, "{report}");
+    report
 }
 
 #[test]
 fn retries_in_the_order_of_time_end_alike() {
-    compare(2);
+    let report = compare(2, Size { nodes: 15, pods: 60, changes: 8 });
+    assert!(report.pods > report.pending && report.pending > 0, "{report}");
 }
 
 #[test]
-fn retries_in_the_order_of_priority_end_alike() {
-    compare(3);
+fn pods_that_go_at_once_are_preempted_alike() {
+    let report = compare(5, SMALL);
+    assert!(report.preempted > 0, "{report}");
+}
+
+#[test]
+fn pods_that_linger_are_preempted_alike() {
+    let report = compare(3, SMALL);
+    assert!(report.preempted > 0, "{report}");
 }

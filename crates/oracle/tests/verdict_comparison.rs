@@ -31,7 +31,9 @@ impl VerdictSource for Liar {
         for pod in cluster.of_kind("Pod") {
             let tolerations = pod["spec"]["tolerations"].as_array();
             let is_wrong = tolerations.is_some_and(|list| list.iter().any(|item| item["key"] == "dedicated"));
-            let name = format!("default/{}", pod["metadata"]["name"].as_str().unwrap_or_default());
+            let [namespace, name] =
+                ["namespace", "name"].map(|field| pod["metadata"][field].as_str().unwrap_or("default"));
+            let name = format!("{namespace}/{name}");
             let Some(verdict) = verdicts.get_mut(&name).filter(|_| is_wrong) else { continue };
             for score in
                 verdict.scores.values_mut().filter_map(|score| score.plugins.get_mut("TaintToleration"))
@@ -50,7 +52,15 @@ fn the_original_plugins_agree_with_themselves() {
     assert!(report.finding.is_none(), "{report}");
     assert_eq!(report.counts.clusters, 30);
     assert!(report.counts.verdicts > 5_000 && report.counts.scores > 500, "{report}");
-    for plugin in ["TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "NodeUnschedulable"] {
+    for plugin in [
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "NodeUnschedulable",
+        "PodTopologySpread",
+        "InterPodAffinity",
+    ] {
         assert!(report.counts.rejections.contains_key(plugin), "{report}");
     }
 }

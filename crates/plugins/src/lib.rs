@@ -4,17 +4,24 @@
 //! (arguments and state), [`node_resources`] (the columns). Each module says what its plugin does, when it rejects, how
 //! it scores, what requeues its pods, and where it differs from kube-scheduler.
 //!
-//! Invariants: filters and scores depend on the pod's spec and the node's row only (`Scope::Row`), so they are kept
-//! until the row changes; integers truncate and floats round as in kube-scheduler, so scores agree exactly.
+//! Then [`pod_index`] (what is kept of pods), [`pod_topology_spread`] and [`inter_pod_affinity`] (which decide from it) and
+//! [`default_preemption`].
+//!
+//! Invariants: filters and scores that depend on the pod's spec and the node's row only say so (`Scope::Row`) and are kept
+//! until the row changes; nothing counts pods one by one while a pod waits for its decision; integers truncate and floats round as in kube-scheduler, so scores agree exactly.
 
 pub mod default_binder;
+pub mod default_preemption;
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_affinity;
 pub mod node_declared_features;
 pub mod node_name;
 pub mod node_ports;
 pub mod node_resources;
 pub mod node_unschedulable;
+pub mod pod_index;
+pub mod pod_topology_spread;
 pub mod priority_sort;
 mod rows;
 pub mod scheduling_gates;
@@ -25,13 +32,16 @@ pub mod unbuilt;
 use harbormaster_framework::registry::Registry;
 
 pub use default_binder::DefaultBinder;
+pub use default_preemption::DefaultPreemption;
 pub use image_locality::ImageLocality;
+pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;
 pub use node_declared_features::NodeDeclaredFeatures;
 pub use node_name::NodeName;
 pub use node_ports::NodePorts;
 pub use node_resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 pub use node_unschedulable::NodeUnschedulable;
+pub use pod_topology_spread::PodTopologySpread;
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
@@ -56,6 +66,10 @@ pub fn in_tree(registry: &mut Registry) {
         // Filters whose reasons go away when pods do come last, so that lasting reasons are told first.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
+        .register::<PodTopologySpread>()
+        // When no node fits.
+        .register::<DefaultPreemption>()
+        .register::<InterPodAffinity>()
         // Scores only; order does not matter.
         .register::<NodeResourcesBalancedAllocation>()
         .register::<ImageLocality>()

@@ -45,11 +45,11 @@ impl Build for SchedulingGates {
 }
 
 impl PreEnqueue for SchedulingGates {
-    fn pre_enqueue(&self, pod: &PodInfo) -> PluginResult<Verdict> {
-        if pod.scheduling_gates.is_empty() {
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict> {
+        if cx.pod.scheduling_gates.is_empty() {
             return Ok(Ok(()));
         }
-        let gates = pod.scheduling_gates.join(" ");
+        let gates = cx.pod.scheduling_gates.join(" ");
         Ok(Err(Reject::unresolvable(format!("waiting for scheduling gates: [{gates}]"))))
     }
 }
@@ -70,11 +70,15 @@ mod tests {
 
     use super::*;
 
+    fn asked(pod: &PodInfo) -> PluginResult<Verdict> {
+        SchedulingGates.pre_enqueue(EnqueueCycle { pod, awaits_eviction: false })
+    }
+
     #[test]
     fn a_pod_waits_while_it_has_gates_and_the_names_are_told_in_order() {
-        assert_eq!(SchedulingGates.pre_enqueue(&pod("p").info()).unwrap(), Ok(()));
+        assert_eq!(asked(&pod("p").info()).unwrap(), Ok(()));
         let gated = pod("p").gate("foo").gate("bar").info();
-        let reject = SchedulingGates.pre_enqueue(&gated).unwrap().unwrap_err();
+        let reject = asked(&gated).unwrap().unwrap_err();
         assert_eq!(reject, Reject::unresolvable("waiting for scheduling gates: [foo bar]"));
     }
 

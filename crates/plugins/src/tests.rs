@@ -106,7 +106,7 @@ fn normalised_scores_are_within_bounds_on_random_clusters() {
 
 #[test]
 fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
-    use ExtensionPoint::{Bind, Filter, PreEnqueue, PreFilter, PreScore, QueueSort, Score};
+    use ExtensionPoint::{Bind, Filter, PostFilter, PreEnqueue, PreFilter, PreScore, QueueSort, Score};
     let registry = registry();
     for (plugin, points) in [
         ("SchedulingGates", vec![PreEnqueue]),
@@ -117,15 +117,18 @@ fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
         ("NodeAffinity", vec![PreFilter, Filter, PreScore, Score]),
         ("NodePorts", vec![PreFilter, Filter]),
         ("NodeResourcesFit", vec![PreFilter, Filter, PreScore, Score]),
+        ("PodTopologySpread", vec![PreFilter, Filter, PreScore, Score]),
+        ("InterPodAffinity", vec![PreFilter, Filter, PreScore, Score]),
+        ("DefaultPreemption", vec![PreEnqueue, PostFilter]),
         ("NodeResourcesBalancedAllocation", vec![PreScore, Score]),
         ("ImageLocality", vec![Score]),
         ("DefaultBinder", vec![Bind]),
         ("NodeDeclaredFeatures", vec![PreFilter, Filter]),
-        ("HarbormasterUnbuilt", vec![PreFilter]),
+        ("HarbormasterUnbuilt", vec![PreFilter, PostFilter]),
     ] {
         assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
     }
-    assert_eq!(registry.names().count(), 13);
+    assert_eq!(registry.names().count(), 16);
 }
 
 /// Every filter and scorer in the order and with the weights of the default profile.

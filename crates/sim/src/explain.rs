@@ -51,6 +51,9 @@ pub fn explain_independent(
 /// Judges every pending pod of the cluster. With `explain`, says what every plugin thinks of every node.
 pub fn independent(config: &EngineConfig, cluster: Cluster, explain: bool) -> Report {
     let mut judge = Judge::new(config);
+    for object in cluster.objects {
+        judge.cache.set_object(object);
+    }
     for node in cluster.nodes {
         judge.cache.set_node(Arc::new(node));
     }
@@ -60,7 +63,7 @@ pub fn independent(config: &EngineConfig, cluster: Cluster, explain: bool) -> Re
             judge.cache.set_pod(info, &node);
         }
     }
-    judge.cache.nodes.refresh();
+    judge.cache.cluster.refresh();
     let report = |pod| {
         let info = judge.cache.info(pod);
         judge.report(&info, explain)
@@ -94,7 +97,7 @@ impl Judge {
         };
         report.pre_enqueue = pre_enqueue(self.attempts[at].profile(), pod);
         report.attempts = 1;
-        let nodes = &mut self.cache.nodes;
+        let nodes = &mut self.cache.cluster;
         match self.attempts[at].find(nodes, pod, SEARCH, &mut 0, &[], &[]) {
             Ok(Found::Node { row, evaluated, feasible, .. }) => {
                 report.node = Some(nodes.node(row).name().as_str().to_owned());
@@ -112,8 +115,8 @@ impl Judge {
     /// Adds what every plugin says about every node.
     pub(crate) fn explain(&mut self, pod: &PodInfo, report: &mut PodReport) {
         let Some(at) = self.attempt_of(pod) else { return };
-        self.cache.nodes.refresh();
-        match self.attempts[at].explain(&mut self.cache.nodes, pod) {
+        self.cache.cluster.refresh();
+        match self.attempts[at].explain(&mut self.cache.cluster, pod) {
             Ok(explanation) => report.explain(explanation),
             Err(error) => report.explanation_failed(&error),
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use harbormaster_api::{Node, Pod, wire::Decoder};
+use harbormaster_api::{Node, Object, ObjectKind, Pod, WorkloadKind, wire::Decoder};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -21,9 +21,11 @@ pub struct Source {
     pub text: String,
 }
 
-/// Nodes and pods, in the order of the manifests.
+/// Nodes, pods and what plugins look up besides, in the order of the manifests.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
+    /// Namespaces, services, workloads and disruption budgets.
+    pub objects: Vec<Object>,
     /// All nodes.
     pub nodes: Vec<Node>,
     /// Pods with a node.
@@ -178,9 +180,10 @@ impl Reader {
                 if value.is_object() { "Object 'Kind' is missing" } else { "is not a Kubernetes object" };
             return self.error(&place, String::new(), "", message);
         };
-        let relevant =
-            matches!(kind.as_str(), "Node" | "Pod" | "PriorityClass") || workloads::is_workload(&kind);
-        if !relevant {
+        let looked_up = object_kind(&value, &kind);
+        let is_workload = workloads::is_workload(&kind);
+        let is_known = matches!(kind.as_str(), "Node" | "Pod" | "PriorityClass");
+        if !is_known && !is_workload && looked_up.is_none() {
             *self.cluster.ignored.entry(kind).or_default() += 1;
             return;
         }
@@ -195,7 +198,7 @@ impl Reader {
             return self.error(&place, kind, "metadata.name", &message);
         };
         let label = match kind.as_str() {
-            "Node" | "PriorityClass" => format!("{kind} {name}"),
+            "Node" | "PriorityClass" | "Namespace" => format!("{kind} {name}"),
             _ => format!("{kind} {}/{name}", namespace(&value)),
         };
         if let Some(first) = self.seen.insert(label.clone(), place.clone()) {
@@ -209,7 +212,14 @@ impl Reader {
                 Err(e) => self.error(&place, label, &e.path, &e.problem),
             },
             "Pod" => self.pods.push(NewPod { value, place, prefix: "", label }),
-            _ => self.workload(&value, &place, label),
+            _ => {
+                if let Some(kind) = looked_up {
+                    self.looked_up(kind, &value, &place, &label);
+                }
+                if is_workload {
+                    self.workload(&value, &place, label);
+                }
+            }
         }
     }
 
@@ -234,10 +244,21 @@ impl Reader {
         }
     }
 
+    fn looked_up(&mut self, kind: ObjectKind, value: &Value, place: &Place, label: &str) {
+        match self.decoder.object_value(kind, value) {
+            Ok(object) => self.cluster.objects.push(object),
+            Err(e) => self.error(place, label.to_owned(), &e.path, &e.problem),
+        }
+    }
+
     fn workload(&mut self, value: &Value, place: &Place, label: String) {
         if value["metadata"]["uid"].is_string() {
             self.cluster.live_workloads += 1;
             return;
+        }
+        if value["kind"] == "Deployment" {
+            let kind = ObjectKind::Workload(WorkloadKind::ReplicaSet);
+            self.looked_up(kind, &workloads::replica_set_of(value), place, &label);
         }
         match workloads::pods_of(value) {
             Ok(pods) => {
@@ -290,6 +311,14 @@ impl Reader {
     }
 }
 
+/// Manifests without a version mean the kind of Kubernetes; other groups have kinds of the same name.
+fn object_kind(value: &Value, kind: &str) -> Option<ObjectKind> {
+    match value["apiVersion"].as_str() {
+        Some(api_version) => ObjectKind::of(api_version, kind),
+        None => ObjectKind::ALL.into_iter().find(|known| known.name() == kind),
+    }
+}
+
 fn namespace(value: &Value) -> &str {
     value["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty()).unwrap_or("default")
 }
@@ -319,15 +348,15 @@ mod tests {
              - {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: []}}\n\
              - {apiVersion: v1, kind: Pod, metadata: {name: done}, status: {phase: Succeeded}}\n\
              - {apiVersion: apps/v1, kind: Deployment, metadata: {name: d, uid: live}, spec: {}}\n\
-             - {apiVersion: v1, kind: Service, metadata: {name: s}}\n\
-             - {apiVersion: v1, kind: Service, metadata: {name: t}}\n",
+             - {apiVersion: v1, kind: ConfigMap, metadata: {name: s}}\n\
+             - {apiVersion: v1, kind: ConfigMap, metadata: {name: t}}\n",
         )
         .unwrap();
         assert_eq!((cluster.nodes.len(), cluster.bound.len(), cluster.pending.len()), (1, 1, 1));
         assert_eq!(cluster.pending[0].uid, "default/b");
         assert_eq!(cluster.pending[0].spec.scheduler_name, "default-scheduler");
         let notices = cluster.notices();
-        assert_eq!(notices[0], "ignored: 2 Service");
+        assert_eq!(notices[0], "ignored: 2 ConfigMap");
         assert!(notices[1].starts_with("1 workload(s) come from a cluster"), "{notices:?}");
     }
 
@@ -343,6 +372,52 @@ mod tests {
         let pods: Vec<_> = cluster.pending.iter().map(|p| (p.full_name(), p.spec.priority)).collect();
         let expected = [("x/d-1", 9), ("x/d-2", 9), ("default/g-1", 0), ("default/g-2", 0)];
         assert_eq!(pods, expected.map(|(name, priority)| (name.to_owned(), priority)));
+    }
+
+    #[test]
+    fn what_plugins_look_up_is_kept_and_workloads_are_expanded_besides() {
+        let cluster = read(
+            "apiVersion: v1\nkind: ServiceList\nitems:\n- {metadata: {name: s}, spec: {selector: {app: web}}}\n---\n\
+             {apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {tier: gold}}}\n---\n\
+             {apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: live, namespace: team, uid: u}, spec: {}}\n---\n\
+             {apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {template: {}}}\n---\n\
+             {kind: ReplicationController, metadata: {name: old}, spec: {template: {}, replicas: 0}}\n---\n\
+             {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: s}}\n---\n\
+             {apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: s}}\n",
+        )
+        .unwrap();
+        let keys: Vec<String> = cluster
+            .objects
+            .iter()
+            .map(Object::key)
+            .map(|k| format!("{} {}/{}", k.kind.name(), k.namespace, k.name))
+            .collect();
+        let expected = [
+            "Service default/s",
+            "Namespace /team",
+            "ReplicaSet team/live",
+            "StatefulSet default/db",
+            "ReplicationController default/old",
+            "PodDisruptionBudget default/s",
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!((cluster.pending.len(), cluster.live_workloads), (1, 1));
+        assert_eq!(cluster.notices()[0], "ignored: 1 Service");
+    }
+
+    #[test]
+    fn what_plugins_look_up_is_checked_like_everything_else() {
+        let errors = read(
+            "kind: Namespace\nmetadata: {name: x}\n---\nkind: Namespace\nmetadata: {name: x, namespace: odd}\n---\n\
+             kind: Service\nmetadata: {name: s}\nspec:\n  selector:\n    app: 1\n---\nkind: ReplicaSet\nmetadata: {name: r}\n",
+        )
+        .unwrap_err();
+        let lines: Vec<&str> = errors.lines().collect();
+        let [twice, selector, template] = lines.as_slice() else { panic!("{errors}") };
+        assert!(twice.contains("document 2: Namespace x: metadata.name: is given twice"), "{twice}");
+        let start = "f.yaml:11: document 3: Service default/s: spec.selector.app: ";
+        assert!(selector.starts_with(start), "{selector}");
+        assert!(template.contains("ReplicaSet default/r: spec.template: required value"), "{template}");
     }
 
     #[test]

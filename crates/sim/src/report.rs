@@ -1,21 +1,22 @@
-//! What a simulation says about each pending pod. The JSON form is stable: tools read it.
+//! What a simulation says about each pending pod, and about pods that had to make way. The JSON form is stable: tools read it.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use harbormaster_framework::{
     attempt::{Explanation, ScoreSheet},
     outcome::Reject,
+    pod::PodInfo,
 };
 use serde::Serialize;
 
 /// Everything that was found out, pods in the order of the manifests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// One entry per pod that had no node.
+    /// One entry per pod that had no node, then one per pod that had one and lost it.
     pub pods: Vec<PodReport>,
 }
 
-/// One pod that had no node.
+/// One pod that had no node, or lost it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodReport {
@@ -37,6 +38,9 @@ pub struct PodReport {
     pub scores: Option<BTreeMap<String, NodeScore>>,
     /// Why it has no node, in kube-scheduler's words.
     pub message: Option<String>,
+    /// The pod (`namespace/name`) for which it had to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preempted_by: Option<String>,
     /// How often it was tried.
     #[serde(skip)]
     pub attempts: u32,
@@ -104,6 +108,16 @@ impl PodReport {
     /// Whether a PreEnqueue plugin holds the pod back.
     pub fn is_gated(&self) -> bool {
         self.pre_enqueue.is_some()
+    }
+
+    /// The pod is gone from its node.
+    pub(crate) fn preempted(&mut self, victim: &PodInfo, preemptor: Option<String>) {
+        let by = preemptor.unwrap_or_default();
+        let from = victim.node_name.clone().map(|node| node.to_string()).or(self.node.take());
+        self.message = Some(format!("Preempted by pod {by} on node {}", from.unwrap_or_default()));
+        self.preempted_by = Some(by);
+        self.node = None;
+        self.looked_at = None;
     }
 
     /// Takes over what the plugins said.

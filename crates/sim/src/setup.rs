@@ -111,9 +111,16 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
     spec
 }
 
-/// First at its points: what it says must not be hidden by other rejections.
+/// First at its points: what it says must not be hidden by other rejections. In PostFilter it stands in for
+/// DynamicResources, which comes first there as well, and only where that plugin would be asked.
 fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) {
-    let points = registry.points(UNBUILT).unwrap_or_default();
+    let mut points = registry.points(UNBUILT).unwrap_or_default();
+    let lacks = |(name, at): &(String, PointSet)| {
+        name == "DynamicResources" && at.contains(ExtensionPoint::PostFilter)
+    };
+    if !plan.missing.iter().any(lacks) {
+        points.remove(ExtensionPoint::PostFilter);
+    }
     for (point, plugins) in &mut spec.points {
         if points.contains(*point) {
             plugins.insert(0, (UNBUILT.to_owned(), 0));
@@ -127,10 +134,7 @@ fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) 
 fn left_out(plugin: &str, points: PointSet) -> Option<&'static str> {
     let scores = points.contains(ExtensionPoint::Score);
     Some(match plugin {
-        "PodTopologySpread" if scores => "spreading of pods over zones and nodes by preference",
-        "InterPodAffinity" if scores => "preferred affinity and anti-affinity between pods",
         "VolumeBinding" if scores => "preference for nodes with fitting storage capacity",
-        "DefaultPreemption" => "preemption of pods of lower priority",
         "DynamicResources" if scores => "preference among nodes by their devices",
         _ => return None,
     })
@@ -170,7 +174,21 @@ mod tests {
         let first = profile.at(ExtensionPoint::PreFilter)[0];
         assert_eq!(profile.plugin(first).name(), UNBUILT);
         let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
-        assert!(warning.contains("spreading of pods") && warning.contains("preemption"), "{warning}");
+        assert!(warning.contains("storage capacity") && warning.contains("devices"), "{warning}");
+    }
+
+    #[test]
+    fn the_stand_in_for_dynamic_resources_is_asked_where_that_would_be() {
+        let asked = |plugins: &str| {
+            let setup = of(&format!("profiles:\n- plugins: {plugins}\n")).unwrap();
+            let profile = &setup.engine.profiles[0];
+            let name = |plugin: &_| profile.plugin(*plugin).name();
+            profile.at(ExtensionPoint::PostFilter).first().map(name) == Some(UNBUILT)
+        };
+        assert!(asked("{}"));
+        assert!(!asked("{postFilter: {disabled: [{name: DynamicResources}]}}"));
+        assert!(!asked("{multiPoint: {disabled: [{name: DynamicResources}]}}"));
+        assert!(asked("{preFilter: {disabled: [{name: DynamicResources}]}}"));
     }
 
     #[test]

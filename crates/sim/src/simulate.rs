@@ -1,4 +1,5 @@
-//! The engine under virtual time: pods are bound at once, and time passes only while that may change something.
+//! The engine under virtual time: pods are bound and evicted at once, and time passes only while that may change
+//! something.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +7,10 @@ use harbormaster_api::{
     Pod, Str, Timestamp,
     pod::{PodCondition, PodStatus},
 };
-use harbormaster_core::{Attempted, BindOutcome, Effect, Engine, EngineConfig, Input, Outcome, StatusPatch};
+use harbormaster_core::{
+    Attempted, BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input, Outcome,
+    StatusPatch,
+};
 use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
@@ -42,6 +46,7 @@ pub fn simulate(
         now: START,
         reports: FxHashMap::default(),
         order: Vec::new(),
+        evicted: Vec::new(),
         objects: FxHashMap::default(),
         version: 0,
         fruitless: FxHashMap::default(),
@@ -61,6 +66,8 @@ struct World {
     reports: FxHashMap<Str, PodReport>,
     /// UIDs of pending pods in the order of the manifests.
     order: Vec<Str>,
+    /// Pods that had a node in the manifests and lost it.
+    evicted: Vec<PodReport>,
     objects: FxHashMap<Str, Pod>,
     version: u64,
     /// How often pods failed since a pod was placed.
@@ -70,6 +77,12 @@ struct World {
 
 impl World {
     fn load(&mut self, config: &EngineConfig, cluster: Cluster) {
+        for object in cluster.objects {
+            if let Some(judge) = &mut self.judge {
+                judge.cache.set_object(object.clone());
+            }
+            self.input(Input::Object(object));
+        }
         for node in cluster.nodes {
             if let Some(judge) = &mut self.judge {
                 judge.cache.set_node(Arc::new(node.clone()));
@@ -169,6 +182,7 @@ impl World {
                 match effect {
                     Effect::Bind(task) => self.bind(&task.pod.uid, &task.node),
                     Effect::PatchStatus(patch) => self.patch(patch),
+                    Effect::Evict(task) => self.evict(task),
                     Effect::Event(_) => {}
                 }
             }
@@ -186,6 +200,30 @@ impl World {
         pod.node_name = Some(node.clone());
         self.place_for_explanations(&pod);
         self.publish(pod);
+    }
+
+    /// The victim is gone for good: nothing here makes another one in its place.
+    fn evict(&mut self, task: EvictTask) {
+        let (victim, uid) = (task.victim.clone(), task.victim.uid.clone());
+        let preemptor = self.objects.get(&task.preemptor).map(|p| format!("{}/{}", p.namespace, p.name));
+        match self.reports.get_mut(&uid) {
+            Some(report) => {
+                self.placed -= usize::from(report.node.is_some());
+                report.preempted(&victim, preemptor);
+            }
+            None => {
+                let mut report = PodReport::of(&victim);
+                report.preempted(&victim, preemptor);
+                self.evicted.push(report);
+            }
+        }
+        self.objects.remove(&uid);
+        if let Some(judge) = &mut self.judge {
+            judge.cache.remove(&uid);
+        }
+        self.fruitless.clear();
+        self.input(Input::EvictFinished { task, outcome: EvictOutcome::Evicted });
+        self.input(Input::PodGone(uid));
     }
 
     fn patch(&mut self, patch: StatusPatch) {
@@ -222,7 +260,8 @@ impl World {
     }
 
     fn finish(mut self) -> Report {
-        Report { pods: self.order.iter().filter_map(|uid| self.reports.remove(uid)).collect() }
+        let pending = self.order.iter().filter_map(|uid| self.reports.remove(uid));
+        Report { pods: pending.chain(self.evicted).collect() }
     }
 }
 

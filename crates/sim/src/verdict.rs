@@ -1,7 +1,7 @@
 //! Answers of single plugins, outside of an attempt.
 
 use harbormaster_api::points::ExtensionPoint;
-use harbormaster_framework::{pod::PodInfo, profile::Profile};
+use harbormaster_framework::{cycle::EnqueueCycle, pod::PodInfo, profile::Profile};
 
 use crate::report::Status;
 
@@ -9,7 +9,7 @@ use crate::report::Status;
 pub(crate) fn pre_enqueue(profile: &Profile, pod: &PodInfo) -> Option<Status> {
     profile.at(ExtensionPoint::PreEnqueue).iter().find_map(|plugin| {
         let plugin = profile.plugin(*plugin);
-        match plugin.pre_enqueue(pod) {
+        match plugin.pre_enqueue(EnqueueCycle { pod, awaits_eviction: false }) {
             Ok(Ok(())) => None,
             Ok(Err(reject)) => Some(Status::new(Some(plugin.name()), reject)),
             Err(error) => Some(Status {

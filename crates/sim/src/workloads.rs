@@ -10,7 +10,17 @@ type Wrong = (&'static str, String);
 
 /// Kinds whose pods are made here.
 pub(crate) fn is_workload(kind: &str) -> bool {
-    matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet" | "Job")
+    matches!(kind, "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "Job")
+}
+
+/// A Deployment owns its pods through a ReplicaSet: here one of the same name.
+pub(crate) fn replica_set_of(deployment: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": deployment["metadata"]["name"], "namespace": deployment["metadata"]["namespace"]},
+        "spec": {"selector": deployment["spec"]["selector"]},
+    })
 }
 
 /// The pods of a workload. Empty for one that lives in a cluster already (it has a UID): its controller has made them.
@@ -58,11 +68,15 @@ fn pod(workload: &Value, kind: &str, name: &str, template: &Map<String, Value>, 
         None => metadata.remove("namespace"),
     };
     let namespace = workload["metadata"]["namespace"].as_str().unwrap_or("default");
+    let (version, owner) = match kind {
+        "Deployment" => (json!("apps/v1"), "ReplicaSet"),
+        _ => (workload["apiVersion"].clone(), kind),
+    };
     metadata.insert(
         "ownerReferences".into(),
         json!([{
-            "apiVersion": workload["apiVersion"], "kind": kind, "name": name,
-            "uid": format!("{kind}/{namespace}/{name}"), "controller": true,
+            "apiVersion": version, "kind": owner, "name": name,
+            "uid": format!("{owner}/{namespace}/{name}"), "controller": true,
         }]),
     );
     let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
@@ -104,6 +118,7 @@ mod tests {
             ("Deployment", json!({"replicas": 2}), vec!["w-1", "w-2"]),
             ("ReplicaSet", json!({}), vec!["w-1"]),
             ("ReplicaSet", json!({"replicas": 0}), vec![]),
+            ("ReplicationController", json!({}), vec!["w-1"]),
             ("StatefulSet", json!({"replicas": 2}), vec!["w-0", "w-1"]),
             ("Job", json!({"parallelism": 3, "completions": 2}), vec!["w-1", "w-2"]),
             ("Job", json!({}), vec!["w-1"]),
@@ -124,6 +139,16 @@ mod tests {
         assert_eq!(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-w-0");
         set["metadata"]["uid"] = json!("from-a-cluster");
         assert!(pods_of(&set).unwrap().is_empty());
+    }
+
+    #[test]
+    fn pods_of_a_deployment_are_owned_by_its_replica_set() {
+        let deployment = workload("Deployment", json!({"selector": {"matchLabels": {"app": "w"}}}));
+        let owner = &pods_of(&deployment).unwrap()[0]["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicaSet"), &json!("apps/v1")));
+        let set = replica_set_of(&deployment);
+        assert_eq!(set["metadata"]["name"], owner["name"]);
+        assert_eq!(set["spec"]["selector"]["matchLabels"]["app"], "w");
     }
 
     #[test]

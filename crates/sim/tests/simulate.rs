@@ -34,7 +34,8 @@ fn pods_see_the_ones_placed_before_them_and_priority_goes_first() {
         ),
         false,
     );
-    let full = "0/1 nodes are available: 1 Insufficient cpu.";
+    let full = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
+                1 No preemption victims found for incoming pod.";
     let [low, high, tiny] = report.pods.as_slice() else { panic!("{report:?}") };
     assert_eq!((low.node.as_deref(), low.message.as_deref(), low.attempts), (None, Some(full), 1));
     assert_eq!((high.node.as_deref(), high.attempts, high.looked_at), (Some("n"), 1, Some((1, 1))));
@@ -105,6 +106,56 @@ fn a_pod_that_needs_a_plugin_that_does_not_exist_waits_and_says_which() {
     );
     assert!(pod.message.as_ref().unwrap().contains("VolumeBinding"), "{pod:?}");
     assert!(pod.nodes.as_ref().unwrap().is_empty());
+}
+
+#[test]
+fn victims_are_gone_and_the_report_says_who_took_their_place() {
+    let pods = vec![
+        pod("there").cpu("1").on("n"),
+        pod("more important").cpu("1").priority(20).on("n"),
+        pod("high").cpu("1").priority(10),
+        pod("low").cpu("1"),
+    ];
+    let report = run(cluster(vec![small("n")], pods), true);
+    let why = "Preempted by pod default/high on node n";
+    assert_eq!(
+        outcomes(&report),
+        [
+            ("default/high", Some("n"), None),
+            ("default/low", None, report.pods[1].message.as_deref()),
+            ("default/there", None, Some(why)),
+        ]
+    );
+    let json = serde_json::to_value(&report.pods[2]).unwrap();
+    assert_eq!((&json["preemptedBy"], &json["node"]), (&json!("default/high"), &Value::Null));
+    assert_eq!(report.pods[0].attempts, 2, "once in vain, and once when there was room");
+    assert_eq!(report.pods[0].nodes.as_ref().unwrap()["n"], None, "the victim no longer counts");
+}
+
+#[test]
+fn a_pod_that_was_placed_and_then_had_to_go_is_told_of_once() {
+    let pod = |name: &str, cpu: &str, priority: i32, affinity: Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+               "spec": {"priority": priority, "affinity": affinity,
+                        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
+    };
+    let beside = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "anchor"}}, "topologyKey": "host"}]}});
+    let objects = vec![
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"host": "n"}},
+               "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "10"}}}),
+        pod("high", "1", 10, beside),
+        pod("anchor", "500m", 10, Value::Null),
+        pod("low", "1500m", 1, Value::Null),
+    ];
+    let report = run(Cluster::from_objects(objects).unwrap(), false);
+    let why = "Preempted by pod default/high on node n";
+    let expected = [
+        ("default/high", Some("n"), None),
+        ("default/anchor", Some("n"), None),
+        ("default/low", None, Some(why)),
+    ];
+    assert_eq!(outcomes(&report), expected);
 }
 
 #[test]

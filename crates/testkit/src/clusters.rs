@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
+    cluster::Cluster,
     pod::{PodInfo, SpecTable},
     profile::{Profile, ProfileSpec},
     registry::{BuildCycle, Registry},
-    table::NodeTable,
 };
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ use crate::{nodes::NodeBuilder, pods::PodBuilder};
 pub fn cluster(
     nodes: impl IntoIterator<Item = NodeBuilder>,
     pods: impl IntoIterator<Item = PodBuilder>,
-) -> NodeTable {
-    let mut table = NodeTable::default();
+) -> Cluster {
+    let mut table = Cluster::default();
     for node in nodes {
         table.set_node(node.into());
     }

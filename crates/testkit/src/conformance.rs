@@ -2,12 +2,12 @@
 
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
+    cluster::Cluster,
     cycle::Cycle,
     nodeset::{NodeIdx, NodeSet},
     outcome::Verdict,
     plugin::PreFilterAnswer,
     pod::PodInfo,
-    table::NodeTable,
 };
 
 use crate::trial::Trial;
@@ -20,7 +20,7 @@ const UNTOUCHED: i64 = i64::MIN + 7;
 ///
 /// # Panics
 /// When it does not, or when the plugin fails.
-pub fn batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo) {
+pub fn batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
     let every_other: NodeSet = nodes.live().iter().filter(|row| row.0.is_multiple_of(2)).collect();
     for rows in [nodes.live().clone(), every_other, NodeSet::default()] {
         if trial.plugin().implements(ExtensionPoint::Filter) {
@@ -36,17 +36,18 @@ fn failed<T>(trial: &Trial, pod: &PodInfo, result: Result<T, impl std::fmt::Disp
     result.unwrap_or_else(|e| panic!("{} fails for {pod:?}: {e}", trial.plugin().name()))
 }
 
-fn single_verdicts(trial: &Trial, nodes: &NodeTable, pod: &PodInfo) -> Option<Vec<(NodeIdx, Verdict)>> {
+fn single_verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<(NodeIdx, Verdict)>> {
+    let indexes = trial.indexes(nodes, pod);
     let (answer, slot) = failed(trial, pod, trial.pre_filtered(nodes, pod));
     if matches!(answer, PreFilterAnswer::Reject(_)) {
         return None;
     }
-    let cx = Cycle { nodes, pod };
+    let cx = Cycle::with_indexes(nodes, &indexes, pod);
     let ask = |row: NodeIdx| (row, failed(trial, pod, trial.plugin().filter(&cx, &slot, row)));
     Some(nodes.live().iter().map(ask).collect())
 }
 
-fn filter_batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo, rows: &NodeSet) {
+fn filter_batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows: &NodeSet) {
     let Some(single) = single_verdicts(trial, nodes, pod) else { return };
     let batch = failed(trial, pod, trial.batch_verdicts(nodes, pod, rows));
     for ((row, one), (_, many)) in single.iter().zip(&batch) {
@@ -56,12 +57,13 @@ fn filter_batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo, r
     }
 }
 
-fn score_batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo, rows: &NodeSet) {
+fn score_batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows: &NodeSet) {
+    let indexes = trial.indexes(nodes, pod);
     let slot = failed(trial, pod, trial.pre_score(nodes, pod, rows));
     if slot.is_none() {
         return;
     }
-    let cx = Cycle { nodes, pod };
+    let cx = Cycle::with_indexes(nodes, &indexes, pod);
     let mut out = vec![UNTOUCHED; nodes.rows()];
     failed(trial, pod, trial.plugin().score_batch(&cx, &slot, rows, &mut out));
     for (at, many) in out.iter().enumerate() {
@@ -82,19 +84,28 @@ fn score_batch_equals_single(trial: &Trial, nodes: &NodeTable, pod: &PodInfo, ro
 /// When it does not, or when the plugin fails.
 pub fn adding_and_removing_is_neutral(
     trial: &Trial,
-    nodes: &mut NodeTable,
+    nodes: &mut Cluster,
     pod: &PodInfo,
     other: &std::sync::Arc<PodInfo>,
 ) {
+    let indexes = trial.indexes(nodes, pod);
     let Some(before) = single_verdicts(trial, nodes, pod) else { return };
     let (_, mut slot) = failed(trial, pod, trial.pre_filtered(nodes, pod));
     for (row, _) in &before {
-        nodes.what_if_added(*row, other.clone());
-        failed(trial, pod, trial.plugin().add_pod(&Cycle { nodes, pod }, &mut slot, other, *row));
-        nodes.end_what_if(*row, &other.uid);
-        failed(trial, pod, trial.plugin().remove_pod(&Cycle { nodes, pod }, &mut slot, other, *row));
+        nodes.what_if().what_if_added(*row, other.clone());
+        failed(
+            trial,
+            pod,
+            trial.plugin().add_pod(&Cycle::with_indexes(nodes, &indexes, pod), &mut slot, other, *row),
+        );
+        nodes.what_if().end_what_if(*row, &other.uid);
+        failed(
+            trial,
+            pod,
+            trial.plugin().remove_pod(&Cycle::with_indexes(nodes, &indexes, pod), &mut slot, other, *row),
+        );
     }
-    let cx = Cycle { nodes, pod };
+    let cx = Cycle::with_indexes(nodes, &indexes, pod);
     for (row, verdict) in &before {
         let after = failed(trial, pod, trial.plugin().filter(&cx, &slot, *row));
         assert_eq!(after, *verdict, "{}: {pod:?} after {other:?} came and went", trial.plugin().name());
@@ -108,7 +119,7 @@ pub fn adding_and_removing_is_neutral(
 /// When they do not, or when the plugin fails.
 pub fn row_scope_holds(
     trial: &Trial,
-    nodes: &mut NodeTable,
+    nodes: &mut Cluster,
     pod: &PodInfo,
     elsewhere: &std::sync::Arc<PodInfo>,
 ) {
@@ -130,10 +141,10 @@ pub fn row_scope_holds(
         trial.plugin().name()
     );
     for row in nodes.live().clone().iter() {
-        nodes.what_if_added(row, elsewhere.clone());
+        nodes.what_if().what_if_added(row, elsewhere.clone());
         let now = single_verdicts(trial, nodes, pod);
         let scored = failed(trial, pod, trial.raw_scores(nodes, pod));
-        nodes.end_what_if(row, &elsewhere.uid);
+        nodes.what_if().end_what_if(row, &elsewhere.uid);
         let others = |all: &Option<Vec<(NodeIdx, Verdict)>>| {
             all.clone().map(|all| all.into_iter().filter(|(r, _)| *r != row).collect::<Vec<_>>())
         };

@@ -1,8 +1,8 @@
 //! Builders, fixtures and conformance checks for plugin authors.
 //!
 //! Reading order: [`pods`] and [`nodes`] (objects in a few words), [`clusters`] (a node table and a profile made of
-//! them), [`trial`] (one plugin asked directly), [`conformance`] (what every plugin must hold to), [`random`] (worlds
-//! for checks over many inputs).
+//! them), [`trial`] and [`what_if`] (one plugin asked directly), [`conformance`] (what every plugin must hold to),
+//! [`random`] (worlds for checks over many inputs).
 //!
 //! Everything here is for tests: a wrong fixture panics and says why.
 
@@ -12,9 +12,11 @@ pub mod nodes;
 pub mod pods;
 pub mod random;
 pub mod trial;
+pub mod what_if;
 
 pub use clusters::{cluster, profile, profile_with_args, profile_with_weights};
 pub use conformance::{adding_and_removing_is_neutral, batch_equals_single, row_scope_holds};
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, labels, pod, tolerates, tolerates_all};
 pub use trial::Trial;
+pub use what_if::WhatIfTrial;

@@ -1,7 +1,7 @@
 //! Small random clusters and pods, the same for the same seed.
 
 use harbormaster_api::taint::{TaintEffect, Toleration, TolerationOperator};
-use harbormaster_framework::table::NodeTable;
+use harbormaster_framework::cluster::Cluster;
 
 use crate::{
     clusters::cluster,
@@ -126,7 +126,7 @@ impl Dice {
     }
 
     /// A cluster of `size` nodes, some of them with pods, some of those on a node that is not known.
-    pub fn cluster(&mut self, size: usize) -> NodeTable {
+    pub fn cluster(&mut self, size: usize) -> Cluster {
         let nodes: Vec<NodeBuilder> = (0..size).map(|at| self.node(&format!("n{at}"))).collect();
         let pods: Vec<PodBuilder> = (0..2 * size)
             .map(|at| {

@@ -3,10 +3,7 @@
 use serde::Deserialize;
 
 use super::json::{Annotations, List, Map, Text, Time};
-use crate::{Labels, Namespace, ObjectRef, PriorityClass, pod::OwnerReference, strings::Interner};
-
-/// Label that the API server gives every namespace.
-const LABEL_METADATA_NAME: &str = "kubernetes.io/metadata.name";
+use crate::{ObjectRef, PriorityClass, pod::OwnerReference, strings::Interner};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
@@ -56,18 +53,6 @@ pub(super) struct WireObject<'a> {
 }
 
 impl WireObject<'_> {
-    pub(super) fn into_namespace(self, interner: &mut Interner, api_defaults: bool) -> Namespace {
-        let metadata = self.metadata.unwrap_or_default();
-        let name = metadata.name.intern(interner);
-        let mut labels = metadata.labels.labels(interner);
-        if api_defaults && !name.is_empty() {
-            let own = (interner.intern(LABEL_METADATA_NAME), name.clone());
-            let written = labels.iter().map(|(k, v)| (k.clone(), v.clone()));
-            labels = written.chain([own]).collect::<Labels>();
-        }
-        Namespace { name, labels }
-    }
-
     pub(super) fn into_object_ref(self, interner: &mut Interner) -> ObjectRef {
         let metadata = self.metadata.unwrap_or_default();
         ObjectRef {

@@ -2,10 +2,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    Labels, Str, Timestamp,
+    Labels, PodDisruptionBudget, Service, Str, Timestamp, Workload, WorkloadKind,
     pod::{EXTENDED_CLAIM, Phase, VolumeSource},
     requests::{host_ports, pod_request_list, spec_request},
-    selector::Operator,
+    selector::{LabelSelector, Operator},
     taint::{TaintEffect, TolerationOperator},
 };
 
@@ -253,9 +253,13 @@ fn pod_level_limits_become_requests_after_those_of_the_containers() {
 #[test]
 fn namespaces_priority_classes_and_references_are_read() {
     let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}});
-    let namespace = Decoder::new().namespace(value.to_string().as_bytes()).unwrap();
-    assert_eq!((namespace.name.as_str(), namespace.labels.len()), ("n", 1));
-    let filled = Decoder::new().with_api_defaults().namespace_value(&value).unwrap();
+    let namespace = |mut decoder: Decoder| match decoder.object_value(ObjectKind::Namespace, &value) {
+        Ok(Object::Namespace(namespace)) => namespace,
+        other => panic!("{other:?}"),
+    };
+    let sent = namespace(Decoder::new());
+    assert_eq!((sent.name.as_str(), sent.labels.len()), ("n", 1));
+    let filled = namespace(Decoder::new().with_api_defaults());
     assert_eq!(filled.labels.get("kubernetes.io/metadata.name").map(Str::as_str), Some("n"));
     let reference = Decoder::new().object_ref_value(&value).unwrap();
     assert_eq!((reference.kind.as_str(), reference.uid.as_str()), ("Namespace", "u"));
@@ -265,4 +269,106 @@ fn namespaces_priority_classes_and_references_are_read() {
     assert_eq!((class.value, class.global_default, class.never_preempts), (7, true, true));
     let node = Decoder::new().with_api_defaults().node(br#"{"status": {"capacity": {"cpu": 2}}}"#).unwrap();
     assert_eq!(node.allocatable.milli_cpu, 2000);
+}
+
+/// Decodes from bytes and from a value, which must agree.
+fn object(kind: ObjectKind, value: &Value) -> Object {
+    let (object, version) = Decoder::new().object(kind, value.to_string().as_bytes()).unwrap();
+    assert_eq!(Decoder::new().object_value(kind, value).unwrap(), object);
+    assert_eq!(version.as_str(), value["metadata"]["resourceVersion"].as_str().unwrap_or_default());
+    object
+}
+
+#[test]
+fn an_absent_selector_differs_from_an_empty_one() {
+    let absent = [json!({}), json!({"spec": null}), json!({"spec": {"selector": null}})];
+    let empty = json!({"spec": {"selector": {}}});
+    let has_selector = |kind, value: &Value| match object(kind, value) {
+        Object::Namespace(_) => false,
+        Object::Service(service) => service.selector.is_some(),
+        Object::Workload(workload) => workload.selector.is_some(),
+        Object::PodDisruptionBudget(budget) => budget.selector.is_some(),
+    };
+    for kind in ObjectKind::ALL {
+        assert!(absent.iter().all(|value| !has_selector(kind, value)), "{kind:?}");
+        assert_eq!(has_selector(kind, &empty), kind.is_namespaced(), "{kind:?}");
+    }
+}
+
+#[test]
+fn services_and_replication_controllers_select_by_a_map() {
+    let value = json!({
+        "metadata": {"name": "s", "namespace": "ns", "resourceVersion": "7"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}, "status": {"loadBalancer": {}}
+    });
+    let labels: Labels = [("app", "web")].into_iter().collect();
+    let (namespace, name) = (Str::from("ns"), Str::from("s"));
+    let service =
+        Service { namespace: namespace.clone(), name: name.clone(), selector: Some(labels.clone()) };
+    assert_eq!(object(ObjectKind::Service, &value), Object::Service(service));
+    let kind = WorkloadKind::ReplicationController;
+    let selector = Some(LabelSelector { match_labels: labels, ..LabelSelector::default() });
+    let controller = Workload { kind, namespace, name, selector };
+    assert_eq!(object(ObjectKind::Workload(kind), &value), Object::Workload(controller));
+}
+
+#[test]
+fn replica_sets_and_stateful_sets_select_by_expressions() {
+    for kind in [WorkloadKind::ReplicaSet, WorkloadKind::StatefulSet] {
+        let value = json!({
+            "metadata": {"name": "w", "namespace": "ns", "resourceVersion": "7"},
+            "spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "c"}]}}, "selector": {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [{"key": "tier", "operator": "Exists"}]}}
+        });
+        let Object::Workload(workload) = object(ObjectKind::Workload(kind), &value) else {
+            panic!("{kind:?}")
+        };
+        assert_eq!((workload.kind, workload.name.as_str()), (kind, "w"));
+        let selector = workload.selector.unwrap();
+        assert_eq!((selector.match_labels.len(), selector.match_expressions.len()), (1, 1));
+    }
+}
+
+#[test]
+fn a_disruption_budget_is_read_with_what_it_still_allows() {
+    let value = json!({
+        "metadata": {"name": "b", "namespace": "ns", "resourceVersion": "7"},
+        "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 2, "currentHealthy": 4, "disruptedPods": {"p": "2026-01-01T00:00:00Z", "q": null}}
+    });
+    let Object::PodDisruptionBudget(budget) = object(ObjectKind::PodDisruptionBudget, &value) else {
+        panic!()
+    };
+    assert_eq!((budget.name.as_str(), budget.namespace.as_str()), ("b", "ns"));
+    assert_eq!(budget.selector.unwrap().match_labels.len(), 1);
+    assert_eq!(budget.disruptions_allowed, 2);
+    assert_eq!(budget.disrupted_pods, ["p", "q"]);
+    let Object::PodDisruptionBudget(new) = object(ObjectKind::PodDisruptionBudget, &json!({})) else {
+        panic!()
+    };
+    assert_eq!(new, PodDisruptionBudget::default());
+}
+
+#[test]
+fn manifests_without_a_namespace_are_in_the_default_one() {
+    let value = json!({"metadata": {"name": "x"}});
+    for kind in ObjectKind::ALL {
+        let object = Decoder::new().with_api_defaults().object_value(kind, &value).unwrap();
+        assert_eq!(object.key().namespace, if kind.is_namespaced() { "default" } else { "" }, "{kind:?}");
+    }
+}
+
+#[test]
+fn wrong_selectors_are_named_with_the_kind() {
+    for (kind, selector, path) in [
+        (ObjectKind::Service, json!({"app": 1}), "spec.selector.app"),
+        (ObjectKind::PodDisruptionBudget, json!({"matchLabels": []}), "spec.selector.matchLabels"),
+    ] {
+        let value = json!({"spec": {"selector": selector}});
+        let error = Decoder::new().object_value(kind, &value).unwrap_err();
+        assert_eq!((error.kind, error.path.as_str()), (kind.name(), path));
+        let from_bytes = Decoder::new().object(kind, value.to_string().as_bytes()).unwrap_err();
+        assert_eq!(from_bytes.path, path);
+    }
 }

@@ -63,7 +63,8 @@ impl Request {
     }
 
     fn is_get_of(&self, resource: &str) -> bool {
-        self.method == "GET" && self.path.split('?').next() == Some(&*format!("/api/v1/{resource}"))
+        let path = self.path.split('?').next().unwrap_or_default();
+        self.method == "GET" && path.starts_with("/api") && path.rsplit('/').next() == Some(resource)
     }
 }
 

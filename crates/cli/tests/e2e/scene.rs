@@ -13,6 +13,18 @@ use super::{
     proxy::{Fault, Proxy, Record, Request},
 };
 
+/// Everything that is watched, by the names in the log.
+const WATCHED: [&str; 8] = [
+    "nodes",
+    "pods",
+    "namespaces",
+    "services",
+    "replicationcontrollers",
+    "replicasets",
+    "statefulsets",
+    "poddisruptionbudgets",
+];
+
 /// One test's part of the cluster: a scheduler name, nodes with a label, a proxy.
 pub struct Scene {
     pub name: &'static str,
@@ -69,8 +81,8 @@ impl Scene {
     pub fn started(&self) -> Harbormaster {
         self.proxy.listen();
         let harbormaster = self.start();
-        for kind in ["nodes", "pods"] {
-            harbormaster.wait_for_line(&["Caches populated", kind]);
+        for kind in WATCHED {
+            harbormaster.wait_for_line(&["Caches populated", &format!("kind=\"{kind}\"")]);
         }
         harbormaster
     }

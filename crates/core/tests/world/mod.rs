@@ -10,7 +10,9 @@ use harbormaster_api::{
     pod::{Container, PodCondition},
     points::ExtensionPoint as P,
 };
-use harbormaster_core::{Attempted, BindOutcome, Effect, Engine, EngineConfig, Input};
+use harbormaster_core::{
+    Attempted, BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input,
+};
 use harbormaster_framework::{
     profile::{Profile, ProfileSpec},
     registry::{BuildCycle, Registry},
@@ -103,6 +105,10 @@ impl World {
         self.input(Input::BindFinished { uid: name.into(), outcome });
     }
 
+    pub(crate) fn evict_finished(&mut self, task: EvictTask, outcome: EvictOutcome) {
+        self.input(Input::EvictFinished { task, outcome });
+    }
+
     /// The API server took the condition: the pod comes back with it.
     pub(crate) fn record_condition(&mut self, name: &str, reason: &str, message: &str) {
         let mut pod = self.pods.iter().find(|p| p.name == name).unwrap().clone();
@@ -144,6 +150,14 @@ impl World {
     pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod.uid.to_string(), task.node.to_string())),
+            _ => None,
+        })
+    }
+
+    /// The evictions asked for since the last call of any of these.
+    pub(crate) fn evictions(&mut self) -> Vec<EvictTask> {
+        self.drain(|e| match e {
+            Effect::Evict(task) => Some(task.clone()),
             _ => None,
         })
     }

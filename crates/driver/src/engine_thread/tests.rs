@@ -2,7 +2,9 @@
 
 use std::{sync::mpsc, time::Instant};
 
-use harbormaster_testkit::{node, pod};
+use harbormaster_core::EvictOutcome;
+use harbormaster_framework::{prelude::*, registry::Registry};
+use harbormaster_testkit::{node, pod, profile};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
@@ -15,9 +17,13 @@ struct Hands {
 }
 
 fn started(unsynced: usize) -> Hands {
+    started_with(EngineConfig::new(vec![first_fit()]), unsynced)
+}
+
+fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
-    let end = spawn(EngineConfig::new(vec![first_fit()]), unsynced, from_world, out).unwrap();
+    let end = spawn(config, unsynced, from_world, out).unwrap();
     Hands { inbox, effects, end }
 }
 
@@ -80,6 +86,77 @@ fn stopping_waits_for_bindings_and_tries_no_more_pods() {
     hands.tell(vec![bound]);
     let effects = hands.effects();
     assert!(matches!(&effects[..], [Effect::Event(event)] if event.reason == "Scheduled"), "{effects:?}");
+    assert_eq!(hands.ended(), Ok(()));
+}
+
+/// Rejects every node, and has the pods evicted that are there.
+struct Jealous;
+
+impl Plugin for Jealous {
+    const NAME: &'static str = "Jealous";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.queue_sort().filter().post_filter().bind();
+    }
+}
+
+impl Build for Jealous {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl QueueSort for Jealous {
+    fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+        a.since < b.since
+    }
+}
+
+impl Bind for Jealous {
+    async fn bind(&self, _: &BindCycle) -> Result<Bound, BindFailure> {
+        Ok(Bound::NotMine)
+    }
+}
+
+impl Filter for Jealous {
+    fn filter(&self, _: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
+        Ok(Err(Reject::evictable("node(s) have other pods")))
+    }
+}
+
+impl PostFilter for Jealous {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
+        let there = cx.what_if.evictable_rows().first().map(|row| cx.what_if.nodes().node(*row));
+        let there = there.ok_or("no node")?;
+        Ok(PostFiltered::Nominate { node: there.name().clone(), victims: there.pods().to_vec() })
+    }
+}
+
+#[test]
+fn stopping_waits_for_evictions() {
+    let mut registry = Registry::default();
+    registry.register::<Jealous>();
+    let it = &["Jealous"][..];
+    let points = [("QueueSort", it), ("Filter", it), ("PostFilter", it), ("Bind", it)];
+    let mut hands = started_with(EngineConfig::new(vec![profile(&registry, &points)]), 0);
+    let bound = ["v", "w"].map(|name| Input::Pod(pod(name).on("n1").build()));
+    hands.tell([vec![Input::Node(node("n1").build())], bound.into(), one_pod_one_node()].concat());
+    let evictions = |effects: Vec<Effect>| {
+        let tasks = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Evict(task) => Some(task),
+            _ => None,
+        });
+        tasks.collect::<Vec<_>>()
+    };
+    let [first] = evictions(hands.effects()).try_into().unwrap();
+    hands.inbox.send(ToEngine::Stop).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.end.try_recv().is_err());
+    hands.tell(vec![Input::EvictFinished { task: first, outcome: EvictOutcome::Evicted }]);
+    let [last] = evictions(hands.effects()).try_into().unwrap();
+    hands.tell(vec![Input::EvictFinished { task: last, outcome: EvictOutcome::Gone }]);
     assert_eq!(hands.ended(), Ok(()));
 }
 

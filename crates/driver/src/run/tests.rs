@@ -78,6 +78,10 @@ struct Cluster {
     pod_watchers: Vec<UnboundedSender<String>>,
     /// Replies to bindings before they are let through.
     refusals: Vec<Response<ResponseBody>>,
+    /// A resource that the server does not serve.
+    lacking: Option<&'static str>,
+    /// A resource that this scheduler may not read.
+    forbidden: Option<&'static str>,
 }
 
 impl Cluster {
@@ -106,12 +110,13 @@ impl Cluster {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         match (seen.method.as_str(), &parts[..]) {
             ("GET", _) if seen.path.contains("sendInitialEvents") => status(400, "BadRequest", "what?"),
+            ("GET", [.., kind]) if self.lacking == Some(*kind) => reply(404, "404 page not found"),
+            ("GET", [.., kind]) if self.forbidden == Some(*kind) => status(403, "Forbidden", "not yours"),
             ("GET", ["api", "v1", "pods"]) if seen.path.contains("watch=true") => self.watch_pods(),
-            ("GET", ["api", "v1", "nodes"]) if seen.path.contains("watch=true") => {
-                crate::canned::streamed(Vec::new(), true)
-            }
+            ("GET", _) if seen.path.contains("watch=true") => crate::canned::streamed(Vec::new(), true),
             ("GET", ["api", "v1", "pods"]) => self.list(self.pods.values().cloned().collect()),
             ("GET", ["api", "v1", "nodes"]) => self.list(self.nodes.clone()),
+            ("GET", _) => self.list(Vec::new()),
             ("POST", ["api", "v1", "namespaces", _, "pods", pod, "binding"]) => {
                 if let Some(refusal) = self.refusals.pop() {
                     return refusal;
@@ -212,6 +217,32 @@ async fn a_refused_binding_is_told_and_the_pod_is_tried_again() {
     let condition = &patch["status"]["conditions"][0];
     assert_eq!(condition["reason"], "SchedulerError");
     assert_eq!(condition["message"], "running Bind plugin \"FirstFit\": not today");
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+}
+
+#[tokio::test]
+async fn scheduling_begins_without_a_kind_that_the_server_does_not_serve() {
+    let world = world(|cluster| {
+        cluster.lacking = Some("poddisruptionbudgets");
+        cluster.add_node("n1");
+        cluster.set_pod("p", None);
+    });
+    world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+}
+
+#[tokio::test]
+async fn scheduling_waits_for_a_kind_until_it_may_be_read() {
+    let world = world(|cluster| {
+        cluster.forbidden = Some("services");
+        cluster.add_node("n1");
+        cluster.set_pod("p", None);
+    });
+    world.until("the watch", |seen| seen.iter().any(|s| s.path.starts_with("/api/v1/pods?watch"))).await;
+    world.until("a refusal", |seen| seen.iter().any(|s| s.path.starts_with("/api/v1/services?"))).await;
+    assert_eq!(posts(&world.server.seen(), "/binding"), 0);
+    world.cluster.lock().unwrap().forbidden = None;
+    world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
     assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
 }
 

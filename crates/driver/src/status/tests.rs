@@ -1,7 +1,7 @@
 //! Bodies and retries of status patches.
 
-use harbormaster_api::{Pod, Timestamp};
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_api::Pod;
+use harbormaster_core::Condition;
 use harbormaster_testkit::pod;
 
 use super::*;

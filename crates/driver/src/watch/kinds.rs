@@ -1,38 +1,52 @@
-//! The kinds of objects that are watched. A further kind is one more implementation of [`Kind`] here and one more line
-//! in [`crate::run`].
+//! The kinds of objects that are watched. Pods and nodes have inputs of their own; a further kind of
+//! [`harbormaster_api::Object`] is one more row of [`OBJECTS`].
+
+use std::hash::Hash;
 
 use harbormaster_api::{
-    Node, Pod, Str,
+    ObjectKey, ObjectKind, Str, WorkloadKind,
     wire::{DecodeError, Decoder},
 };
 use harbormaster_core::Input;
 
 /// A kind of object and what the engine hears of it.
 pub trait Kind: Send + 'static {
-    /// The decoded object.
-    type Object: Send;
-    /// The resource's name, for messages.
-    const NAME: &'static str;
-    /// Where all of them are listed.
-    const PATH: &'static str;
-    /// Which of them are of interest.
-    const FIELD_SELECTOR: Option<&'static str> = None;
+    /// What identifies an object of this kind.
+    type Key: Clone + Eq + Hash + Ord + Send;
 
-    /// Decodes one.
+    /// The resource's name, for messages.
+    fn name(&self) -> &'static str;
+    /// Where all of them are listed.
+    fn path(&self) -> &'static str;
+    /// Which of them are of interest.
+    fn field_selector(&self) -> Option<&'static str> {
+        None
+    }
+    /// Whether an API server that does not serve this kind counts as one that has no such objects.
+    fn may_be_missing(&self) -> bool {
+        false
+    }
+
+    /// Decodes an object that is new or changed.
     ///
     /// # Errors
     /// Says which field is wrong.
-    fn decode(decoder: &mut Decoder, json: &[u8]) -> Result<Self::Object, DecodeError>;
-    /// What identifies it.
-    fn key(object: &Self::Object) -> &Str;
-    /// Its resource version.
-    fn version(object: &Self::Object) -> &Str;
-    /// What identifies the object of that name and UID.
-    fn identity<'a>(name: &'a str, uid: &'a str) -> &'a str;
-    /// It is new or changed.
-    fn present(object: Self::Object) -> Input;
+    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Self::Key>, DecodeError>;
+    /// What identifies the object of that namespace, name and UID.
+    fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
     /// It is gone.
-    fn gone(key: Str) -> Input;
+    fn gone(&self, key: Self::Key) -> Input;
+}
+
+/// An object as the watcher sees it.
+#[derive(Debug)]
+pub struct Decoded<K> {
+    /// What identifies it.
+    pub key: K,
+    /// Its resource version.
+    pub version: Str,
+    /// What the engine is told of it.
+    pub input: Input,
 }
 
 /// Pods that have not finished. A pod that finishes looks deleted.
@@ -40,32 +54,31 @@ pub trait Kind: Send + 'static {
 pub struct Pods;
 
 impl Kind for Pods {
-    type Object = Pod;
-    const NAME: &'static str = "pods";
-    const PATH: &'static str = "/api/v1/pods";
-    const FIELD_SELECTOR: Option<&'static str> = Some("status.phase!=Succeeded,status.phase!=Failed");
+    /// The UID.
+    type Key = Str;
 
-    fn decode(decoder: &mut Decoder, json: &[u8]) -> Result<Pod, DecodeError> {
-        decoder.pod(json)
+    fn name(&self) -> &'static str {
+        "pods"
     }
 
-    fn key(object: &Pod) -> &Str {
-        &object.uid
+    fn path(&self) -> &'static str {
+        "/api/v1/pods"
     }
 
-    fn version(object: &Pod) -> &Str {
-        &object.resource_version
+    fn field_selector(&self) -> Option<&'static str> {
+        Some("status.phase!=Succeeded,status.phase!=Failed")
     }
 
-    fn identity<'a>(_name: &'a str, uid: &'a str) -> &'a str {
-        uid
+    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Str>, DecodeError> {
+        let pod = decoder.pod(json)?;
+        Ok(Decoded { key: pod.uid.clone(), version: pod.resource_version.clone(), input: Input::Pod(pod) })
     }
 
-    fn present(object: Pod) -> Input {
-        Input::Pod(object)
+    fn key(&self, _namespace: &str, _name: &str, uid: &str) -> Str {
+        uid.into()
     }
 
-    fn gone(key: Str) -> Input {
+    fn gone(&self, key: Str) -> Input {
         Input::PodGone(key)
     }
 }
@@ -75,31 +88,113 @@ impl Kind for Pods {
 pub struct Nodes;
 
 impl Kind for Nodes {
-    type Object = Node;
-    const NAME: &'static str = "nodes";
-    const PATH: &'static str = "/api/v1/nodes";
+    /// The name.
+    type Key = Str;
 
-    fn decode(decoder: &mut Decoder, json: &[u8]) -> Result<Node, DecodeError> {
-        decoder.node(json)
+    fn name(&self) -> &'static str {
+        "nodes"
     }
 
-    fn key(object: &Node) -> &Str {
-        &object.name
+    fn path(&self) -> &'static str {
+        "/api/v1/nodes"
     }
 
-    fn version(object: &Node) -> &Str {
-        &object.resource_version
+    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Str>, DecodeError> {
+        let node = decoder.node(json)?;
+        Ok(Decoded {
+            key: node.name.clone(),
+            version: node.resource_version.clone(),
+            input: Input::Node(node),
+        })
     }
 
-    fn identity<'a>(name: &'a str, _uid: &'a str) -> &'a str {
-        name
+    fn key(&self, _namespace: &str, name: &str, _uid: &str) -> Str {
+        name.into()
     }
 
-    fn present(object: Node) -> Input {
-        Input::Node(object)
-    }
-
-    fn gone(key: Str) -> Input {
+    fn gone(&self, key: Str) -> Input {
         Input::NodeGone(key)
+    }
+}
+
+/// All objects of one further kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects {
+    kind: ObjectKind,
+    name: &'static str,
+    path: &'static str,
+}
+
+/// The further kinds.
+pub const OBJECTS: [Objects; 6] = [
+    Objects { kind: ObjectKind::Namespace, name: "namespaces", path: "/api/v1/namespaces" },
+    Objects { kind: ObjectKind::Service, name: "services", path: "/api/v1/services" },
+    Objects {
+        kind: ObjectKind::Workload(WorkloadKind::ReplicationController),
+        name: "replicationcontrollers",
+        path: "/api/v1/replicationcontrollers",
+    },
+    Objects {
+        kind: ObjectKind::Workload(WorkloadKind::ReplicaSet),
+        name: "replicasets",
+        path: "/apis/apps/v1/replicasets",
+    },
+    Objects {
+        kind: ObjectKind::Workload(WorkloadKind::StatefulSet),
+        name: "statefulsets",
+        path: "/apis/apps/v1/statefulsets",
+    },
+    Objects {
+        kind: ObjectKind::PodDisruptionBudget,
+        name: "poddisruptionbudgets",
+        path: "/apis/policy/v1/poddisruptionbudgets",
+    },
+];
+
+impl Kind for Objects {
+    type Key = ObjectKey;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// API groups can be switched off, and pods can be scheduled without these objects.
+    fn may_be_missing(&self) -> bool {
+        true
+    }
+
+    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<ObjectKey>, DecodeError> {
+        let (object, version) = decoder.object(self.kind, json)?;
+        Ok(Decoded { key: object.key(), version, input: Input::Object(object) })
+    }
+
+    fn key(&self, namespace: &str, name: &str, _uid: &str) -> ObjectKey {
+        ObjectKey { kind: self.kind, namespace: namespace.into(), name: name.into() }
+    }
+
+    fn gone(&self, key: ObjectKey) -> Input {
+        Input::ObjectGone(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_object_is_watched_where_its_group_is_served() {
+        assert_eq!(OBJECTS.map(|objects| objects.kind), ObjectKind::ALL);
+        for Objects { kind, name, path } in OBJECTS {
+            assert_eq!(name, format!("{}s", kind.name().to_lowercase()));
+            let root = match kind.group() {
+                "" => "/api/v1".to_owned(),
+                group => format!("/apis/{group}/v1"),
+            };
+            assert_eq!(path, format!("{root}/{name}"));
+        }
     }
 }

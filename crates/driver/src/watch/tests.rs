@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
+use harbormaster_api::ObjectKey;
 use http::Response;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -63,13 +64,23 @@ fn short(input: &Input) -> String {
         Input::PodGone(uid) => format!("-{uid}"),
         Input::Node(node) => format!("+node {}", node.name),
         Input::NodeGone(name) => format!("-node {name}"),
+        Input::Object(object) => format!("+{}", short_key(&object.key())),
+        Input::ObjectGone(key) => format!("-{}", short_key(key)),
         other => format!("{other:?}"),
     }
 }
 
+fn short_key(key: &ObjectKey) -> String {
+    format!("{} {}/{}", key.kind.name(), key.namespace, key.name)
+}
+
 fn watch(server: &Canned) -> Receiver<ToEngine> {
+    watch_kind(Pods, server)
+}
+
+fn watch_kind(kind: impl Kind, server: &Canned) -> Receiver<ToEngine> {
     let (engine, inbox) = mpsc::channel();
-    tokio::spawn(Watcher::new(Pods, server.client(), StreamingLists::default(), engine).run());
+    tokio::spawn(Watcher::new(kind, server.client(), StreamingLists::default(), engine).run());
     inbox
 }
 
@@ -275,8 +286,70 @@ async fn nodes_are_known_by_name() {
         list(10, "", &[node("n1"), node("n2")]),
         streamed(vec![event("DELETED", &node("n1"))], true),
     ]);
-    let (to_engine, engine) = mpsc::channel();
-    tokio::spawn(Watcher::new(Nodes, server.client(), StreamingLists::default(), to_engine).run());
+    let engine = watch_kind(Nodes, &server);
     assert_eq!(heard(&engine, 4).await, ["+node n1", "+node n2", "synced", "-node n1"]);
     assert!(!server.seen()[1].path.contains("fieldSelector"));
+}
+
+/// The further kind of that resource name.
+fn objects(name: &str) -> Objects {
+    OBJECTS.into_iter().find(|objects| objects.name() == name).unwrap()
+}
+
+fn budget(namespace: &str, version: u32) -> Value {
+    json!({"metadata": {"namespace": namespace, "name": "b", "uid": "u", "resourceVersion": version.to_string()}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_one_name_in_two_namespaces_are_told_apart() {
+    let mut odd = budget("y", 12);
+    odd["status"] = json!({"disruptionsAllowed": "many"});
+    let server = Canned::script(vec![
+        no_streaming(),
+        list(10, "", &[budget("x", 1), budget("y", 2)]),
+        streamed(vec![event("DELETED", &budget("x", 11)), event("MODIFIED", &budget("x", 11))], false),
+        status(410, "Expired", "too old resource version"),
+        // What cannot be read stays as it was known, what did not change is not told again.
+        list(20, "", &[budget("x", 11), odd]),
+        status(410, "Expired", "too old resource version"),
+        list(30, "", &[budget("x", 11)]),
+        streamed(Vec::new(), true),
+    ]);
+    let engine = watch_kind(objects("poddisruptionbudgets"), &server);
+    let told = heard(&engine, 6).await;
+    let [x, y] = ["x", "y"].map(|namespace| format!("PodDisruptionBudget {namespace}/b"));
+    assert_eq!(
+        told,
+        [
+            format!("+{x}"),
+            format!("+{y}"),
+            "synced".into(),
+            format!("-{x}"),
+            format!("+{x}"),
+            format!("-{y}")
+        ]
+    );
+    assert!(server.seen()[1].path.starts_with("/apis/policy/v1/poddisruptionbudgets?limit="));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
+    let missing = || reply(404, "404 page not found");
+    let namespace = json!({"metadata": {"name": "n", "resourceVersion": "1"}});
+    let pieces = vec![event("ADDED", &namespace) + &end_of_initial_events(5)];
+    let server = Canned::script(vec![missing(), missing(), streamed(pieces, true)]);
+    let engine = watch_kind(objects("namespaces"), &server);
+    assert_eq!(heard(&engine, 2).await, ["synced", "+Namespace /n"]);
+    // It says nothing about whether the server does streaming lists.
+    assert_eq!(queries(&server), ["stream"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_and_nodes_are_never_done_without() {
+    let server = Canned::script(vec![
+        reply(404, "404 page not found"),
+        status(403, "Forbidden", "not yours"),
+        streamed(vec![event("ADDED", &pod("a", 1)) + &end_of_initial_events(5)], true),
+    ]);
+    assert_eq!(heard(&watch(&server), 2).await, ["+a@1", "synced"]);
 }

@@ -3,7 +3,7 @@
 use harbormaster_api::Str;
 
 use super::{Attempt, AttemptError, rejection};
-use crate::{nodeset::NodeIdx, outcome::Reject, pod::PodInfo, table::NodeTable};
+use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo};
 
 /// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +30,9 @@ impl Attempt {
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub fn explain(&mut self, nodes: &mut NodeTable, pod: &PodInfo) -> Result<Explanation, AttemptError> {
+    pub fn explain(&mut self, nodes: &mut Cluster, pod: &PodInfo) -> Result<Explanation, AttemptError> {
         let profile = self.profile.clone();
+        self.prepare(nodes, pod)?;
         let mut explanation = Explanation::default();
         let narrowed = match self.pre_filter(&profile, nodes, pod)? {
             Ok(narrowed) => narrowed,
@@ -49,7 +50,7 @@ impl Attempt {
         for row in nodes.order() {
             let why = match &narrowed.only {
                 Some(only) if !only.contains(*row) => Some((None, outside.clone())),
-                _ => rejection(&profile, table, &self.overlay, *row)
+                _ => rejection(&profile, table, &self.overlay, &self.forced, *row)
                     .map(|(plugin, reject)| (Some(profile.plugin(*plugin).name()), reject.clone())),
             };
             explanation.nodes.push((nodes.node(*row).name().clone(), why));

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use super::churn::Churn;
+use super::creation::Creator;
 use super::watcher::Watcher;
-use super::{Options, configuration, workload};
+use super::workload::{Size, Workload};
+use super::{Options, configuration};
 use crate::components::{ControlPlane, ControlPlaneOptions};
 use crate::process;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
@@ -27,8 +30,8 @@ pub struct Measurement {
     /// The scheduler's CPU time per measured pod in milliseconds, without what
     /// it used before them.
     pub cpu_ms_per_pod: f64,
-    /// The scheduler's CPU time until the pods that it found were bound, in
-    /// milliseconds.
+    /// The scheduler's CPU time until the warm-up pods that it found were bound,
+    /// in milliseconds.
     pub start_cpu_ms: f64,
     /// Resident memory two seconds after the last binding, in MiB.
     pub resident_mib: f64,
@@ -38,17 +41,24 @@ pub struct Measurement {
     pub start_to_first_binding_s: f64,
     /// The CPU time per measured pod of kube-apiserver and etcd, in milliseconds.
     pub server_cpu_ms_per_pod: f64,
+    /// Pods that were created beside the measured ones. They come by the clock:
+    /// a faster scheduler meets fewer, and its CPU time has less of them.
+    pub churn_pods: usize,
 }
 
 /// Runs `contender` once on a control plane of its own.
-pub(super) fn measure(options: &Options, contender: &Contender) -> Result<Measurement> {
+pub(super) fn measure(
+    options: &Options,
+    workload: &Workload,
+    size: Size,
+    contender: &Contender,
+) -> Result<Measurement> {
     let mut cluster = ControlPlane::start(&ControlPlaneOptions::default())?;
     let client = cluster.client().clone();
-    workload::create_nodes(&client, options.nodes, options.threads).context("creating nodes")?;
-    let init_pods = options.init_pods.max(1);
-    workload::create_pods(&client, "init", init_pods, options.threads).context("creating pods")?;
+    let creator = Creator { client: &client, workload, size, threads: options.threads };
+    creator.prepare()?;
     if options.backlog {
-        workload::create_pods(&client, "pod", options.pods, options.threads).context("creating pods")?;
+        creator.create_measured()?;
     }
     let watcher = Watcher::start(&client)?;
 
@@ -56,28 +66,30 @@ pub(super) fn measure(options: &Options, contender: &Contender) -> Result<Measur
         StartOptions { config: configuration(options).to_string(), ..StartOptions::default() };
     let start = Instant::now();
     let mut scheduler = Scheduler::start(contender, &mut cluster, &start_options)?;
-    let started = watcher.wait_for(init_pods, PATIENCE);
+    let warm_up = creator.warm_up();
+    let warm = watcher.wait_for(warm_up, PATIENCE);
     let start_cpu = process::cpu_time(scheduler.pid())?;
     let server_before = server_cpu(&cluster)?;
-    started
+    let churn_pods = warm
         .and_then(|()| {
+            let churn = workload.churn_pod.map(|pod| Churn::start(&client, pod));
             if !options.backlog {
-                workload::create_pods(&client, "pod", options.pods, options.threads)
-                    .context("creating pods")?;
+                creator.create_measured()?;
             }
-            watcher.wait_for(init_pods + options.pods, PATIENCE)
+            watcher.wait_for(warm_up + size.pods, PATIENCE)?;
+            churn.map_or(Ok(0), Churn::stop)
         })
         .or_else(|error| scheduler.check().and(Err(error)))?;
 
     let time = |index: usize| watcher.binding(index).context("a binding that was counted has no time");
-    let measured = time(init_pods + options.pods - 1)?.duration_since(time(init_pods)?);
+    let measured = time(warm_up + size.pods - 1)?.duration_since(time(warm_up)?);
     sleep(AFTERWARDS);
     let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(start_cpu);
     let server = server_cpu(&cluster)?.saturating_sub(server_before);
     let memory = process::memory(scheduler.pid())?;
     let start_to_first_binding_s = time(0)?.duration_since(start).as_secs_f64();
     scheduler.stop()?;
-    let pods = options.pods as f64;
+    let pods = size.pods as f64;
     Ok(Measurement {
         pods_per_second: (pods - 1.0) / measured.as_secs_f64(),
         cpu_ms_per_pod: milliseconds(cpu) / pods,
@@ -86,6 +98,7 @@ pub(super) fn measure(options: &Options, contender: &Contender) -> Result<Measur
         peak_mib: memory.peak as f64 / 1024.0,
         start_to_first_binding_s,
         server_cpu_ms_per_pod: milliseconds(server) / pods,
+        churn_pods,
     })
 }
 

@@ -9,9 +9,10 @@ use anyhow::{Result, bail};
 
 use crate::components::ApiClient;
 
-/// Pods that have a node; one appears in this watch when it is bound.
+/// Pods in [`MEASURED`](super::workload::MEASURED) that have a node; one appears
+/// in this watch when it is bound.
 const BOUND: &str =
-    "/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName!%3D";
+    "/api/v1/namespaces/measured/pods?watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName!%3D";
 
 /// How every line of a new pod begins. Nothing else of it is decoded: the watch
 /// must not take the schedulers' processors.
@@ -29,7 +30,7 @@ struct Shared {
 }
 
 impl Watcher {
-    /// Watches from now on; no pod is bound yet.
+    /// Watches from now on; no pod of the namespace is bound yet.
     pub(super) fn start(client: &ApiClient) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let stream: Box<dyn BufRead + Send> = Box::new(client.stream(BOUND)?);

@@ -1,60 +1,269 @@
-//! The nodes and pods of a benchmark, as in Kubernetes' own `scheduler_perf`.
+//! The shapes of work that schedulers are compared with, after those of
+//! Kubernetes' own `scheduler_perf`.
 
-use std::thread;
+mod pods;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::components::ApiClient;
+/// Where the measured pods are created, and before them the pods that show
+/// that a scheduler is at work.
+pub(super) const MEASURED: &str = "measured";
 
-const NODES: &str = "/api/v1/nodes";
-const PODS: &str = "/api/v1/namespaces/default/pods";
+/// How many init pods share a namespace where a shape has many.
+const PODS_PER_NAMESPACE: usize = 40;
 
-/// Creates `count` empty nodes.
-pub(super) fn create_nodes(client: &ApiClient, count: usize, threads: usize) -> Result<()> {
-    create(client, NODES, count, threads, |index| {
+/// The shape without pods that exist before and without any constraint.
+pub const PLAIN: &str = "plain";
+
+/// One shape: what exists before, what is measured, and what disturbs it.
+#[derive(Debug)]
+pub struct Workload {
+    /// Its name, close to that of its model in `scheduler_perf`.
+    pub name: &'static str,
+    /// Its size unless another is asked for.
+    pub size: Size,
+    room: Room,
+    /// The zones of the nodes in turn; none if empty.
+    zones: &'static [&'static str],
+    init_pod: fn() -> Value,
+    init_namespaces: Namespaces,
+    measured_pod: fn() -> Value,
+    /// Collections, and what they must contain before the first pod.
+    fixtures: fn() -> Vec<(&'static str, Value)>,
+    /// Created at regular intervals during the measurement.
+    pub(super) churn_pod: Option<fn() -> Value>,
+}
+
+/// How large a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Size {
+    /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
+    pub nodes: usize,
+    /// Pods that are bound before the scheduler starts.
+    pub init_pods: usize,
+    /// Pods that are measured.
+    pub pods: usize,
+}
+
+/// What is asked for instead of a shape's own size, for every shape.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sizing {
+    /// Instead of [`Size::nodes`].
+    pub nodes: Option<usize>,
+    /// Instead of [`Size::init_pods`].
+    pub init_pods: Option<usize>,
+    /// Instead of [`Size::pods`].
+    pub pods: Option<usize>,
+    /// Multiplies what is not asked for.
+    pub scale: f64,
+}
+
+/// How many pods a node has room for.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    init_pods: usize,
+    /// Init pods and measured pods together.
+    pods: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Namespaces {
+    One,
+    Many,
+}
+
+/// 4 CPUs hold 40 pods of 100m.
+const BY_CPU: Room = Room { init_pods: 40, pods: 40 };
+
+/// Every pod of the shape keeps the others off its node.
+const ALONE: Room = Room { init_pods: 1, pods: 1 };
+
+const ONE_ZONE: &[&str] = &["zone-1"];
+
+const THREE_ZONES: &[&str] = &["zone-1", "zone-2", "zone-3"];
+
+const BASE: Workload = Workload {
+    name: PLAIN,
+    size: Size { nodes: 5000, init_pods: 0, pods: 5000 },
+    room: BY_CPU,
+    zones: &[],
+    init_pod: pods::plain,
+    init_namespaces: Namespaces::One,
+    measured_pod: pods::plain,
+    fixtures: Vec::new,
+    churn_pod: None,
+};
+
+/// All shapes.
+pub static WORKLOADS: [Workload; 9] = [
+    BASE,
+    Workload {
+        name: "SchedulingPodAffinity",
+        size: Size { nodes: 5000, init_pods: 5000, pods: 1000 },
+        zones: ONE_ZONE,
+        init_pod: pods::affine,
+        measured_pod: pods::affine,
+        ..BASE
+    },
+    Workload {
+        name: "SchedulingPodAntiAffinity",
+        size: Size { nodes: 5000, init_pods: 1000, pods: 2000 },
+        room: ALONE,
+        init_pod: pods::anti_affine,
+        measured_pod: pods::anti_affine,
+        ..BASE
+    },
+    Workload {
+        name: "RequiredPodAntiAffinityWithNSSelector",
+        size: Size { nodes: 6000, init_pods: 4000, pods: 1000 },
+        room: ALONE,
+        init_pod: pods::anti_affine_by_namespace_labels,
+        init_namespaces: Namespaces::Many,
+        measured_pod: pods::anti_affine_by_namespace_labels,
+        ..BASE
+    },
+    Workload {
+        name: "SchedulingPreferredPodAffinity",
+        size: Size { nodes: 5000, init_pods: 5000, pods: 1000 },
+        init_pod: pods::preferring_company,
+        measured_pod: pods::preferring_company,
+        ..BASE
+    },
+    Workload {
+        name: "TopologySpreading",
+        size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
+        zones: THREE_ZONES,
+        measured_pod: || pods::spread("DoNotSchedule"),
+        ..BASE
+    },
+    Workload {
+        name: "PreferredTopologySpreading",
+        size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
+        zones: THREE_ZONES,
+        measured_pod: || pods::spread("ScheduleAnyway"),
+        ..BASE
+    },
+    Workload {
+        name: "DefaultTopologySpreading",
+        size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
+        zones: THREE_ZONES,
+        measured_pod: pods::of_service,
+        fixtures: || vec![("/api/v1/namespaces/measured/services", pods::service())],
+        ..BASE
+    },
+    Workload {
+        name: "PreemptionAsync",
+        size: Size { nodes: 5000, init_pods: 20_000, pods: 2000 },
+        // 4 times 900m leave 400m.
+        room: Room { init_pods: 4, pods: 8 },
+        init_pod: pods::victim,
+        fixtures: || vec![("/apis/scheduling.k8s.io/v1/priorityclasses", pods::priority_class())],
+        churn_pod: Some(pods::preemptor),
+        ..BASE
+    },
+];
+
+impl Workload {
+    /// The shape of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        WORKLOADS.iter().find(|workload| workload.name == name)
+    }
+
+    /// Fails when a pod would find no node: the run would not end.
+    pub(super) fn check(&self, size: Size) -> Result<()> {
+        let Size { nodes, init_pods, pods } = size;
+        let name = self.name;
+        let holds = nodes * self.room.init_pods;
+        ensure!(init_pods <= holds, "{name}: {nodes} nodes hold {holds} init pods, not {init_pods}");
+        let holds = nodes * self.room.pods;
+        let all = init_pods + pods;
+        ensure!(all <= holds, "{name}: {nodes} nodes hold {holds} init pods and measured pods, not {all}");
+        Ok(())
+    }
+
+    /// The namespaces of a run.
+    pub(super) fn namespaces(&self, size: Size) -> Vec<Value> {
+        let init = match self.init_namespaces {
+            Namespaces::One => 1,
+            Namespaces::Many => size.init_pods.div_ceil(PODS_PER_NAMESPACE),
+        };
+        (0..init).map(init_namespace).chain([MEASURED.to_owned()]).map(pods::namespace).collect()
+    }
+
+    /// Other objects that must exist before the first pod, with their collections.
+    pub(super) fn fixtures(&self) -> Vec<(&'static str, Value)> {
+        (self.fixtures)()
+    }
+
+    /// A node with the label that a kubelet sets, and in a zone if the shape has zones.
+    pub(super) fn node(&self, index: usize) -> Value {
+        let name = node_name(index);
         let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
+        let mut labels = json!({"kubernetes.io/hostname": name});
+        if !self.zones.is_empty() {
+            labels[pods::ZONE] = self.zones[index % self.zones.len()].into();
+        }
         json!({
-            "metadata": {"name": format!("node-{index}")},
+            "metadata": {"name": name, "labels": labels},
             "status": {"capacity": resources, "allocatable": resources},
         })
-    })
+    }
+
+    /// A namespace and a pod in it that has a node already: consecutive pods are
+    /// on consecutive nodes.
+    pub(super) fn init_pod(&self, size: Size, index: usize) -> (String, Value) {
+        let namespace = match self.init_namespaces {
+            Namespaces::One => 0,
+            Namespaces::Many => index / PODS_PER_NAMESPACE,
+        };
+        let mut pod = (self.init_pod)();
+        pod["metadata"]["name"] = format!("init-{index}").into();
+        pod["spec"]["nodeName"] = node_name(index % size.nodes).into();
+        (init_namespace(namespace), pod)
+    }
+
+    /// A pod in [`MEASURED`] that the scheduler finds when it starts. It asks for
+    /// nothing and matches nothing, so it does not change the shape.
+    pub(super) fn warm_up_pod(index: usize) -> Value {
+        let mut pod = pods::without_requests();
+        pod["metadata"]["name"] = format!("warm-up-{index}").into();
+        pod
+    }
+
+    /// A pod in [`MEASURED`].
+    pub(super) fn measured_pod(&self, index: usize) -> Value {
+        let mut pod = (self.measured_pod)();
+        pod["metadata"]["name"] = format!("pod-{index}").into();
+        pod
+    }
 }
 
-/// Creates `count` plain pods whose names begin with `prefix`.
-pub(super) fn create_pods(client: &ApiClient, prefix: &str, count: usize, threads: usize) -> Result<()> {
-    create(client, PODS, count, threads, |index| {
-        let requests = json!({"cpu": "100m", "memory": "500Mi"});
-        let container = json!({"name": "pause", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": requests}});
-        json!({"metadata": {"name": format!("{prefix}-{index}")}, "spec": {"containers": [container]}})
-    })
-}
-
-fn create(
-    client: &ApiClient,
-    path: &str,
-    count: usize,
-    threads: usize,
-    object: impl Fn(usize) -> Value + Sync,
-) -> Result<()> {
-    let threads = threads.max(1);
-    let create_every = |first: usize| -> Result<()> {
-        for index in (first..count).step_by(threads) {
-            client.post(path, &object(index))?;
+impl Sizing {
+    /// The size of `workload` in this run.
+    #[must_use]
+    pub fn of(&self, workload: &Workload) -> Size {
+        let scaled = |count: usize| (count as f64 * self.scale).ceil() as usize;
+        let Size { nodes, init_pods, pods } = workload.size;
+        Size {
+            nodes: self.nodes.unwrap_or(scaled(nodes)).max(1),
+            init_pods: self.init_pods.unwrap_or(scaled(init_pods)),
+            // A rate needs two bindings.
+            pods: self.pods.unwrap_or(scaled(pods)).max(2),
         }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|first| {
-                scope.spawn({
-                    let work = &create_every;
-                    move || work(first)
-                })
-            })
-            .collect();
-        workers.into_iter().try_for_each(|worker| {
-            worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked")))
-        })
-    })
+    }
 }
+
+fn node_name(index: usize) -> String {
+    format!("node-{index}")
+}
+
+fn init_namespace(index: usize) -> String {
+    format!("init-{index}")
+}
+
+#[cfg(test)]
+mod tests;

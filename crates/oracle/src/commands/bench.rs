@@ -1,22 +1,38 @@
 //! `harbormaster-oracle bench`.
 
-use anyhow::Result;
-use harbormaster_oracle::bench::{Options, run};
+use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
+use harbormaster_oracle::bench::{Options, PLAIN, Sizing, WORKLOADS, Workload, run};
 
 use super::{HarbormasterArguments, Side};
 use crate::Format;
 
+/// Stands for every workload.
+const ALL: &str = "all";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
-    #[arg(long, default_value_t = 5000)]
-    nodes: usize,
-    /// Pods that are measured, 100m and 500 MiB each.
-    #[arg(long, default_value_t = 5000)]
-    pods: usize,
-    /// Pods that exist when the scheduler starts; at least one.
-    #[arg(long, default_value_t = 100)]
-    init_pods: usize,
+    /// The shape of work; may be repeated.
+    #[arg(
+        long = "workload",
+        value_name = "NAME",
+        default_value = PLAIN,
+        ignore_case = true,
+        value_parser = PossibleValuesParser::new(names()),
+    )]
+    workloads: Vec<String>,
+    /// Nodes with 4 CPUs, 32 GiB and 110 pods each, instead of each workload's own number.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Pods that are measured, instead of each workload's own number.
+    #[arg(long)]
+    pods: Option<usize>,
+    /// Pods that are bound before the scheduler starts, instead of each workload's own number.
+    #[arg(long)]
+    init_pods: Option<usize>,
+    /// Multiplies the workloads' own numbers.
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
     /// How often each scheduler runs, in the order A B B A.
     #[arg(long, default_value_t = 2)]
     pairs: usize,
@@ -41,10 +57,10 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
+        let Self { nodes, init_pods, pods, scale, .. } = *self;
         let options = Options {
-            nodes: self.nodes,
-            pods: self.pods.max(2),
-            init_pods: self.init_pods,
+            workloads: self.workloads(),
+            sizing: Sizing { nodes, init_pods, pods, scale },
             pairs: self.pairs.max(1),
             threads: self.threads,
             backlog: self.backlog,
@@ -52,9 +68,9 @@ impl Arguments {
         };
         let left = self.harbormaster.contender(Side::KubeScheduler, true)?;
         let right = self.harbormaster.contender(self.right, true)?;
-        let report = run(&options, [&left, &right], |name, run| {
+        let report = run(&options, [&left, &right], |workload, name, run| {
             eprintln!(
-                "{name}: {:.0} pods/s, {:.3} CPU-ms/pod, {:.0} MiB, first binding after {:.2} s",
+                "{workload}, {name}: {:.0} pods/s, {:.3} CPU-ms/pod, {:.0} MiB, first binding after {:.2} s",
                 run.pods_per_second, run.cpu_ms_per_pod, run.resident_mib, run.start_to_first_binding_s
             );
         })?;
@@ -62,6 +78,22 @@ impl Arguments {
             Format::Text => println!("{report}"),
             Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
         }
+        if let Some(workload) = report.failures().next() {
+            bail!("{} failed: {}", workload.name, workload.failure.as_deref().unwrap_or_default());
+        }
         Ok(true)
     }
+
+    /// Those that are named, in the order of their definition, so that plain pods come first.
+    fn workloads(&self) -> Vec<&'static Workload> {
+        let wanted = |workload: &&'static Workload| {
+            let mut names = self.workloads.iter();
+            names.any(|name| name.eq_ignore_ascii_case(workload.name) || name.eq_ignore_ascii_case(ALL))
+        };
+        WORKLOADS.iter().filter(wanted).collect()
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    WORKLOADS.iter().map(|workload| workload.name).chain([ALL]).collect()
 }

@@ -70,6 +70,12 @@ impl ApiClient {
         self.send("PATCH", path, Some(("application/merge-patch+json", patch))).map(|body| parse(&body))
     }
 
+    /// Applies a strategic merge patch, which merges lists by their keys.
+    pub fn strategic_patch(&self, path: &str, patch: &Value) -> Result<Value, Error> {
+        let kind = "application/strategic-merge-patch+json";
+        self.send("PATCH", path, Some((kind, patch))).map(|body| parse(&body))
+    }
+
     /// Deletes the object or the collection at `path`; `?gracePeriodSeconds=0`
     /// deletes a bound pod at once.
     pub fn delete(&self, path: &str) -> Result<Value, Error> {

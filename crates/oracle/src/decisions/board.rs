@@ -1,6 +1,7 @@
-//! The nodes, pods and events of the API server as they change.
+//! The nodes, pods, budgets and events of the API server as they change. Names
+//! of pods are unique in a script, whatever their namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,11 +11,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::outcome::{Outcomes, PodOutcome};
+use super::paths::{NODES, everywhere, path};
 use crate::components::{ApiClient, Error};
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const NODES: &str = "/api/v1/nodes";
-const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+/// The label that budgets select pods by. The disruption controller follows
+/// neither changes of labels nor pods with two budgets, so every pod has at most
+/// one of these labels, and keeps it.
+pub(super) const BUDGET_LABEL: &str = "example.com/budget";
 
 /// Follows a cluster until it is dropped.
 #[derive(Debug)]
@@ -26,8 +29,14 @@ pub(super) struct Board {
 #[derive(Debug)]
 struct State {
     pods: BTreeMap<String, Value>,
-    /// By pod name: time and note of the last FailedScheduling event.
-    notes: BTreeMap<String, (String, String)>,
+    /// By reason and pod name: time and note of the last event.
+    notes: BTreeMap<(String, String), (String, String)>,
+    /// The names of all pods that there have been, by UID.
+    names: BTreeMap<String, String>,
+    /// Pods that a scheduler has begun to preempt.
+    victims: BTreeSet<String>,
+    /// PodDisruptionBudgets by path.
+    budgets: BTreeMap<String, Value>,
     /// The resource version of every node and pod, by kind and name.
     versions: BTreeMap<(String, String), u64>,
     last_change: Instant,
@@ -39,13 +48,17 @@ impl Board {
         let state = State {
             pods: BTreeMap::new(),
             notes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            victims: BTreeSet::new(),
+            budgets: BTreeMap::new(),
             versions: BTreeMap::new(),
             last_change: Instant::now(),
         };
         let board = Self { state: Arc::new(Mutex::new(state)), ended: Arc::new(AtomicBool::new(false)) };
         board.follow(client, NODES, |_, _, _| {})?;
-        board.follow(client, PODS, State::pod)?;
-        board.follow(client, EVENTS, State::event)?;
+        board.follow(client, &everywhere("Pod"), State::pod)?;
+        board.follow(client, &everywhere("Event"), State::event)?;
+        board.follow(client, &everywhere("PodDisruptionBudget"), State::budget)?;
         Ok(board)
     }
 
@@ -87,18 +100,42 @@ impl Board {
         lock(&self.state).last_change.elapsed()
     }
 
-    /// The first pod that a scheduler must still say something about.
-    pub(super) fn unanswered(&self) -> Option<String> {
+    /// What somebody must still say or do, if anything.
+    pub(super) fn unfinished(&self) -> Option<String> {
         let state = lock(&self.state);
         let waits = |(name, pod): (&String, &Value)| {
-            let outcome = PodOutcome::new(pod, state.notes.get(name).map(|(_, note)| note));
+            let outcome = state.outcome(name, pod);
             let is_gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
             let is_answered = outcome.condition[0] == "False"
                 && outcome.condition[1] != "SchedulingGated"
                 && !outcome.event.is_empty();
-            (outcome.node.is_empty() && !is_gated && !is_answered).then(|| name.clone())
+            (outcome.node.is_empty() && !is_gated && !is_answered)
+                .then(|| format!("nothing is said about {name}"))
         };
-        state.pods.iter().find_map(waits)
+        let unanswered = || state.pods.iter().find_map(waits);
+        let unsaid = || {
+            let is_unsaid = |name: &&String| state.note("Preempted", name).is_none();
+            state.victims.iter().find(is_unsaid).map(|name| format!("{name} is preempted without an event"))
+        };
+        unanswered().or_else(unsaid).or_else(|| state.stale_budget())
+    }
+
+    /// Whether a pod waits for nothing but its turn: it has been nominated, and
+    /// what was to make room has ended.
+    pub(super) fn awaits_its_turn(&self) -> bool {
+        let state = lock(&self.state);
+        state.pods.values().any(|pod| {
+            let node = &pod["status"]["nominatedNodeName"];
+            let is_on_it = |other: &Value| {
+                other["spec"]["nodeName"] == *node && !other["metadata"]["deletionTimestamp"].is_null()
+            };
+            node.is_string() && pod["spec"]["nodeName"].is_null() && !state.pods.values().any(is_on_it)
+        })
+    }
+
+    /// Paths of the pods of which `is_wanted`, in the order of their names.
+    pub(super) fn pods(&self, is_wanted: impl Fn(&Value) -> bool) -> Vec<String> {
+        lock(&self.state).pods.values().filter(|pod| is_wanted(pod)).map(path).collect()
     }
 
     /// Whether what the API server answered to a change has arrived here, as it
@@ -112,13 +149,15 @@ impl Board {
         }
     }
 
-    /// What is known of all pods.
+    /// What is known of all pods, and of those that have been preempted.
     pub(super) fn outcomes(&self) -> Outcomes {
         let state = lock(&self.state);
-        let outcome = |(name, pod): (&String, &Value)| {
-            (name.clone(), PodOutcome::new(pod, state.notes.get(name).map(|(_, note)| note)))
-        };
-        Outcomes(state.pods.iter().map(outcome).collect())
+        let gone = state.victims.iter().filter(|name| !state.pods.contains_key(*name)).map(|name| {
+            let preempted = state.note("Preempted", name).unwrap_or_default();
+            (name.clone(), PodOutcome { preempted, end: "gone", ..PodOutcome::default() })
+        });
+        let pods = state.pods.iter().map(|(name, pod)| (name.clone(), state.outcome(name, pod)));
+        Outcomes(gone.chain(pods).collect())
     }
 }
 
@@ -131,7 +170,10 @@ impl Drop for Board {
 
 impl State {
     fn change(&mut self, apply: fn(&mut Self, &str, Value), kind: &str, object: Value) {
-        self.last_change = Instant::now();
+        // The disruption controller has its say about budgets, too.
+        if object["kind"] != "Event" || object["regarding"]["kind"] == "Pod" {
+            self.last_change = Instant::now();
+        }
         if let Some(key) = key(&object) {
             if kind == "DELETED" {
                 self.versions.remove(&key);
@@ -144,6 +186,13 @@ impl State {
 
     fn pod(&mut self, kind: &str, pod: Value) {
         let Some(name) = pod["metadata"]["name"].as_str().map(str::to_owned) else { return };
+        if let Some(uid) = pod["metadata"]["uid"].as_str() {
+            self.names.insert(uid.to_owned(), name.clone());
+        }
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        if conditions.any(|condition| condition["reason"] == "PreemptionByScheduler") {
+            self.victims.insert(name.clone());
+        }
         if kind == "DELETED" {
             self.pods.remove(&name);
         } else {
@@ -152,18 +201,67 @@ impl State {
     }
 
     fn event(&mut self, kind: &str, event: Value) {
-        if kind == "DELETED" || event["reason"] != "FailedScheduling" {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let reason = text(&event["reason"]);
+        if kind == "DELETED" || !matches!(reason.as_str(), "FailedScheduling" | "Preempted") {
             return;
         }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let name = text(&event["regarding"]["name"]);
         // Events are written side by side, so their order of arrival says little.
         let time = text(&event["eventTime"]);
-        let last = self.notes.entry(name).or_default();
+        let last = self.notes.entry((reason, name)).or_default();
         if time >= last.0 {
             *last = (time, text(&event["note"]));
         }
     }
+
+    fn budget(&mut self, kind: &str, budget: Value) {
+        if kind == "DELETED" {
+            self.budgets.remove(&path(&budget));
+        } else {
+            self.budgets.insert(path(&budget), budget);
+        }
+    }
+
+    fn outcome(&self, name: &str, pod: &Value) -> PodOutcome {
+        let preempted = self.note("Preempted", name).unwrap_or_default();
+        PodOutcome { preempted, ..PodOutcome::new(pod, self.note("FailedScheduling", name)) }
+    }
+
+    /// The note of the last event, with names in place of the UIDs of pods.
+    fn note(&self, reason: &str, pod: &str) -> Option<String> {
+        let (_, note) = self.notes.get(&(reason.to_owned(), pod.to_owned()))?;
+        let words = note.split(' ').map(|word| self.names.get(word).map_or(word, String::as_str));
+        Some(words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// A budget whose status is not yet what the pods say.
+    fn stale_budget(&self) -> Option<String> {
+        let is_fresh = |budget: &Value| {
+            let wanted = &budget["spec"]["selector"]["matchLabels"][BUDGET_LABEL];
+            let (mut expected, mut healthy) = (0, 0);
+            for pod in self.pods.values() {
+                let is_here = pod["metadata"]["namespace"] == budget["metadata"]["namespace"];
+                if is_here && pod["metadata"]["labels"][BUDGET_LABEL] == *wanted {
+                    expected += 1;
+                    healthy += u64::from(is_healthy(pod));
+                }
+            }
+            let status = &budget["status"];
+            status["observedGeneration"] == budget["metadata"]["generation"]
+                && status["expectedPods"] == expected
+                && status["currentHealthy"] == healthy
+        };
+        let (path, _) = self.budgets.iter().find(|(_, budget)| !is_fresh(budget))?;
+        Some(format!("the disruption controller has not counted the pods of {path}"))
+    }
+}
+
+/// As the disruption controller counts.
+fn is_healthy(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// Kind and name of a node or a pod.

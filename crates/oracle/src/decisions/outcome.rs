@@ -17,27 +17,39 @@ pub struct PodOutcome {
     pub event: String,
     /// `status.nominatedNodeName`.
     pub nominated_node: String,
+    /// The note of the last Preempted event, with the preemptor's name.
+    pub preempted: String,
+    /// The condition DisruptionTarget: status, reason and message.
+    pub disruption: String,
+    /// `terminating`, or `gone` for a preempted pod that does not exist any more.
+    pub end: &'static str,
 }
 
 impl PodOutcome {
     /// The outcome in a pod object and the note of its last event.
     #[must_use]
-    pub fn new(pod: &Value, event: Option<&String>) -> Self {
+    pub fn new(pod: &Value, event: Option<String>) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let conditions = pod["status"]["conditions"].as_array();
-        let condition = conditions.into_iter().flatten().find(|item| item["type"] == "PodScheduled");
+        let fields = |kind: &str| {
+            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            let condition = conditions.into_iter().find(|item| item["type"] == kind);
+            ["status", "reason", "message"]
+                .map(|field| condition.map(|condition| text(&condition[field])).unwrap_or_default())
+        };
         Self {
             node: text(&pod["spec"]["nodeName"]),
-            condition: ["status", "reason", "message"]
-                .map(|field| condition.map(|condition| text(&condition[field])).unwrap_or_default()),
-            event: event.cloned().unwrap_or_default(),
+            condition: fields("PodScheduled"),
+            event: event.unwrap_or_default(),
             nominated_node: text(&pod["status"]["nominatedNodeName"]),
+            preempted: String::new(),
+            disruption: fields("DisruptionTarget").join(" ").trim().to_owned(),
+            end: if pod["metadata"]["deletionTimestamp"].is_null() { "" } else { "terminating" },
         }
     }
 
     /// The fields with their names, for a comparison.
     #[must_use]
-    pub fn fields(&self) -> [(&'static str, &str); 6] {
+    pub fn fields(&self) -> [(&'static str, &str); 9] {
         let [status, reason, message] = &self.condition;
         [
             ("node", &self.node),
@@ -46,6 +58,9 @@ impl PodOutcome {
             ("PodScheduled message", message),
             ("FailedScheduling event", &self.event),
             ("nominated node", &self.nominated_node),
+            ("Preempted event", &self.preempted),
+            ("DisruptionTarget", &self.disruption),
+            ("end", self.end),
         ]
     }
 }
@@ -70,6 +85,12 @@ impl Outcomes {
     /// How many have no node.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.0.values().filter(|outcome| outcome.node.is_empty()).count()
+        self.0.values().filter(|outcome| outcome.node.is_empty() && outcome.end != "gone").count()
+    }
+
+    /// How many have been preempted, those that are gone included.
+    #[must_use]
+    pub fn preempted(&self) -> usize {
+        self.0.values().filter(|outcome| !outcome.preempted.is_empty()).count()
     }
 }

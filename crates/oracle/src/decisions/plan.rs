@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::script::{Script, Step};
-use crate::generate::{Generator, Random, taint};
+use super::board::BUDGET_LABEL;
+use super::paths::{NODES, path};
+use super::script::{Script, Step, stop_waiting_for_others};
+use crate::generate::{Generator, Random, namespaces, priority_class_name, service, taint};
 
 /// How large a script gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +21,8 @@ pub struct Size {
 /// An endless backoff, in seconds.
 const ENDLESS: u32 = 100_000;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const NODES: &str = "/api/v1/nodes";
+/// The values of [`BUDGET_LABEL`].
+const BUDGETS: &[&str] = &["a", "b", "c"];
 
 impl Script {
     /// The script of `seed`.
@@ -34,44 +36,54 @@ struct Plan {
     generator: Generator,
     /// Chooses the steps, apart from the objects in them.
     random: Random,
-    awaits_backoff: bool,
+    /// In every second script pods preempt others and are retried by priority; in
+    /// the others all have one priority and are retried by time.
+    preempts: bool,
+    /// Whether deleted pods stay until something ends them.
+    lingers: bool,
     nodes: Vec<String>,
     gone: Vec<String>,
     next_node: usize,
+    /// The paths of pods.
     pods: Vec<String>,
     gated: Vec<(String, Value)>,
+    /// The paths of services and budgets.
+    extras: Vec<String>,
     next_pod: usize,
     next_bound: usize,
+    next_extra: usize,
     steps: Vec<Step>,
 }
 
 impl Plan {
     fn new(seed: u64, size: Size) -> Self {
         let mut random = Random::new(seed);
-        // Half of the seeds retry by priority, the others by time.
-        let awaits_backoff = seed % 2 == 1;
         let mut generator = Generator::new(random.fork(), true, size.nodes);
-        if !awaits_backoff {
-            generator.world.priorities = vec![0];
-        }
+        generator.world.priorities = vec![0];
         Self {
             generator,
             random,
-            awaits_backoff,
+            preempts: seed % 2 == 1,
+            lingers: seed % 4 == 3,
             nodes: Vec::new(),
             gone: Vec::new(),
             next_node: 0,
             pods: Vec::new(),
             gated: Vec::new(),
+            extras: Vec::new(),
             next_pod: 0,
             next_bound: 0,
+            next_extra: 0,
             steps: Vec::new(),
         }
     }
 
     fn script(mut self, seed: u64, size: Size, batching: bool) -> Script {
         let mut config = self.generator.config();
-        let backoff = if self.awaits_backoff { 1 } else { ENDLESS };
+        for profile in config["profiles"].as_array_mut().into_iter().flatten() {
+            soften_spread_defaults(profile);
+        }
+        let backoff = if self.preempts { 1 } else { ENDLESS };
         config["podInitialBackoffSeconds"] = backoff.into();
         config["podMaxBackoffSeconds"] = backoff.into();
         config["clientConnection"] = json!({"qps": 5000, "burst": 5000});
@@ -86,14 +98,24 @@ impl Plan {
                 self.create_pods(left.div_ceil(size.changes - change), left);
             }
             self.change();
+            if self.preempts {
+                self.challenge();
+            }
         }
-        Script { seed, config, batching, awaits_backoff: self.awaits_backoff, steps: self.steps }
+        let (awaits_backoff, preempts) = (self.preempts, self.preempts);
+        Script { seed, config, batching, awaits_backoff, preempts, steps: self.steps }
     }
 
     fn begin(&mut self, size: Size) {
-        let mut objects: Vec<Value> = (0..size.nodes * 9 / 10 + 1).map(|_| self.new_node()).collect();
-        objects.extend((0..size.nodes / 2).map(|_| self.new_bound_pod()));
-        objects.extend((0..size.pods * 2 / 5).map(|_| self.new_pod(true)));
+        let mut objects = self.generator.objects();
+        objects.retain(|object| object["kind"] != "Namespace");
+        objects.extend((0..size.nodes * 9 / 10 + 1).map(|_| self.new_node()));
+        if self.preempts {
+            objects.extend((0..4).map(|_| self.new_budget()));
+        }
+        let bound = if self.preempts { size.nodes * 3 } else { size.nodes / 2 };
+        objects.extend((0..bound).map(|_| self.new_bound_pod()));
+        objects.extend((0..size.pods * 2 / 5).map(|_| self.new_pod_of_many(true)));
         self.steps.push(Step::Restart { objects });
     }
 
@@ -101,11 +123,13 @@ impl Plan {
         let count = self.random.range(0, average * 2).min(left);
         match self.random.below(10) {
             0 => {
-                let objects = (0..count + 1).map(|_| self.new_pod(true)).collect();
+                self.steps.push(Step::Sweep { all: false });
+                let objects = (0..count + 1).map(|_| self.new_pod_of_many(true)).collect();
                 self.steps.push(Step::Restart { objects });
             }
             1..=5 if count > 0 => {
-                let objects = (0..count).map(|_| self.new_pod(false)).collect();
+                self.steps.push(Step::Sweep { all: false });
+                let objects = (0..count).map(|_| self.new_pod_of_many(false)).collect();
                 self.steps.push(Step::Create { objects });
             }
             _ => {
@@ -117,13 +141,32 @@ impl Plan {
         }
     }
 
+    /// A pod that may preempt others. While it does so no other pod may be about
+    /// to be tried, or it would depend on time what that one finds. Where pods
+    /// go at once nothing else may wait for a node; where they linger until
+    /// they are ended, nothing is woken.
+    fn challenge(&mut self) {
+        for _ in 0..self.random.range(1, if self.lingers { 2 } else { 4 }) {
+            if !self.lingers {
+                self.steps.push(Step::Sweep { all: true });
+            }
+            let challenger = self.new_challenger();
+            self.steps.push(Step::Create { objects: vec![challenger] });
+        }
+        if self.lingers {
+            self.steps.push(Step::Reap);
+            // Woken later it would be one of several that preempt.
+            self.steps.push(Step::Sweep { all: true });
+        }
+    }
+
     fn change(&mut self) {
         if self.nodes.len() < 2 {
             return self.add_node();
         }
         let node = self.random.pick(&self.nodes).clone();
         let path = format!("{NODES}/{node}");
-        match self.random.below(20) {
+        match self.random.below(22) {
             0..=2 => self.add_node(),
             3 | 4 => self.delete_node(&node),
             5 => self.patch(path, json!({"spec": {"unschedulable": true}})),
@@ -150,8 +193,13 @@ impl Plan {
             18 => {
                 if let Some(pod) = self.random_pod() {
                     let app = *self.random.pick(&["web", "cache"]);
-                    self.patch(format!("{PODS}/{pod}"), json!({"metadata": {"labels": {"app": app}}}));
+                    self.patch(pod, json!({"metadata": {"labels": {"app": app}}}));
                 }
+            }
+            19 => self.add_extra(),
+            20 if !self.extras.is_empty() => {
+                let path = self.extras.swap_remove(self.random.below(self.extras.len()));
+                self.steps.push(Step::Delete { path });
             }
             _ => {
                 let pod = self.new_bound_pod();
@@ -197,7 +245,7 @@ impl Plan {
         let pod = self.pods.swap_remove(self.random.below(self.pods.len()));
         self.gated.retain(|(name, _)| *name != pod);
         let grace = if self.random.chance(80) { "?gracePeriodSeconds=0" } else { "" };
-        self.steps.push(Step::Delete { path: format!("{PODS}/{pod}{grace}") });
+        self.steps.push(Step::Delete { path: pod + grace });
     }
 
     fn ungate(&mut self) {
@@ -208,9 +256,9 @@ impl Plan {
         let mut left = gates.as_array_mut().map(std::mem::take).unwrap_or_default();
         left.pop();
         if left.is_empty() || self.random.chance(60) {
-            self.patch(format!("{PODS}/{pod}"), json!({"spec": {"schedulingGates": null}}));
+            self.patch(pod, json!({"spec": {"schedulingGates": null}}));
         } else {
-            self.patch(format!("{PODS}/{pod}"), json!({"spec": {"schedulingGates": left}}));
+            self.patch(pod.clone(), json!({"spec": {"schedulingGates": left}}));
             self.gated.push((pod, left.into()));
         }
     }
@@ -234,35 +282,154 @@ impl Plan {
     }
 
     fn named_node(&mut self, name: String) -> Value {
-        let node = self.generator.node(&name);
+        let mut node = self.generator.node(&name);
         self.nodes.push(name);
+        if self.preempts {
+            // Small enough to be full.
+            let cpu = *self.random.pick(&["2", "3", "4"]);
+            for amounts in ["allocatable", "capacity"] {
+                for (resource, amount) in [("cpu", cpu), ("memory", "16Gi"), ("pods", "20")] {
+                    node["status"][amounts][resource] = amount.into();
+                }
+            }
+        }
         node
+    }
+
+    fn add_extra(&mut self) {
+        let object = if self.preempts && self.random.chance(60) {
+            self.new_budget()
+        } else {
+            let namespace = self.random_namespace();
+            let name = format!("late-{}", self.next_extra);
+            self.next_extra += 1;
+            service(&mut self.random, &namespace, &name)
+        };
+        self.extras.push(path(&object));
+        self.steps.push(Step::Create { objects: vec![object] });
+    }
+
+    fn new_budget(&mut self) -> Value {
+        let value = *self.random.pick(BUDGETS);
+        // Most pods are in this one. A second budget of this name is refused.
+        let namespace = if self.random.chance(60) { "default".to_owned() } else { self.random_namespace() };
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": format!("budget-{value}"), "namespace": namespace},
+            "spec": {
+                "selector": {"matchLabels": {BUDGET_LABEL: value}},
+                "minAvailable": self.random.pick(&[0, 2, 5, 10, 1000]),
+            },
+        })
+    }
+
+    fn random_namespace(&mut self) -> String {
+        let namespaces = namespaces();
+        self.random.pick(&namespaces)["metadata"]["name"].as_str().unwrap_or_default().to_owned()
     }
 
     fn new_bound_pod(&mut self) -> Value {
         let node = self.random.pick(&self.nodes).clone();
         let name = format!("bound-{}", self.next_bound);
         self.next_bound += 1;
-        let pod = self.generator.bound_pod(&name, &node);
-        self.pods.push(name);
+        let mut pod = self.generator.bound_pod(&name, &node);
+        self.prepare(&mut pod, true);
+        self.pods.push(path(&pod));
         pod
     }
 
-    /// A pod of any priority, or of the default one.
+    /// A pod of any priority, or of the lowest one. It preempts nobody.
     fn new_pod(&mut self, any_priority: bool) -> Value {
         // Names in random order: after a restart they decide who comes first.
         let name = format!("pod-{}-{}", self.random.below(1000), self.next_pod);
         self.next_pod += 1;
         let mut pod = self.generator.pending_pod(&name);
-        if let (false, Some(spec)) = (any_priority, pod["spec"].as_object_mut()) {
-            spec.remove("priorityClassName");
-        }
+        self.prepare(&mut pod, any_priority);
+        let path = path(&pod);
         if pod["spec"]["schedulingGates"].is_array() {
-            self.gated.push((name.clone(), pod["spec"]["schedulingGates"].clone()));
+            self.gated.push((path.clone(), pod["spec"]["schedulingGates"].clone()));
         }
-        self.pods.push(name);
+        self.pods.push(path);
         pod
     }
+
+    /// A pod among others that are tried in a row: what their bindings wake would
+    /// be tried again at no certain time.
+    fn new_pod_of_many(&mut self, any_priority: bool) -> Value {
+        let mut pod = self.new_pod(any_priority);
+        stop_waiting_for_others(&mut pod);
+        pod
+    }
+
+    /// A pod that may preempt others, and needs room.
+    fn new_challenger(&mut self) -> Value {
+        let mut pod = self.new_pod(false);
+        if let Some(spec) = pod["spec"].as_object_mut() {
+            spec.remove("priorityClassName");
+            spec.remove("schedulingGates");
+        }
+        match self.random.below(20) {
+            0..4 => {}
+            4 => pod["spec"]["priorityClassName"] = never(2_000_000).into(),
+            5..14 => pod["spec"]["priorityClassName"] = priority_class_name(10).into(),
+            _ => pod["spec"]["priorityClassName"] = priority_class_name(2_000_000).into(),
+        }
+        let cpu = *self.random.pick(&["500m", "1", "1500m", "2"]);
+        request_cpu(&mut pod, cpu);
+        // Where a node does not suit a pod, no victim helps.
+        let Some(spec) = pod["spec"].as_object_mut() else { return pod };
+        if self.random.chance(70) {
+            spec.remove("nodeSelector");
+            spec.insert("tolerations".to_owned(), json!([{"operator": "Exists"}]));
+            if let Some(Value::Object(affinity)) = spec.get_mut("affinity") {
+                affinity.remove("nodeAffinity");
+            }
+        }
+        if self.random.chance(30) {
+            spec.remove("affinity");
+            spec.remove("topologySpreadConstraints");
+        }
+        pod
+    }
+
+    /// Gives a pod what matters where pods preempt. Those without a class would
+    /// preempt those of the lowest one, so there are none.
+    fn prepare(&mut self, pod: &mut Value, any_priority: bool) {
+        if !self.preempts {
+            return;
+        }
+        let classes = [priority_class_name(-5), priority_class_name(-5), never(10), never(2_000_000)];
+        let cpu = *self.random.pick(&["250m", "500m", "1"]);
+        request_cpu(pod, cpu);
+        let class = if any_priority { self.random.pick(&classes) } else { &classes[0] };
+        pod["spec"]["priorityClassName"] = class.as_str().into();
+        pod["spec"]["terminationGracePeriodSeconds"] = if self.lingers { 30 } else { 0 }.into();
+        if self.random.chance(50) {
+            pod["metadata"]["labels"][BUDGET_LABEL] = (*self.random.pick(BUDGETS)).into();
+        }
+    }
+}
+
+/// Leaves soft constraints only: the others would make any pod wait for others.
+fn soften_spread_defaults(profile: &mut Value) {
+    let plugins = profile.get_mut("pluginConfig").and_then(Value::as_array_mut);
+    for plugin in plugins.into_iter().flatten() {
+        if let Some(Value::Array(constraints)) = plugin.pointer_mut("/args/defaultConstraints") {
+            constraints.retain(|constraint| constraint["whenUnsatisfiable"] == "ScheduleAnyway");
+        }
+    }
+}
+
+fn request_cpu(pod: &mut Value, cpu: &str) {
+    let resources = &mut pod["spec"]["containers"][0]["resources"];
+    resources["requests"]["cpu"] = cpu.into();
+    if !resources["limits"]["cpu"].is_null() {
+        resources["limits"]["cpu"] = cpu.into();
+    }
+}
+
+fn never(priority: i32) -> String {
+    priority_class_name(priority) + "-never"
 }
 
 #[cfg(test)]
@@ -287,14 +454,15 @@ mod tests {
             let script = Script::new(seed, SIZE, false);
             for step in &script.steps {
                 let classes = |objects: &[Value]| {
-                    objects.iter().filter(|pod| !pod["spec"]["priorityClassName"].is_null()).count()
+                    let class = |pod: &Value| pod["spec"]["priorityClassName"].to_string();
+                    objects.iter().map(class).collect::<std::collections::BTreeSet<_>>().len()
                 };
                 match step {
                     Step::Create { objects } if objects.len() > 1 => {
                         assert!(objects.iter().all(crate::generate::is_pending));
-                        assert_eq!(classes(objects), 0);
+                        assert_eq!(classes(objects), 1);
                     }
-                    step if !script.awaits_backoff => assert_eq!(classes(step.objects()), 0),
+                    step if !script.preempts => assert!(classes(step.objects()) <= 1),
                     _ => {}
                 }
             }

@@ -1,5 +1,6 @@
 //! Plays a script to a scheduler.
 
+use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -8,16 +9,17 @@ use serde_json::{Value, json};
 
 use super::POLL;
 use super::board::Board;
+use super::kubelet::running_status;
 use super::outcome::Outcomes;
-use super::script::{Script, Step};
+use super::paths::{NAMESPACED, collection, everywhere};
+use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
-use crate::generate::priority_class_name;
+use crate::generate::{namespaces, priority_class_name};
 use crate::scheduler::{Contender, Scheduler, StartOptions};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const NODES: &str = "/api/v1/nodes";
-const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+const NAMESPACES: &str = "/api/v1/namespaces";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 
 const PROBE: &str = "zz-probe";
@@ -56,13 +58,28 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts the API server and creates the priority classes.
+    /// Starts the API server and the disruption controller, and creates the
+    /// priority classes and the namespaces.
     pub fn start() -> Result<Self> {
-        let cluster = ControlPlane::start(&ControlPlaneOptions::default())?;
+        let options = ControlPlaneOptions {
+            controller_manager: true,
+            controller_manager_flags: vec!["--controllers=disruption-controller".to_owned()],
+            ..ControlPlaneOptions::default()
+        };
+        let cluster = ControlPlane::start(&options)?;
         for priority in PRIORITIES {
-            let name = priority_class_name(*priority);
-            cluster.client().post(CLASSES, &json!({"metadata": {"name": name}, "value": priority}))?;
-            wait_for_class(cluster.client(), &name)?;
+            for (policy, suffix) in [("PreemptLowerPriority", ""), ("Never", "-never")] {
+                let name = priority_class_name(*priority) + suffix;
+                let class =
+                    json!({"metadata": {"name": name}, "value": priority, "preemptionPolicy": policy});
+                cluster.client().post(CLASSES, &class)?;
+                wait_for_class(cluster.client(), &name)?;
+            }
+        }
+        for namespace in namespaces() {
+            if namespace["metadata"]["name"] != "default" {
+                cluster.client().post(NAMESPACES, &namespace)?;
+            }
         }
         Ok(Self { cluster })
     }
@@ -84,13 +101,15 @@ impl Stage {
             contender,
             options,
             scheduler: None,
+            preempts: script.preempts,
             refused: 0,
             settled: Instant::now(),
         };
         let mut outcomes = Vec::with_capacity(script.steps.len());
         for (index, step) in script.steps.iter().enumerate() {
-            if script.awaits_backoff && step.wakes() {
-                sleep(BACKOFF_OVER.saturating_sub(player.settled.elapsed()));
+            let creates = matches!(step, Step::Create { .. });
+            if script.awaits_backoff && (step.wakes() || creates && player.has_waiting()) {
+                player.await_backoff();
             }
             let context = || format!("{}, step {index}: {}", contender.name(), step.summary());
             player.perform(step).with_context(context)?;
@@ -105,9 +124,11 @@ impl Stage {
 
     fn clear(&self) -> Result<()> {
         let client = self.cluster.client();
-        for path in [PODS, NODES, EVENTS] {
-            client.delete(&format!("{path}?gracePeriodSeconds=0"))?;
-            while !client.get(&format!("{path}?limit=1"))?["items"].as_array().is_some_and(Vec::is_empty) {
+        let mut kinds: Vec<&str> = NAMESPACED.iter().map(|(kind, ..)| *kind).collect();
+        kinds.push("Node");
+        for kind in kinds {
+            // A controller may add an event at any time.
+            while !remove_all(client, kind)? && kind != "Event" {
                 sleep(POLL);
             }
         }
@@ -121,6 +142,8 @@ struct Player<'a> {
     contender: &'a Contender,
     options: StartOptions,
     scheduler: Option<Scheduler>,
+    /// Whether to play kubelet.
+    preempts: bool,
     refused: usize,
     /// When the last step was over.
     settled: Instant,
@@ -152,13 +175,41 @@ impl Player<'_> {
                 self.settle(QUIET_AFTER_WAKING)
             }
             Step::Probe => self.probe(),
+            Step::Sweep { all } => {
+                let is_swept =
+                    |pod: &Value| pod["spec"]["nodeName"].is_null() && (*all || waits_for_others(pod));
+                for pod in self.board.pods(is_swept) {
+                    self.remove(&pod)?;
+                }
+                self.settle(QUIET)
+            }
+            Step::Reap => {
+                for pod in self.board.pods(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
+                    self.await_backoff();
+                    self.remove(&pod)?;
+                    self.settle(QUIET_AFTER_WAKING)?;
+                }
+                Ok(())
+            }
         }
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.board.pods(|pod| pod["spec"]["nodeName"].is_null() && waits_for_others(pod)).is_empty()
+    }
+
+    fn await_backoff(&self) {
+        sleep(BACKOFF_OVER.saturating_sub(self.settled.elapsed()));
+    }
+
+    fn remove(&mut self, pod: &str) -> Result<()> {
+        self.attempt(true, |client| client.delete(&format!("{pod}?gracePeriodSeconds=0")))
     }
 
     fn create(&mut self, objects: &[Value]) -> Result<()> {
         for object in objects {
-            let path = if object["kind"] == "Node" { NODES } else { PODS };
-            self.attempt(false, |client| client.post(path, object))?;
+            let path = collection(object);
+            self.attempt(false, |client| client.post(&path, object))?;
         }
         Ok(())
     }
@@ -191,22 +242,63 @@ impl Player<'_> {
         let pod = json!({
             "metadata": {"name": PROBE},
             "spec": {
+                // Nobody has less, so it preempts nobody.
+                "priorityClassName": priority_class_name(-5),
                 "containers": [{"name": "c", "image": "x"}],
                 "nodeSelector": {"example.com/probe": "fits-nowhere"},
             },
         });
         self.attempt(false, |client| client.post(PODS, &pod))?;
         self.settle(QUIET)?;
-        self.attempt(true, |client| client.delete(&format!("{PODS}/{PROBE}?gracePeriodSeconds=0")))?;
+        self.remove(&format!("{PODS}/{PROBE}"))?;
         self.settle(QUIET)
     }
 
+    /// Lets the scheduler, and then the kubelets of pods that it has bound, come
+    /// to rest.
     fn settle(&mut self, quiet: Duration) -> Result<()> {
-        let Some(scheduler) = &mut self.scheduler else { bail!("the first step must start the scheduler") };
-        settle(&self.board, scheduler, quiet)?;
+        loop {
+            let Some(scheduler) = &mut self.scheduler else {
+                bail!("the first step must start the scheduler")
+            };
+            settle(&self.board, scheduler, quiet)?;
+            let is_new = |pod: &Value| {
+                pod["spec"]["nodeName"].is_string()
+                    && pod["status"]["startTime"].is_null()
+                    && pod["metadata"]["deletionTimestamp"].is_null()
+            };
+            let pods = if self.preempts { self.board.pods(is_new) } else { Vec::new() };
+            if pods.is_empty() {
+                break;
+            }
+            for pod in pods {
+                let status = running_status(pod.rsplit('/').next().unwrap_or_default());
+                let patch = json!({"status": status});
+                self.attempt(false, |client| client.strategic_patch(&format!("{pod}/status"), &patch))?;
+            }
+        }
         self.settled = Instant::now();
         Ok(())
     }
+}
+
+/// Asks for the end of all objects of `kind`, and tells whether there was none.
+fn remove_all(client: &ApiClient, kind: &str) -> Result<bool> {
+    let list = client.get(&everywhere(kind))?;
+    let mut collections = BTreeSet::new();
+    for item in list["items"].as_array().into_iter().flatten() {
+        let mut object = item.clone();
+        object["kind"] = kind.into();
+        // The API server's own service would come back.
+        if object["metadata"]["name"] != "kubernetes" {
+            collections.insert(collection(&object));
+        }
+    }
+    for collection in &collections {
+        // Without a garbage collector nothing else ends a ReplicationController.
+        client.delete(&format!("{collection}?gracePeriodSeconds=0&propagationPolicy=Background"))?;
+    }
+    Ok(collections.is_empty())
 }
 
 /// Admission knows a class a moment after its creation.

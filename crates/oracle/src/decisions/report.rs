@@ -21,6 +21,8 @@ pub struct Report {
     pub pods: usize,
     /// Pods without a node at the end.
     pub pending: usize,
+    /// Pods that have been preempted.
+    pub preempted: usize,
     /// Requests that the API server refused.
     pub refused: usize,
     /// How long each scheduler's play took.
@@ -59,11 +61,12 @@ impl fmt::Display for Report {
         let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
         write!(
             f,
-            "seed {}: {} steps, {} pods, {} pending, {} requests refused, {left:.1} s + {right:.1} s: {}",
+            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} requests refused, {left:.1} s + {right:.1} s: {}",
             self.seed,
             self.steps,
             self.pods,
             self.pending,
+            self.preempted,
             self.refused,
             if self.finding.is_some() { "DIFFERENT" } else { "equal" }
         )?;

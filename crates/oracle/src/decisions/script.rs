@@ -15,6 +15,9 @@ pub struct Script {
     pub batching: bool,
     /// Whether a step that can wake pods must wait until their backoff is over.
     pub awaits_backoff: bool,
+    /// Whether pods preempt others, and something plays their kubelet.
+    #[serde(default)]
+    pub preempts: bool,
     /// The changes. The first one starts the scheduler.
     pub steps: Vec<Step>,
 }
@@ -25,13 +28,13 @@ pub struct Script {
 pub enum Step {
     /// Stops the scheduler if it runs, creates the objects, starts it.
     Restart {
-        /// Nodes and pods.
+        /// Objects of any kind, nodes before the pods on them.
         objects: Vec<Value>,
     },
     /// Creates objects in a row. More than one only when they are pods that
     /// wait for a node.
     Create {
-        /// Nodes or pods.
+        /// Objects of any kind.
         objects: Vec<Value>,
     },
     /// Patches an object (RFC 7396).
@@ -48,6 +51,37 @@ pub enum Step {
     },
     /// Has a pod that fits nowhere tried once, and removes it.
     Probe,
+    /// Deletes pods without a node, so that none is woken by what follows.
+    Sweep {
+        /// Not only those that a pod elsewhere can wake.
+        all: bool,
+    },
+    /// Ends the terminating pods, each with time for what it makes room for.
+    Reap,
+}
+
+/// Whether the binding of another pod can wake `pod`.
+#[must_use]
+pub(super) fn waits_for_others(pod: &Value) -> bool {
+    let spread = pod["spec"]["topologySpreadConstraints"].as_array();
+    spread.is_some_and(|list| list.iter().any(is_hard))
+        || !pod["spec"]["affinity"]["podAffinity"][REQUIRED].is_null()
+}
+
+/// Makes a pod one that no binding wakes.
+pub(super) fn stop_waiting_for_others(pod: &mut Value) {
+    if let Some(Value::Array(constraints)) = pod.pointer_mut("/spec/topologySpreadConstraints") {
+        constraints.retain(|constraint| !is_hard(constraint));
+    }
+    if let Some(Value::Object(affinity)) = pod.pointer_mut("/spec/affinity/podAffinity") {
+        affinity.remove(REQUIRED);
+    }
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+fn is_hard(constraint: &Value) -> bool {
+    constraint["whenUnsatisfiable"] == "DoNotSchedule"
 }
 
 impl Step {
@@ -57,7 +91,7 @@ impl Step {
         match self {
             Self::Create { objects } => !objects.iter().all(crate::generate::is_pending),
             Self::Patch { .. } | Self::Delete { .. } => true,
-            Self::Restart { .. } | Self::Probe => false,
+            Self::Restart { .. } | Self::Probe | Self::Sweep { .. } | Self::Reap => false,
         }
     }
 
@@ -96,6 +130,9 @@ impl Step {
             Self::Patch { path, patch } => format!("patch {path} {patch}"),
             Self::Delete { path } => format!("delete {path}"),
             Self::Probe => "probe".to_owned(),
+            Self::Sweep { all: true } => "delete the pods without a node".to_owned(),
+            Self::Sweep { all: false } => "delete the pods that wait for others".to_owned(),
+            Self::Reap => "end the terminating pods".to_owned(),
         }
     }
 }

@@ -15,11 +15,16 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The time between two looks at the scheduler's own account.
 const BETWEEN: Duration = Duration::from_millis(40);
 
+/// By then a pod whose backoff is a second has been tried again.
+const TURN: Duration = Duration::from_millis(2500);
+
 /// Waits until the scheduler has settled, that is until
 ///
 /// 1. every pod without gates has a node, or a condition and an event that say
-///    why not,
-/// 2. no pod and no event has changed for `quiet`, and
+///    why not, every preempted pod has an event that says so, and the status of
+///    every budget is up to date,
+/// 2. no pod and no event has changed for `quiet`, or for longer than a short
+///    backoff while a nominated pod has nothing else to wait for, and
 /// 3. where the scheduler serves metrics, no pod is queued, and no attempt was
 ///    made between two looks.
 pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
@@ -27,14 +32,14 @@ pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) 
     // The change that this is about has reached us, but perhaps not the scheduler.
     let earliest = Instant::now() + quiet;
     loop {
-        let unanswered = board.unanswered();
-        let is_quiet = board.quiet_for() >= quiet && Instant::now() >= earliest;
-        if unanswered.is_none() && is_quiet && is_idle(scheduler)? && board.quiet_for() >= quiet {
+        let unfinished = board.unfinished();
+        let enough = if board.awaits_its_turn() { quiet.max(TURN) } else { quiet };
+        let is_quiet = board.quiet_for() >= enough && Instant::now() >= earliest;
+        if unfinished.is_none() && is_quiet && is_idle(scheduler)? && board.quiet_for() >= enough {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            let why =
-                unanswered.map_or("it never rests".to_owned(), |pod| format!("nothing is said about {pod}"));
+            let why = unfinished.unwrap_or_else(|| "it never rests".to_owned());
             bail!("the scheduler did not settle in {LIMIT:?}: {why}");
         }
         scheduler.check()?;

@@ -23,7 +23,8 @@ pub struct Shape {
 pub struct Cluster {
     /// A KubeSchedulerConfiguration v1.
     pub config: Value,
-    /// Nodes, then pods. A pod with `spec.nodeName` is bound.
+    /// Namespaces, services and controllers, then nodes, then pods. A pod with
+    /// `spec.nodeName` is bound.
     pub objects: Vec<Value>,
 }
 
@@ -36,7 +37,8 @@ impl Cluster {
         let pods = random.range(shape.max_pods / 4, shape.max_pods);
         let mut generator = Generator::new(random, shape.admitted, nodes);
         let config = generator.config();
-        let mut objects: Vec<Value> = (0..nodes).map(|index| generator.node(&node_name(index))).collect();
+        let mut objects = generator.objects();
+        objects.extend((0..nodes).map(|index| generator.node(&node_name(index))));
         let bound = generator.random.below(nodes * 3);
         for index in 0..bound {
             let node = node_name(generator.random.below(nodes));
@@ -75,15 +77,22 @@ impl Generator {
     /// Chooses flavours and pools for a cluster of about `nodes` nodes.
     #[must_use]
     pub fn new(mut random: Random, admitted: bool, nodes: usize) -> Self {
+        let is_social = random.chance(40);
+        let share = |flavour: &dyn Flavour| match (is_social, flavour.relates_pods()) {
+            (true, true) => 85,
+            (true, false) => flavour.share() / 4,
+            (false, _) => flavour.share(),
+        };
         let flavours = (flavour::all().iter().copied())
-            .filter(|flavour| random.chance(flavour.share()) && (flavour.admitted() || !admitted))
+            .filter(|flavour| random.chance(share(*flavour)) && (flavour.admitted() || !admitted))
             .collect();
         let mut node_names: Vec<String> = (0..nodes).map(node_name).collect();
         node_names.push("no-such-node".to_owned());
         let mut profiles = vec!["default-scheduler".to_owned()];
         profiles.extend(["packer", "second"].iter().take(random.below(3)).map(ToString::to_string));
         let priorities = vec![0, 0, 10, -5, 2_000_000];
-        let world = World { admitted, node_names, profiles, priorities };
+        let zones = random.range(1, 5);
+        let world = World { admitted, node_names, zones, profiles, priorities };
         Self { random, world, flavours }
     }
 
@@ -97,6 +106,13 @@ impl Generator {
     #[must_use]
     pub fn config(&mut self) -> Value {
         config::configuration(&mut self.random.fork(), &self.world, &self.flavours)
+    }
+
+    /// The objects that are neither nodes nor pods.
+    #[must_use]
+    pub fn objects(&mut self) -> Vec<Value> {
+        let random = &mut self.random;
+        self.flavours.iter().flat_map(|flavour| flavour.objects(&mut random.fork(), &self.world)).collect()
     }
 
     /// A node.
@@ -230,6 +246,19 @@ mod tests {
             "hugepages-2Mi",
             "\"weight\"",
             "packer",
+            "ReplicationController",
+            "StatefulSet",
+            "ownerReferences",
+            "minDomains",
+            "nodeTaintsPolicy",
+            "mismatchLabelKeys",
+            "namespaceSelector\":{}",
+            "podAntiAffinity",
+            "example.com/rack",
+            "hardPodAffinityWeight",
+            "defaultConstraints",
+            "\"namespace\":\"bare\"",
+            "preemptionPolicy",
         ] {
             assert!(text.contains(field), "{field}");
         }

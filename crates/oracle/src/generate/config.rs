@@ -7,16 +7,7 @@ use super::{Profile, Random, World};
 
 /// In-tree plugins that Harbormaster does not have yet. Every generated profile
 /// disables them; a plugin that gets built leaves this list.
-pub const UNBUILT: &[&str] = &[
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    "DynamicResources",
-    "DefaultPreemption",
-];
+pub const UNBUILT: &[&str] = &["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
 
 /// Plugins that a profile can do without.
 const OPTIONAL: &[&str] = &[
@@ -28,6 +19,10 @@ const OPTIONAL: &[&str] = &[
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
     "NodeDeclaredFeatures",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DefaultPreemption",
+    "DynamicResources",
 ];
 
 /// Plugins that score.
@@ -37,6 +32,8 @@ const SCORERS: &[&str] = &[
     "NodeResourcesFit",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
+    "PodTopologySpread",
+    "InterPodAffinity",
 ];
 
 /// A KubeSchedulerConfiguration with a profile for each name in `world`.

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::{Profile, Random, World};
-use super::{affinity, features, gates, images, labels, lifecycle, ports, resize, resources, taints};
+use super::{
+    affinity, features, gates, images, labels, lifecycle, namespaces, owners, pod_affinity, ports, resize,
+    resources, selectors, spread, taints,
+};
 
 /// One part of the API that clusters vary in. Every method changes an object
 /// that other flavours change too; a method that has nothing to say keeps its
@@ -20,6 +23,17 @@ pub trait Flavour: Sync {
     /// Whether kube-apiserver takes such objects through plain creation.
     fn admitted(&self) -> bool {
         true
+    }
+
+    /// Whether it is about what pods mean to each other. In some clusters little
+    /// else keeps pods off nodes.
+    fn relates_pods(&self) -> bool {
+        false
+    }
+
+    /// Objects of the cluster that are neither nodes nor pods.
+    fn objects(&self, _random: &mut Random, _world: &World) -> Vec<Value> {
+        Vec::new()
     }
 
     /// Varies a node.
@@ -59,5 +73,12 @@ pub(super) fn all() -> &'static [&'static dyn Flavour] {
         &images::Images,
         &features::Features,
         &lifecycle::Lifecycle,
+        // What a pod is comes before what looks for such pods.
+        &selectors::PodLabels,
+        &namespaces::Namespaces,
+        &owners::Owners,
+        &spread::Spread,
+        &spread::Defaults,
+        &pod_affinity::PodAffinity,
     ]
 }

@@ -39,6 +39,9 @@ impl Flavour for Priorities {
 
     fn pod(&self, random: &mut Random, world: &World, pod: &mut Value) {
         let priority = *random.pick(&world.priorities);
+        if !world.admitted && random.chance(10) {
+            pod["spec"]["preemptionPolicy"] = (*random.pick(&["Never", "PreemptLowerPriority"])).into();
+        }
         if priority == 0 {
             return;
         }
@@ -50,7 +53,8 @@ impl Flavour for Priorities {
     }
 }
 
-/// The class that has `priority`.
+/// The class that has `priority`; one with `-never` at its end for pods that
+/// preempt nobody.
 pub(crate) fn priority_class_name(priority: i32) -> String {
     if priority < 0 { format!("minus-{}", priority.unsigned_abs()) } else { format!("plus-{priority}") }
 }

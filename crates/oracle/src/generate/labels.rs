@@ -5,7 +5,27 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// Zones, with the beta labels of old clusters among them.
+const ZONES: &[&str] = &["a", "b", "c", "d", "e"];
+
+const RACK: &str = "example.com/rack";
+
+/// The keys that pods are spread or gathered by, the last one nobody has.
+const TOPOLOGY_KEYS: &[&str] = &[
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    RACK,
+    "kubernetes.io/arch",
+    "example.com/nowhere",
+];
+
+/// One of [`TOPOLOGY_KEYS`], common ones most often.
+pub(super) fn topology_key(random: &mut Random) -> &'static str {
+    TOPOLOGY_KEYS[*random.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3, 4, 5])]
+}
+
+/// Zones, racks and host names, with the beta labels of old clusters and
+/// careless labels among them.
 pub(super) struct Topology;
 
 impl Flavour for Topology {
@@ -13,10 +33,22 @@ impl Flavour for Topology {
         "zones"
     }
 
-    fn node(&self, random: &mut Random, _world: &World, node: &mut Value) {
+    fn relates_pods(&self) -> bool {
+        true
+    }
+
+    fn node(&self, random: &mut Random, world: &World, node: &mut Value) {
         let labels = &mut node["metadata"]["labels"];
-        if random.chance(85) {
-            labels["topology.kubernetes.io/zone"] = (*random.pick(&["a", "b", "c"])).into();
+        if random.chance(90) {
+            labels["topology.kubernetes.io/zone"] = (*random.pick(&ZONES[..world.zones])).into();
+        }
+        if random.chance(75) {
+            labels[RACK] = (*random.pick(&["r1", "r2", "r3", "r4", "r5", "r6"])).into();
+        }
+        match random.below(50) {
+            0 | 1 => drop(labels.as_object_mut().map(|labels| labels.remove("kubernetes.io/hostname"))),
+            2 => labels["kubernetes.io/hostname"] = random.pick(&world.node_names).as_str().into(),
+            _ => {}
         }
         if random.chance(70) {
             labels["topology.kubernetes.io/region"] = (*random.pick(&["north", "south"])).into();

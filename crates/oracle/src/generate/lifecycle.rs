@@ -13,6 +13,10 @@ impl Flavour for Lifecycle {
         "lifecycle"
     }
 
+    fn relates_pods(&self) -> bool {
+        true
+    }
+
     fn share(&self) -> usize {
         50
     }

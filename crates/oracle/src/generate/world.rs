@@ -13,6 +13,8 @@ pub struct World {
     pub admitted: bool,
     /// Names of nodes that exist, and one or two that do not.
     pub node_names: Vec<String>,
+    /// How many zones there are, at most 5.
+    pub zones: usize,
     /// The scheduler names of the profiles.
     pub profiles: Vec<String>,
     /// Pod priorities in use; a single one where the order of retries must not

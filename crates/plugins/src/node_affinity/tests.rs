@@ -2,7 +2,7 @@ use harbormaster_api::{
     Labels,
     selector::{NodeSelector, Requirement},
 };
-use harbormaster_framework::{events::ClusterEvent, plugin::PreFilterAnswer, table::NodeTable};
+use harbormaster_framework::{cluster::Cluster, events::ClusterEvent, plugin::PreFilterAnswer};
 use harbormaster_testkit::{
     PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod, pods::one_of,
     row_scope_holds,
@@ -39,7 +39,7 @@ fn required_without_terms(pod: PodBuilder) -> PodBuilder {
     })
 }
 
-fn one_node() -> NodeTable {
+fn one_node() -> Cluster {
     cluster([node("n1").label("disk", "ssd").label("cores", "16")], [])
 }
 
@@ -234,7 +234,7 @@ fn a_node_wakes_pods_when_it_begins_to_match() {
 fn it_works_without_its_pre_points() {
     let nodes = one_node();
     let pod = pod("p").node_selector("disk", "hdd").prefers_node_label(9, "disk", &["ssd"]).info();
-    let cx = Cycle { nodes: &nodes, pod: &pod };
+    let cx = Cycle::new(&nodes, &pod);
     let row = nodes.node(nodes.order()[0]);
     assert!(NodeAffinity::default().filter(&cx, &None, row).unwrap().is_err());
     assert_eq!(NodeAffinity::default().score(&cx, &None, row).unwrap(), 9);

@@ -1,7 +1,7 @@
 //! Filter and hints of NodeResourcesFit.
 
 use harbormaster_api::{Node, Str};
-use harbormaster_framework::{events::ClusterEvent, outcome::Fix, table::NodeTable};
+use harbormaster_framework::{cluster::Cluster, events::ClusterEvent, outcome::Fix};
 use harbormaster_testkit::{
     PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod,
     row_scope_holds,
@@ -22,7 +22,7 @@ fn trial() -> Trial {
 }
 
 /// A node of 10m cpu, 20 bytes of memory, 20 of storage, 5 gpus and 5 of the hugepages, with `used` on it.
-fn small_node(used: PodBuilder) -> NodeTable {
+fn small_node(used: PodBuilder) -> Cluster {
     let node = node("n")
         .allocatable("10m", "20", 32)
         .offers("ephemeral-storage", "20")
@@ -31,7 +31,7 @@ fn small_node(used: PodBuilder) -> NodeTable {
     cluster([node], [used.on("n")])
 }
 
-fn verdict_with(trial: &Trial, nodes: &NodeTable, pod: PodBuilder) -> Verdict {
+fn verdict_with(trial: &Trial, nodes: &Cluster, pod: PodBuilder) -> Verdict {
     let pod = pod.info();
     batch_equals_single(trial, nodes, &pod);
     trial.verdict(nodes, &pod, "n").unwrap()
@@ -214,7 +214,7 @@ fn it_filters_without_its_pre_filter() {
     let nodes = small_node(pod("used").cpu("10m"));
     let pod = asks("1m", "1").info();
     let plugin = NodeResourcesFit::build(Default::default(), &BuildCycle::default()).unwrap();
-    let cx = Cycle { nodes: &nodes, pod: &pod };
+    let cx = Cycle::new(&nodes, &pod);
     assert!(plugin.filter(&cx, &None, nodes.node(nodes.order()[0])).unwrap().is_err());
 }
 

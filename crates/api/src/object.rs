@@ -1,0 +1,177 @@
+//! Objects beside pods and nodes that plugins look up: namespaces, what selects or owns pods, disruption budgets.
+
+use crate::{Labels, Namespace, Str, selector::LabelSelector};
+
+/// `v1.Service`, as far as scheduling reads it: pods that it selects are spread by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// `metadata.namespace`.
+    pub namespace: Str,
+    /// `metadata.name`.
+    pub name: Str,
+    /// `spec.selector`; `None` selects nothing, an empty one everything.
+    pub selector: Option<Labels>,
+}
+
+/// The kinds of owners whose selector spreads their pods by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WorkloadKind {
+    /// `v1`
+    ReplicationController,
+    /// `apps/v1`
+    ReplicaSet,
+    /// `apps/v1`
+    StatefulSet,
+}
+
+/// An owner of pods, as far as scheduling reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// What it is.
+    pub kind: WorkloadKind,
+    /// `metadata.namespace`.
+    pub namespace: Str,
+    /// `metadata.name`.
+    pub name: Str,
+    /// `spec.selector`; a ReplicationController's map is in `match_labels`.
+    pub selector: Option<LabelSelector>,
+}
+
+/// `policy/v1` PodDisruptionBudget, as far as preemption reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodDisruptionBudget {
+    /// `metadata.namespace`.
+    pub namespace: Str,
+    /// `metadata.name`.
+    pub name: Str,
+    /// `spec.selector`.
+    pub selector: Option<LabelSelector>,
+    /// `status.disruptionsAllowed`.
+    pub disruptions_allowed: i32,
+    /// The names in `status.disruptedPods`: pods whose eviction was counted and is under way.
+    pub disrupted_pods: Vec<Str>,
+}
+
+/// Any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A namespace.
+    Namespace(Namespace),
+    /// A service.
+    Service(Service),
+    /// An owner of pods.
+    Workload(Workload),
+    /// A disruption budget.
+    PodDisruptionBudget(PodDisruptionBudget),
+}
+
+/// The kinds of [`Object`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// [`Object::Namespace`]
+    Namespace,
+    /// [`Object::Service`]
+    Service,
+    /// [`Object::Workload`]
+    Workload(WorkloadKind),
+    /// [`Object::PodDisruptionBudget`]
+    PodDisruptionBudget,
+}
+
+/// What identifies an [`Object`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Its namespace; empty for namespaces themselves.
+    pub namespace: Str,
+    /// Its name.
+    pub name: Str,
+}
+
+impl Object {
+    /// What identifies it.
+    pub fn key(&self) -> ObjectKey {
+        let (kind, namespace, name) = match self {
+            Self::Namespace(n) => (ObjectKind::Namespace, Str::default(), &n.name),
+            Self::Service(s) => (ObjectKind::Service, s.namespace.clone(), &s.name),
+            Self::Workload(w) => (ObjectKind::Workload(w.kind), w.namespace.clone(), &w.name),
+            Self::PodDisruptionBudget(b) => (ObjectKind::PodDisruptionBudget, b.namespace.clone(), &b.name),
+        };
+        ObjectKey { kind, namespace, name: name.clone() }
+    }
+}
+
+impl ObjectKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Namespace,
+        Self::Service,
+        Self::Workload(WorkloadKind::ReplicationController),
+        Self::Workload(WorkloadKind::ReplicaSet),
+        Self::Workload(WorkloadKind::StatefulSet),
+        Self::PodDisruptionBudget,
+    ];
+
+    /// `kind` of its objects.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::Service => "Service",
+            Self::Workload(WorkloadKind::ReplicationController) => "ReplicationController",
+            Self::Workload(WorkloadKind::ReplicaSet) => "ReplicaSet",
+            Self::Workload(WorkloadKind::StatefulSet) => "StatefulSet",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+        }
+    }
+
+    /// Its API group; empty for the core group.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::Namespace | Self::Service | Self::Workload(WorkloadKind::ReplicationController) => "",
+            Self::Workload(WorkloadKind::ReplicaSet | WorkloadKind::StatefulSet) => "apps",
+            Self::PodDisruptionBudget => "policy",
+        }
+    }
+
+    /// The kind of that `apiVersion` and `kind`, whatever the group's version.
+    pub fn of(api_version: &str, kind: &str) -> Option<Self> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self::ALL.into_iter().find(|known| known.name() == kind && known.group() == group)
+    }
+
+    /// Whether its objects belong to a namespace.
+    pub const fn is_namespaced(self) -> bool {
+        !matches!(self, Self::Namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_apart_by_group_and_name() {
+        for (api_version, kind, expected) in [
+            ("v1", "Namespace", Some(ObjectKind::Namespace)),
+            ("v1", "Service", Some(ObjectKind::Service)),
+            ("apps/v1", "ReplicaSet", Some(ObjectKind::Workload(WorkloadKind::ReplicaSet))),
+            ("policy/v1", "PodDisruptionBudget", Some(ObjectKind::PodDisruptionBudget)),
+            ("serving.knative.dev/v1", "Service", None),
+            ("v1", "StatefulSet", None),
+            ("apps/v1", "Deployment", None),
+        ] {
+            assert_eq!(ObjectKind::of(api_version, kind), expected, "{api_version} {kind}");
+        }
+    }
+
+    #[test]
+    fn namespaces_have_no_namespace_in_their_key() {
+        let namespace = Object::Namespace(Namespace { name: "x".into(), ..Namespace::default() });
+        let service = Object::Service(Service { namespace: "x".into(), name: "y".into(), selector: None });
+        let kind = ObjectKind::Namespace;
+        assert_eq!(namespace.key(), ObjectKey { kind, namespace: Str::default(), name: "x".into() });
+        let kind = ObjectKind::Service;
+        assert_eq!(service.key(), ObjectKey { kind, namespace: "x".into(), name: "y".into() });
+    }
+}

@@ -1,0 +1,120 @@
+//! Namespaces, and what selects pods: services, workloads and disruption budgets.
+
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::{
+    defaults,
+    json::{Map, Text},
+    meta::Metadata,
+    selector::WireLabelSelector,
+};
+use crate::{
+    Labels, Namespace, Object, ObjectKind, PodDisruptionBudget, Service, Str, Workload, WorkloadKind,
+    selector::LabelSelector, strings::Interner,
+};
+
+/// Label that the API server gives every namespace.
+const LABEL_METADATA_NAME: &str = "kubernetes.io/metadata.name";
+
+/// Whether `spec.selector` of that kind, if it has one, is a plain map of labels.
+pub(super) fn selects_by_map(kind: ObjectKind) -> bool {
+    matches!(
+        kind,
+        ObjectKind::Namespace
+            | ObjectKind::Service
+            | ObjectKind::Workload(WorkloadKind::ReplicationController)
+    )
+}
+
+/// An object whose selector, if it has one, is a map.
+pub(super) type ByMap<'a> = WireSelecting<'a, Map<'a, Text<'a>>>;
+/// An object whose selector may have expressions.
+pub(super) type ByExpressions<'a> = WireSelecting<'a, WireLabelSelector<'a>>;
+
+/// An object of any [`ObjectKind`] with a selector of the form `S`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
+pub(super) struct WireSelecting<'a, S> {
+    metadata: Option<Metadata<'a>>,
+    spec: Option<Spec<S>>,
+    status: Option<Status<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "S: Default + Deserialize<'de>"))]
+struct Spec<S> {
+    selector: Option<S>,
+}
+
+/// Only disruption budgets have these fields.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct Status<'a> {
+    disruptions_allowed: Option<i32>,
+    disrupted_pods: Map<'a, IgnoredAny>,
+}
+
+/// A selector in one of its forms.
+pub(super) trait WireSelector {
+    fn intern(&self, interner: &mut Interner) -> LabelSelector;
+}
+
+impl WireSelector for Map<'_, Text<'_>> {
+    fn intern(&self, interner: &mut Interner) -> LabelSelector {
+        LabelSelector { match_labels: self.labels(interner), ..LabelSelector::default() }
+    }
+}
+
+impl WireSelector for WireLabelSelector<'_> {
+    fn intern(&self, interner: &mut Interner) -> LabelSelector {
+        WireLabelSelector::intern(self, interner)
+    }
+}
+
+impl<S: WireSelector> WireSelecting<'_, S> {
+    /// The object and its resource version.
+    pub(super) fn into_object(
+        self,
+        kind: ObjectKind,
+        interner: &mut Interner,
+        api_defaults: bool,
+    ) -> (Object, Str) {
+        let metadata = self.metadata.unwrap_or_default();
+        let version = metadata.resource_version.own();
+        let mut namespace = metadata.namespace.intern(interner);
+        if api_defaults && namespace.is_empty() {
+            namespace = interner.intern(defaults::NAMESPACE);
+        }
+        let name = metadata.name.own();
+        let selector = self.spec.and_then(|spec| spec.selector).map(|s| s.intern(interner));
+        let object = match kind {
+            ObjectKind::Namespace => Object::Namespace(into_namespace(&metadata, interner, api_defaults)),
+            ObjectKind::Service => {
+                Object::Service(Service { namespace, name, selector: selector.map(|s| s.match_labels) })
+            }
+            ObjectKind::Workload(kind) => Object::Workload(Workload { kind, namespace, name, selector }),
+            ObjectKind::PodDisruptionBudget => {
+                let status = self.status.unwrap_or_default();
+                Object::PodDisruptionBudget(PodDisruptionBudget {
+                    namespace,
+                    name,
+                    selector,
+                    disruptions_allowed: status.disruptions_allowed.unwrap_or_default(),
+                    disrupted_pods: status.disrupted_pods.0.iter().map(|(name, _)| name.own()).collect(),
+                })
+            }
+        };
+        (object, version)
+    }
+}
+
+fn into_namespace(metadata: &Metadata<'_>, interner: &mut Interner, api_defaults: bool) -> Namespace {
+    let name = metadata.name.intern(interner);
+    let mut labels = metadata.labels.labels(interner);
+    if api_defaults && !name.is_empty() {
+        let own = (interner.intern(LABEL_METADATA_NAME), name.clone());
+        let written = labels.iter().map(|(k, v)| (k.clone(), v.clone()));
+        labels = written.chain([own]).collect::<Labels>();
+    }
+    Namespace { name, labels }
+}

@@ -1,0 +1,136 @@
+//! Evictions: the API server is told why a pod must go, then the pod is deleted.
+
+use std::sync::{Arc, mpsc};
+
+use bytes::Bytes;
+use harbormaster_api::Timestamp;
+use harbormaster_core::{EvictOutcome, EvictTask, Input};
+use harbormaster_framework::pod::PodInfo;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use crate::{
+    binder::Rests,
+    engine_thread::ToEngine,
+    http::{ApiClient, ApiError},
+    lanes::Tasks,
+    status::{self, Body, Wanted},
+};
+
+/// Evictions that talk to the API server at a time.
+const AT_ONCE: usize = 32;
+/// The type of the condition of a pod that must make way.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Its reason.
+const PREEMPTION: &str = "PreemptionByScheduler";
+
+/// Evicts pods side by side and tells the engine how each eviction ended.
+pub struct Evictor {
+    client: ApiClient,
+    tasks: Tasks,
+    engine: mpsc::Sender<ToEngine>,
+    room: Arc<Semaphore>,
+}
+
+impl Evictor {
+    /// An evictor over `client`.
+    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
+        Self { client, tasks, engine, room: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Begins to evict a pod; `now` is when its condition changes.
+    pub fn evict(&self, task: EvictTask, now: Timestamp) {
+        let (client, engine, room) = (self.client.clone(), self.engine.clone(), self.room.clone());
+        self.tasks.spawn(async move {
+            // The semaphore is never closed, so this waits and cannot fail.
+            let permit = room.acquire().await;
+            let outcome = evict(&client, &task, now).await;
+            drop(permit);
+            // The engine is gone only when the process ends.
+            let _ = engine.send(ToEngine::Inputs(vec![Input::EvictFinished { task, outcome }]));
+        });
+    }
+}
+
+async fn evict(client: &ApiClient, task: &EvictTask, now: Timestamp) -> EvictOutcome {
+    let victim = &task.victim;
+    if let Some(condition) = condition(task, now)
+        && let Err(error) = status::send(client, victim, &Body::of_condition(victim, &condition)).await
+    {
+        let gone = error.code() == Some(404);
+        return not_evicted(task, &error, gone, "Could not add DisruptionTarget condition due to preemption");
+    }
+    match delete(client, victim).await {
+        Ok(()) => {
+            let (pod, preemptor) = (victim.full_name(), task.preemptor.as_str());
+            tracing::debug!(v = 2, pod, preemptor, "Preemptor Pod preempted victim Pod");
+            EvictOutcome::Evicted
+        }
+        Err(error) => {
+            // A conflict: the pod of that name is another one by now.
+            let gone = matches!(error.code(), Some(404 | 409));
+            not_evicted(task, &error, gone, "Tried to preempted pod")
+        }
+    }
+}
+
+fn not_evicted(task: &EvictTask, error: &ApiError, gone: bool, what: &'static str) -> EvictOutcome {
+    let (pod, preemptor) = (task.victim.full_name(), task.preemptor.as_str());
+    if gone {
+        tracing::debug!(v = 2, pod, preemptor, "Victim Pod is already deleted");
+        return EvictOutcome::Gone;
+    }
+    tracing::error!(pod, preemptor, err = %error, "{what}");
+    EvictOutcome::Failed(error.to_string())
+}
+
+/// The condition that the victim must get; `None` if it has it.
+fn condition(task: &EvictTask, now: Timestamp) -> Option<Wanted<'_>> {
+    let known = task.victim.condition(DISRUPTION_TARGET).filter(|c| c.status == "True");
+    if known.is_some_and(|c| c.reason == PREEMPTION && c.message == task.message.as_str()) {
+        return None;
+    }
+    Some(Wanted {
+        type_: DISRUPTION_TARGET,
+        status: "True",
+        reason: PREEMPTION,
+        message: &task.message,
+        last_transition: known.and_then(|c| c.last_transition).unwrap_or(now),
+    })
+}
+
+/// Deletes just this pod, not one of the same name that came after it.
+async fn delete(client: &ApiClient, pod: &PodInfo) -> Result<(), ApiError> {
+    let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+    let options = Bytes::from(serde_json::to_vec(&DeleteOptions::of(pod)).unwrap_or_default());
+    let mut rests = Rests::default();
+    loop {
+        match client.delete(&path, options.clone()).await {
+            Err(error) if error.code() == Some(429) => rests.rest(error).await?,
+            end => return end,
+        }
+    }
+}
+
+/// `v1.DeleteOptions`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeleteOptions<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    preconditions: Preconditions<'a>,
+}
+
+#[derive(Serialize)]
+struct Preconditions<'a> {
+    uid: &'a str,
+}
+
+impl<'a> DeleteOptions<'a> {
+    fn of(pod: &'a PodInfo) -> Self {
+        Self { kind: "DeleteOptions", api_version: "v1", preconditions: Preconditions { uid: &pod.uid } }
+    }
+}
+
+#[cfg(test)]
+mod tests;

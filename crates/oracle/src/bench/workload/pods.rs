@@ -1,0 +1,138 @@
+//! The objects of the shapes, without names.
+
+use serde_json::{Value, json};
+
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+const HIGH_PRIORITY: &str = "high";
+
+/// A pod that requests nothing.
+pub(super) fn without_requests() -> Value {
+    let container = json!({"name": "pause", "image": "registry.k8s.io/pause:3.10"});
+    json!({"metadata": {}, "spec": {"containers": [container]}})
+}
+
+/// 100m and 500 MiB.
+pub(super) fn plain() -> Value {
+    requesting("100m")
+}
+
+/// Wants a zone with pods like itself.
+pub(super) fn affine() -> Value {
+    let mut pod = labelled("blue");
+    let mut term = same_colour("blue", ZONE);
+    term["namespaces"] = namespaces();
+    pod["spec"]["affinity"] =
+        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    pod
+}
+
+/// Wants a node without pods like itself in two namespaces.
+pub(super) fn anti_affine() -> Value {
+    let mut term = same_colour("green", HOSTNAME);
+    term["namespaces"] = namespaces();
+    alone(&term)
+}
+
+/// Wants a node without pods like itself in namespaces with the label that all have.
+pub(super) fn anti_affine_by_namespace_labels() -> Value {
+    let mut term = same_colour("green", HOSTNAME);
+    term["namespaceSelector"] = json!({"matchLabels": namespace_labels()});
+    alone(&term)
+}
+
+/// Would rather have a node with pods like itself.
+pub(super) fn preferring_company() -> Value {
+    let mut pod = labelled("red");
+    let mut term = same_colour("red", HOSTNAME);
+    term["namespaces"] = namespaces();
+    let term = json!({"weight": 1, "podAffinityTerm": term});
+    pod["spec"]["affinity"] =
+        json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}});
+    pod
+}
+
+/// Spreads over the zones with pods like itself.
+pub(super) fn spread(when_unsatisfiable: &str) -> Value {
+    let mut pod = labelled("blue");
+    pod["spec"]["topologySpreadConstraints"] = json!([{
+        "maxSkew": 5,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": when_unsatisfiable,
+        "labelSelector": {"matchLabels": {"color": "blue"}},
+    }]);
+    pod
+}
+
+/// Selected by [`service`].
+pub(super) fn of_service() -> Value {
+    let mut pod = without_requests();
+    pod["metadata"]["labels"] = json!({"app": "measured"});
+    pod
+}
+
+/// A Service without an address, for its selector alone.
+pub(super) fn service() -> Value {
+    json!({
+        "metadata": {"name": "measured"},
+        "spec": {"clusterIP": "None", "selector": {"app": "measured"}, "ports": [{"port": 80}]},
+    })
+}
+
+/// Four of them leave 400m of a node. It goes as soon as it is deleted: there is
+/// no kubelet to wait for.
+pub(super) fn victim() -> Value {
+    let mut pod = requesting("900m");
+    pod["spec"]["terminationGracePeriodSeconds"] = 0.into();
+    pod
+}
+
+/// Needs the room of three [victims](victim).
+pub(super) fn preemptor() -> Value {
+    let mut pod = requesting("3");
+    pod["spec"]["priorityClassName"] = HIGH_PRIORITY.into();
+    pod
+}
+
+/// The admission of a real API server takes priorities from classes only.
+pub(super) fn priority_class() -> Value {
+    json!({"metadata": {"name": HIGH_PRIORITY}, "value": 10})
+}
+
+pub(super) fn namespace(name: String) -> Value {
+    json!({"metadata": {"name": name, "labels": namespace_labels()}})
+}
+
+fn namespace_labels() -> Value {
+    json!({"team": "benchmark"})
+}
+
+/// Those of the pods in shapes that have one namespace for init pods.
+fn namespaces() -> Value {
+    json!([super::init_namespace(0), super::MEASURED])
+}
+
+fn requesting(cpu: &str) -> Value {
+    let mut pod = without_requests();
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu, "memory": "500Mi"}});
+    pod
+}
+
+fn labelled(colour: &str) -> Value {
+    let mut pod = plain();
+    pod["metadata"]["labels"] = json!({"color": colour});
+    pod
+}
+
+fn alone(term: &Value) -> Value {
+    let mut pod = labelled("green");
+    pod["spec"]["affinity"] =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    pod
+}
+
+fn same_colour(colour: &str, topology_key: &str) -> Value {
+    json!({"topologyKey": topology_key, "labelSelector": {"matchLabels": {"color": colour}}})
+}

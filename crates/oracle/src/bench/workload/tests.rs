@@ -1,0 +1,136 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+const OWN: Sizing = Sizing { nodes: None, init_pods: None, pods: None, scale: 1.0 };
+
+fn init_pods(workload: &Workload, size: Size) -> Vec<(String, Value)> {
+    (0..size.init_pods).map(|index| workload.init_pod(size, index)).collect()
+}
+
+fn names(objects: &[Value]) -> BTreeSet<&str> {
+    objects.iter().filter_map(|object| object["metadata"]["name"].as_str()).collect()
+}
+
+#[test]
+fn every_shape_has_room_for_its_pods_at_every_scale() {
+    for workload in &WORKLOADS {
+        for scale in [1.0, 0.1, 0.013, 0.001] {
+            workload.check(Sizing { scale, ..OWN }.of(workload)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_init_pod_is_on_a_node_and_in_a_namespace_that_exist() {
+    for workload in &WORKLOADS {
+        let size = Sizing { scale: 0.02, ..OWN }.of(workload);
+        let nodes: Vec<Value> = (0..size.nodes).map(|index| workload.node(index)).collect();
+        let namespaces = workload.namespaces(size);
+        let mut pods = BTreeSet::new();
+        for (namespace, pod) in init_pods(workload, size) {
+            let node = pod["spec"]["nodeName"].as_str().unwrap();
+            assert!(names(&nodes).contains(node), "{}: {pod}", workload.name);
+            assert!(names(&namespaces).contains(namespace.as_str()), "{}: {namespace}", workload.name);
+            pods.insert((namespace, pod["metadata"]["name"].to_string()));
+        }
+        assert_eq!(pods.len(), size.init_pods, "{}", workload.name);
+        assert!(names(&namespaces).contains(MEASURED));
+    }
+}
+
+#[test]
+fn init_pods_are_spread_evenly_and_alone_where_they_keep_others_off() {
+    for workload in &WORKLOADS {
+        let size = Sizing { scale: 0.02, ..OWN }.of(workload);
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, pod) in init_pods(workload, size) {
+            *counts.entry(pod["spec"]["nodeName"].to_string()).or_default() += 1;
+        }
+        let most = counts.values().max().copied().unwrap_or(0);
+        assert!(most <= size.init_pods.div_ceil(size.nodes), "{}", workload.name);
+        if workload.name.contains("AntiAffinity") {
+            assert_eq!(most, 1, "{}", workload.name);
+        }
+    }
+}
+
+#[test]
+fn a_namespace_selector_meets_a_hundred_namespaces_of_forty_pods() {
+    let workload = Workload::named("RequiredPodAntiAffinityWithNSSelector").unwrap();
+    let namespaces = workload.namespaces(workload.size);
+    assert_eq!(namespaces.len(), 101);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (namespace, _) in init_pods(workload, workload.size) {
+        *counts.entry(namespace).or_default() += 1;
+    }
+    assert_eq!(counts.len(), 100);
+    assert!(counts.values().all(|count| *count == 40));
+    let pod = workload.measured_pod(0);
+    let term =
+        &pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    for namespace in &namespaces {
+        assert_eq!(namespace["metadata"]["labels"], term["namespaceSelector"]["matchLabels"]);
+    }
+}
+
+#[test]
+fn the_pods_of_an_affinity_shape_match_their_own_term_in_both_namespaces() {
+    for (name, kind) in
+        [("SchedulingPodAffinity", "podAffinity"), ("SchedulingPodAntiAffinity", "podAntiAffinity")]
+    {
+        let workload = Workload::named(name).unwrap();
+        let size = Size { nodes: 3, init_pods: 3, pods: 2 };
+        for pod in [workload.measured_pod(0), workload.init_pod(size, 0).1] {
+            let term = &pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+            assert_eq!(term["labelSelector"]["matchLabels"], pod["metadata"]["labels"]);
+            assert_eq!(term["namespaces"], json!(["init-0", MEASURED]));
+        }
+    }
+}
+
+#[test]
+fn zones_are_equally_large() {
+    for (name, zones) in [("plain", 0), ("SchedulingPodAffinity", 1), ("TopologySpreading", 3)] {
+        let workload = Workload::named(name).unwrap();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for index in 0..30 {
+            if let Some(zone) = workload.node(index)["metadata"]["labels"][pods::ZONE].as_str() {
+                *counts.entry(zone.to_owned()).or_default() += 1;
+            }
+        }
+        assert_eq!(counts.len(), zones, "{name}");
+        assert!(counts.values().all(|count| count * zones == 30), "{name}");
+    }
+}
+
+#[test]
+fn only_preemptors_have_a_priority() {
+    let workload = Workload::named("PreemptionAsync").unwrap();
+    let preemptor = workload.churn_pod.unwrap()();
+    let [(_, class)] = &workload.fixtures()[..] else { panic!("one fixture") };
+    assert_eq!(preemptor["spec"]["priorityClassName"], class["metadata"]["name"]);
+    for pod in [workload.measured_pod(0), workload.init_pod(workload.size, 0).1] {
+        assert_eq!(pod["spec"]["priorityClassName"], Value::Null);
+    }
+}
+
+#[test]
+fn a_size_that_does_not_fit_is_refused_before_the_run() {
+    let size = Size { nodes: 10, init_pods: 5, pods: 6 };
+    let error = Workload::named("SchedulingPodAntiAffinity").unwrap().check(size).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "SchedulingPodAntiAffinity: 10 nodes hold 10 init pods and measured pods, not 11"
+    );
+    let error = Workload::named("PreemptionAsync").unwrap().check(Size { init_pods: 41, ..size });
+    assert_eq!(error.unwrap_err().to_string(), "PreemptionAsync: 10 nodes hold 40 init pods, not 41");
+}
+
+#[test]
+fn what_is_asked_for_replaces_the_scaled_size_of_a_shape() {
+    let workload = Workload::named("TopologySpreading").unwrap();
+    assert_eq!(OWN.of(workload), workload.size);
+    let asked = Sizing { pods: Some(7), scale: 0.1, ..OWN };
+    assert_eq!(asked.of(workload), Size { nodes: 500, init_pods: 500, pods: 7 });
+}

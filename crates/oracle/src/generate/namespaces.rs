@@ -1,0 +1,76 @@
+//! Namespaces, their labels, and pods in them.
+
+use serde_json::{Value, json};
+
+use super::flavour::Flavour;
+use super::{Random, World};
+
+/// The namespaces of pods, with labels for those that a server has.
+pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] = &[
+    ("default", &[]),
+    ("blue", &[("team", "blue"), ("env", "prod")]),
+    ("green", &[("team", "green"), ("env", "test")]),
+    ("bare", &[]),
+];
+
+/// The labels that selectors of namespaces look for.
+pub(super) const LABELS: &[(&str, &[&str])] = &[
+    ("team", &["blue", "green"]),
+    ("env", &["prod", "test"]),
+    ("kubernetes.io/metadata.name", &["default", "blue", "bare"]),
+];
+
+/// Namespace objects and pods outside of `default`.
+pub(super) struct Namespaces;
+
+impl Flavour for Namespaces {
+    fn name(&self) -> &'static str {
+        "namespaces"
+    }
+
+    fn relates_pods(&self) -> bool {
+        true
+    }
+
+    fn objects(&self, random: &mut Random, world: &World) -> Vec<Value> {
+        if world.admitted {
+            return namespaces();
+        }
+        let mut objects = namespaces();
+        // Pods may live in a namespace that an informer does not know.
+        objects.retain(|_| random.chance(85));
+        for object in &mut objects {
+            for (key, values) in &LABELS[..2] {
+                if random.chance(25) {
+                    object["metadata"]["labels"][*key] = (*random.pick(values)).into();
+                }
+            }
+            if random.chance(10) {
+                object["metadata"]["labels"] = Value::Null;
+            }
+        }
+        objects
+    }
+
+    fn pod(&self, random: &mut Random, _world: &World, pod: &mut Value) {
+        if random.chance(50) {
+            pod["metadata"]["namespace"] = random.pick(NAMESPACES).0.into();
+        }
+    }
+}
+
+/// The namespaces as a server has them.
+#[must_use]
+pub fn namespaces() -> Vec<Value> {
+    let namespace = |(name, labels): &(&str, &[(&str, &str)])| {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        });
+        for (key, value) in *labels {
+            object["metadata"]["labels"][*key] = (*value).into();
+        }
+        object
+    };
+    NAMESPACES.iter().map(namespace).collect()
+}

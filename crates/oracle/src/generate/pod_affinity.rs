@@ -1,0 +1,90 @@
+//! Affinity and anti-affinity between pods.
+
+use serde_json::{Value, json};
+
+use super::flavour::Flavour;
+use super::labels::topology_key;
+use super::namespaces::{self, NAMESPACES};
+use super::world::push;
+use super::{Profile, Random, World, selectors};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// `spec.affinity.podAffinity` and `spec.affinity.podAntiAffinity`.
+pub(super) struct PodAffinity;
+
+impl Flavour for PodAffinity {
+    fn name(&self) -> &'static str {
+        "pod affinity"
+    }
+
+    fn relates_pods(&self) -> bool {
+        true
+    }
+
+    fn pod(&self, random: &mut Random, world: &World, pod: &mut Value) {
+        for (field, percent) in [("podAffinity", 14), ("podAntiAffinity", 12)] {
+            if random.chance(percent) {
+                for _ in 0..*random.pick(&[1, 1, 1, 2]) {
+                    let term = term(random, world, pod, field == "podAffinity");
+                    push(&mut pod["spec"]["affinity"][field][REQUIRED], term);
+                }
+            }
+            if random.chance(15) {
+                for _ in 0..random.range(1, 3) {
+                    let term = term(random, world, pod, false);
+                    let weighted = json!({"weight": random.range(1, 100), "podAffinityTerm": term});
+                    push(&mut pod["spec"]["affinity"][field][PREFERRED], weighted);
+                }
+            }
+        }
+    }
+
+    fn profile(&self, random: &mut Random, _world: &World, profile: &mut Profile) {
+        if random.chance(60) {
+            let mut args = json!({"hardPodAffinityWeight": random.pick(&[0, 1, 5, 100])});
+            if random.chance(40) {
+                args["ignorePreferredTermsOfExistingPods"] = true.into();
+            }
+            profile.args.insert("InterPodAffinity".to_owned(), args);
+        }
+    }
+}
+
+/// A term; one that the pod itself often matches where it could not be
+/// fulfilled by chance.
+fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> Value {
+    let selector = if prefers_own && random.chance(40) {
+        selectors::own(random, pod)
+    } else {
+        selectors::selector(random, world, pod)
+    };
+    let mut term = json!({"topologyKey": topology_key(random)});
+    // A server merges these keys into the selector of a pod that it admits.
+    for field in ["matchLabelKeys", "mismatchLabelKeys"] {
+        if random.chance(5) && term["matchLabelKeys"].is_null() {
+            let keys = selectors::label_keys(random, world, &selector);
+            if !keys.is_empty() {
+                term[field] = json!(keys);
+            }
+        }
+    }
+    if !selector.is_null() {
+        term["labelSelector"] = selector;
+    }
+    if random.chance(25) {
+        let mut names: Vec<&str> = NAMESPACES.iter().map(|(name, _)| *name).collect();
+        names.push("nowhere");
+        let count = random.range(1, 2);
+        term["namespaces"] = json!(random.sample(&names, count));
+    }
+    if random.chance(25) {
+        term["namespaceSelector"] = match random.below(4) {
+            0 => json!({}),
+            1 => json!({"matchLabels": {"team": random.pick(&["blue", "green"])}}),
+            _ => json!({"matchExpressions": [selectors::expression(random, namespaces::LABELS)]}),
+        };
+    }
+    term
+}

@@ -1,0 +1,163 @@
+//! Which evictions would break a PodDisruptionBudget.
+
+use std::{ptr, sync::Arc};
+
+use harbormaster_api::PodDisruptionBudget;
+use harbormaster_framework::prelude::*;
+
+/// Brings pods whose eviction would break a budget to the front, keeping the order otherwise: how many there are.
+///
+/// The pods are taken as evicted one after the other, in the order given. Every eviction uses up a disruption of every
+/// budget that covers the pod, also one that is used up already.
+pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> usize {
+    let mut spending = Spending { objects, left: Vec::new() };
+    let mut violating = 0;
+    for at in 0..pods.len() {
+        if spending.is_overdrawn_by(&pods[at]) {
+            pods[violating..=at].rotate_right(1);
+            violating += 1;
+        }
+    }
+    violating
+}
+
+/// Budgets, and how many disruptions each has left.
+struct Spending<'a> {
+    objects: &'a Objects,
+    left: Vec<(&'a PodDisruptionBudget, i32)>,
+}
+
+impl Spending<'_> {
+    /// Counts the eviction of that pod: whether some budget does not allow it.
+    fn is_overdrawn_by(&mut self, pod: &PodInfo) -> bool {
+        if pod.labels.is_empty() {
+            return false;
+        }
+        let mut overdrawn = false;
+        for budget in self.objects.budgets(&pod.namespace).filter(|budget| covers(budget, pod)) {
+            let known = self.left.iter().position(|(other, _)| ptr::eq(*other, budget));
+            let at = known.unwrap_or_else(|| {
+                self.left.push((budget, budget.disruptions_allowed));
+                self.left.len() - 1
+            });
+            let left = &mut self.left[at].1;
+            *left = left.saturating_sub(1);
+            overdrawn |= *left < 0;
+        }
+        overdrawn
+    }
+}
+
+/// Whether the pod counts against the budget. A selector that is missing, empty or malformed selects nothing here, and
+/// a pod whose disruption the API server has counted already is not counted twice.
+fn covers(budget: &PodDisruptionBudget, pod: &PodInfo) -> bool {
+    let selects = budget
+        .selector
+        .as_ref()
+        .is_some_and(|s| !s.is_empty() && s.matches(&pod.labels) && s.check().is_ok());
+    selects && !budget.disrupted_pods.contains(&pod.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::{
+        Object,
+        selector::{LabelSelector, Operator, Requirement},
+    };
+    use harbormaster_testkit::{PodBuilder, cluster, labels, pod};
+
+    use super::*;
+
+    fn budget(name: &str, app: &str, disruptions_allowed: i32) -> PodDisruptionBudget {
+        let selector = LabelSelector { match_labels: labels(&[("app", app)]), ..LabelSelector::default() };
+        PodDisruptionBudget {
+            namespace: "default".into(),
+            name: name.into(),
+            selector: Some(selector),
+            disruptions_allowed,
+            ..PodDisruptionBudget::default()
+        }
+    }
+
+    fn app(name: &str, app: &str) -> PodBuilder {
+        pod(name).label("app", app)
+    }
+
+    fn split(
+        pods: impl IntoIterator<Item = PodBuilder>,
+        budgets: impl IntoIterator<Item = PodDisruptionBudget>,
+    ) -> (Vec<String>, usize) {
+        let mut cluster = cluster([], []);
+        budgets.into_iter().for_each(|b| cluster.set_object(Object::PodDisruptionBudget(b)));
+        let mut pods: Vec<_> = pods.into_iter().map(PodBuilder::info).collect();
+        let violating = violating_first(&mut pods, cluster.objects());
+        (pods.iter().map(|pod| pod.name.to_string()).collect(), violating)
+    }
+
+    #[test]
+    fn without_budgets_nothing_is_violated() {
+        assert_eq!(split([app("a", "x"), app("b", "x")], []), (vec!["a".into(), "b".into()], 0));
+    }
+
+    #[test]
+    fn disruptions_are_used_up_in_order_and_the_order_stays() {
+        let pods = [app("a", "x"), app("b", "y"), app("c", "x"), app("d", "x"), pod("e")];
+        let (order, violating) = split(pods, [budget("x", "x", 1)]);
+        assert_eq!((order.join(" ").as_str(), violating), ("c d a b e", 2));
+    }
+
+    #[test]
+    fn a_pod_without_labels_violates_nothing() {
+        let mut all = budget("all", "x", 0);
+        all.selector = Some(LabelSelector {
+            match_expressions: vec![Requirement {
+                key: "app".into(),
+                operator: Operator::DoesNotExist,
+                values: Vec::new(),
+            }],
+            ..LabelSelector::default()
+        });
+        assert_eq!(split([pod("a")], [all.clone()]).1, 0);
+        assert_eq!(split([pod("a").label("other", "")], [all]).1, 1);
+    }
+
+    #[test]
+    fn a_budget_of_another_namespace_does_not_count() {
+        assert_eq!(split([app("a", "x").namespace("elsewhere")], [budget("x", "x", 0)]).1, 0);
+    }
+
+    #[test]
+    fn a_missing_empty_or_malformed_selector_selects_nothing() {
+        let with = |selector| PodDisruptionBudget { selector, ..budget("x", "x", 0) };
+        assert_eq!(split([app("a", "x")], [with(None)]).1, 0);
+        assert_eq!(split([app("a", "x")], [with(Some(LabelSelector::default()))]).1, 0);
+        let requirement =
+            Requirement { key: "app".into(), operator: Operator::NotIn, values: vec!["not a value".into()] };
+        let malformed = LabelSelector { match_expressions: vec![requirement], ..LabelSelector::default() };
+        assert!(malformed.matches(&labels(&[("app", "x")])));
+        assert_eq!(split([app("a", "x")], [with(Some(malformed))]).1, 0);
+    }
+
+    #[test]
+    fn a_pod_already_disrupted_neither_violates_nor_uses_a_disruption_up() {
+        let disrupted = PodDisruptionBudget { disrupted_pods: vec!["a".into()], ..budget("x", "x", 1) };
+        assert_eq!(split([app("a", "x"), app("b", "x")], [disrupted.clone()]).1, 0);
+        assert_eq!(split([app("a", "x"), app("b", "x"), app("c", "x")], [disrupted]).1, 1);
+    }
+
+    #[test]
+    fn every_matching_budget_is_used_up_also_by_a_pod_that_violates_another() {
+        let roles = |name, app_: &str| app(name, app_).label("role", "db");
+        let mut by_role = budget("role", "", 1);
+        by_role.selector =
+            Some(LabelSelector { match_labels: labels(&[("role", "db")]), ..LabelSelector::default() });
+        let pods = [roles("a", "x"), roles("b", "y")];
+        let (order, violating) = split(pods, [budget("app", "x", 0), by_role]);
+        assert_eq!((order.join(" ").as_str(), violating), ("a b", 2));
+    }
+
+    #[test]
+    fn a_budget_that_is_overdrawn_from_the_start_stays_so() {
+        assert_eq!(split([app("a", "x")], [budget("x", "x", i32::MIN)]).1, 1);
+    }
+}

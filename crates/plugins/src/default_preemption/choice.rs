@@ -1,0 +1,138 @@
+//! Which node is best to make room on.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use harbormaster_api::Timestamp;
+use harbormaster_framework::prelude::*;
+
+use super::{importance::started, victims::Victims};
+
+/// A node on which the pod fits once the victims are gone.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) row: NodeIdx,
+    /// Who must go, at least one pod, most important first.
+    pub(super) victims: Vec<Arc<PodInfo>>,
+    /// How many of them break a disruption budget.
+    pub(super) violations: usize,
+}
+
+/// What a candidate costs, the most important fact first; less is better.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost {
+    violations: usize,
+    highest_priority: i32,
+    /// Every priority counts from the lowest one possible, so that one victim more is always worse than one that is a
+    /// little more important.
+    sum_of_priorities: i64,
+    victims: usize,
+    /// Of the victims of highest priority, who started first: the later the better.
+    started: Reverse<Timestamp>,
+}
+
+/// The candidate that costs least, of equal ones the first.
+pub(super) fn best(candidates: Vec<Candidate>) -> Option<Candidate> {
+    candidates.into_iter().min_by_key(Candidate::cost)
+}
+
+impl Candidate {
+    pub(super) fn new(row: NodeIdx, victims: Victims) -> Self {
+        Self { row, victims: victims.pods, violations: victims.violations }
+    }
+
+    fn cost(&self) -> Cost {
+        let from_lowest = |pod: &Arc<PodInfo>| i64::from(pod.priority()) - i64::from(i32::MIN);
+        let highest_priority = self.victims.first().map_or(i32::MIN, |pod| pod.priority());
+        let highest = self.victims.iter().filter(|pod| pod.priority() == highest_priority);
+        Cost {
+            violations: self.violations,
+            highest_priority,
+            sum_of_priorities: self.victims.iter().map(from_lowest).sum(),
+            victims: self.victims.len(),
+            started: Reverse(highest.map(|pod| started(pod)).min().unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_testkit::{PodBuilder, pod};
+
+    use super::*;
+
+    /// Victims of (priority, second of the start), all on one node.
+    fn candidate(row: usize, violations: usize, victims: &[(i32, Option<i64>)]) -> Candidate {
+        let victim = |(priority, second): &(i32, Option<i64>)| {
+            let start_time = second.map(Timestamp::from_secs);
+            pod("v").priority(*priority).pod(|pod| pod.status.start_time = start_time)
+        };
+        let victims = victims.iter().map(victim).map(PodBuilder::info).collect();
+        Candidate { row: row.into(), victims, violations }
+    }
+
+    fn best_of<const N: usize>(candidates: [(usize, &[(i32, Option<i64>)]); N]) -> usize {
+        let made = candidates.iter().enumerate();
+        let made = made.map(|(row, (violations, victims))| candidate(row, *violations, victims)).collect();
+        best(made).unwrap().row.at()
+    }
+
+    #[test]
+    fn without_candidates_there_is_no_best_one() {
+        assert!(best(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn fewest_violations_count_before_all_else() {
+        assert_eq!(best_of([(1, &[(0, None)]), (0, &[(9, None), (9, None)]), (2, &[(0, None)])]), 1);
+    }
+
+    #[test]
+    fn then_the_lowest_priority_of_the_most_important_victim() {
+        assert_eq!(
+            best_of([(0, &[(5, None)]), (0, &[(4, None), (4, None), (4, None)]), (0, &[(5, None)])]),
+            1
+        );
+    }
+
+    #[test]
+    fn then_the_smallest_sum_of_priorities() {
+        assert_eq!(best_of([(0, &[(5, None), (3, None)]), (0, &[(5, None), (1, None)])]), 1);
+    }
+
+    #[test]
+    fn one_victim_more_is_worse_even_if_its_priority_is_negative() {
+        assert_eq!(best_of([(0, &[(-5, None), (-9, None)]), (0, &[(-5, None)])]), 1);
+        let many = [(5, None), (-1000, None), (-1000, None)];
+        assert_eq!(best_of([(0, &many), (0, &[(5, None), (4, None)])]), 1);
+    }
+
+    #[test]
+    fn the_number_of_victims_only_counts_where_sums_are_equal() {
+        let lowest = (i32::MIN, None);
+        assert_eq!(best_of([(0, &[(5, None), lowest, lowest]), (0, &[(5, None), lowest])]), 1);
+        assert_eq!(best_of([(0, &[(5, None), (i32::MIN + 1, None)]), (0, &[(5, None), lowest, lowest])]), 1);
+    }
+
+    #[test]
+    fn then_the_latest_start_of_the_earliest_victim_of_highest_priority() {
+        assert_eq!(best_of([(0, &[(5, Some(1))]), (0, &[(5, Some(3))]), (0, &[(5, Some(2))])]), 1);
+        let (first, second) = ([(5, Some(1)), (5, Some(9))], [(5, Some(4)), (5, Some(3))]);
+        assert_eq!(best_of([(0, &first), (0, &second)]), 1);
+    }
+
+    #[test]
+    fn starts_of_less_important_victims_do_not_count() {
+        let (first, second) = ([(5, Some(2)), (1, Some(9))], [(5, Some(3)), (1, Some(1))]);
+        assert_eq!(best_of([(0, &first), (0, &second)]), 1);
+    }
+
+    #[test]
+    fn a_victim_without_start_time_started_last() {
+        assert_eq!(best_of([(0, &[(5, Some(i64::from(i32::MAX)))]), (0, &[(5, None)])]), 1);
+    }
+
+    #[test]
+    fn of_equal_candidates_the_first_one_found_is_taken() {
+        assert_eq!(best_of([(1, &[(0, None)]), (0, &[(5, None)]), (0, &[(5, None)])]), 1);
+    }
+}

@@ -1,0 +1,330 @@
+//! The plugin against a model that follows the rules word by word and copies everything it changes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use harbormaster_api::{Object, PodDisruptionBudget, Resources, Timestamp, selector::LabelSelector};
+use harbormaster_framework::registry::Registry;
+use harbormaster_testkit::{WhatIfTrial, cluster, labels, node, pod, profile, random::Dice};
+
+use super::*;
+
+/// One node with its pods, those included that are only expected there.
+#[derive(Clone, Debug)]
+struct ModelNode {
+    name: String,
+    room: Resources,
+    pods: Vec<Arc<PodInfo>>,
+    nominated: Vec<Arc<PodInfo>>,
+}
+
+impl ModelNode {
+    fn holds(&self, preemptor: &PodInfo, with: &[Arc<PodInfo>]) -> bool {
+        let all = || self.pods.iter().chain(with).map(|pod| pod.request()).chain([preemptor.request()]);
+        let enough = |room: i64, of: fn(&Resources) -> i64| {
+            // What a pod does not ask for it may find exhausted.
+            of(preemptor.request()) == 0 || all().map(of).sum::<i64>() <= room
+        };
+        all().count() as i64 <= self.room.pods
+            && enough(self.room.milli_cpu, |r| r.milli_cpu)
+            && enough(self.room.memory, |r| r.memory)
+    }
+
+    /// Twice, as with every filter: with the pods that are expected, and without.
+    fn fits(&self, preemptor: &PodInfo) -> bool {
+        let counts = |pod: &&Arc<PodInfo>| pod.priority() >= preemptor.priority();
+        let expected: Vec<_> = self.nominated.iter().filter(counts).cloned().collect();
+        self.holds(preemptor, &expected) && self.holds(preemptor, &[])
+    }
+
+    fn could_ever_fit(&self, preemptor: &PodInfo) -> bool {
+        let empty = Self { pods: Vec::new(), nominated: Vec::new(), ..self.clone() };
+        empty.holds(preemptor, &[])
+    }
+
+    fn without(&self, pods: &[Arc<PodInfo>]) -> Self {
+        let stays = |pod: &&Arc<PodInfo>| !pods.iter().any(|gone| gone.uid == pod.uid);
+        Self { pods: self.pods.iter().filter(stays).cloned().collect(), ..self.clone() }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct ModelCandidate {
+    node: String,
+    victims: Vec<Arc<PodInfo>>,
+    violations: i64,
+}
+
+/// "Now" for pods without start time, later with every look at it.
+struct Clock(i64);
+
+impl Clock {
+    fn start(&mut self, pod: &PodInfo) -> i64 {
+        self.0 += 1;
+        pod.status.start_time.map_or(i64::MAX / 2 + self.0, |at| at.0)
+    }
+
+    fn more_important(&mut self, a: &PodInfo, b: &PodInfo) -> bool {
+        if a.priority() != b.priority() {
+            return a.priority() > b.priority();
+        }
+        let (a, b) = (self.start(a), self.start(b));
+        a < b
+    }
+
+    /// The sort that Go uses for a dozen elements and fewer.
+    fn sort(&mut self, pods: &mut [Arc<PodInfo>]) {
+        for i in 1..pods.len() {
+            let mut j = i;
+            while j > 0 && self.more_important(&pods[j], &pods[j - 1]) {
+                pods.swap(j, j - 1);
+                j -= 1;
+            }
+        }
+    }
+}
+
+fn violates(pods: &[Arc<PodInfo>], budgets: &[PodDisruptionBudget]) -> Vec<bool> {
+    let mut allowed: BTreeMap<&str, i32> =
+        budgets.iter().map(|b| (b.name.as_str(), b.disruptions_allowed)).collect();
+    let mut answers = Vec::new();
+    for pod in pods {
+        let mut violated = false;
+        for budget in budgets {
+            let selects = budget.selector.as_ref().is_some_and(|s| s.matches(&pod.labels));
+            if budget.namespace == pod.namespace && selects && !budget.disrupted_pods.contains(&pod.name) {
+                let left = allowed.get_mut(budget.name.as_str()).unwrap();
+                *left -= 1;
+                violated |= *left < 0;
+            }
+        }
+        answers.push(violated);
+    }
+    answers
+}
+
+fn victims_on(
+    node: &ModelNode,
+    preemptor: &PodInfo,
+    budgets: &[PodDisruptionBudget],
+) -> Option<ModelCandidate> {
+    let mut clock = Clock(0);
+    let lower = node.pods.iter().filter(|pod| pod.priority() < preemptor.priority());
+    let mut potential: Vec<_> = lower.cloned().collect();
+    let mut now = node.without(&potential);
+    if potential.is_empty() || !now.fits(preemptor) {
+        return None;
+    }
+    clock.sort(&mut potential);
+    let flags = violates(&potential, budgets);
+    let group = |wanted: bool| {
+        let of_group = potential.iter().zip(&flags).filter(move |(_, violates)| **violates == wanted);
+        of_group.map(|(pod, _)| pod.clone()).collect::<Vec<_>>()
+    };
+    let (violating, others) = (group(true), group(false));
+    let mut found = ModelCandidate { node: node.name.clone(), victims: Vec::new(), violations: 0 };
+    for (pods, weight) in [(&violating, 1), (&others, 0)] {
+        for pod in pods {
+            let mut tried = now.clone();
+            tried.pods.push(pod.clone());
+            if tried.fits(preemptor) {
+                now = tried;
+            } else {
+                found.victims.push(pod.clone());
+                found.violations += weight;
+            }
+        }
+    }
+    if !violating.is_empty() && !others.is_empty() {
+        clock.sort(&mut found.victims);
+    }
+    Some(found)
+}
+
+/// Keeps those for which `cost` is least.
+fn keep_best(candidates: &mut Vec<ModelCandidate>, cost: impl Fn(&ModelCandidate) -> i64) {
+    let least = candidates.iter().map(&cost).min();
+    candidates.retain(|candidate| Some(cost(candidate)) == least);
+}
+
+fn earliest_start(candidate: &ModelCandidate) -> i64 {
+    let highest = candidate.victims.iter().map(|pod| pod.priority()).max();
+    let most_important = candidate.victims.iter().filter(|pod| Some(pod.priority()) == highest);
+    most_important.map(|pod| pod.status.start_time.map_or(i64::MAX, |at| at.0)).min().unwrap()
+}
+
+fn best_of(
+    nodes: &[ModelNode],
+    preemptor: &PodInfo,
+    budgets: &[PodDisruptionBudget],
+    offset: usize,
+    wanted: usize,
+) -> Option<ModelCandidate> {
+    let full = |node: &&ModelNode| node.could_ever_fit(preemptor);
+    let evictable: Vec<&ModelNode> = nodes.iter().filter(full).collect();
+    let wanted = wanted.min(evictable.len());
+    let (mut clean, mut violating) = (Vec::new(), Vec::new());
+    for at in 0..evictable.len() {
+        let node = evictable[(offset + at) % evictable.len()];
+        if let Some(candidate) = victims_on(node, preemptor, budgets) {
+            let list = if candidate.violations == 0 { &mut clean } else { &mut violating };
+            if list.len() < wanted {
+                list.push(candidate);
+            }
+            if !clean.is_empty() && clean.len() + violating.len() >= wanted {
+                break;
+            }
+        }
+    }
+    let mut left = clean;
+    left.append(&mut violating);
+    keep_best(&mut left, |c| c.violations);
+    keep_best(&mut left, |c| i64::from(c.victims[0].priority()));
+    keep_best(&mut left, |c| c.victims.iter().map(|pod| i64::from(pod.priority()) + (1 << 31)).sum());
+    keep_best(&mut left, |c| c.victims.len() as i64);
+    keep_best(&mut left, |c| -earliest_start(c));
+    left.into_iter().next()
+}
+
+struct Scene {
+    trial: WhatIfTrial,
+    nodes: Vec<ModelNode>,
+    budgets: Vec<PodDisruptionBudget>,
+    preemptor: Arc<PodInfo>,
+}
+
+fn random_pod(dice: &mut Dice, name: &str) -> harbormaster_testkit::PodBuilder {
+    let (cpu, memory) = (dice.below(5) * 250, dice.below(4) * 256);
+    let mut built = pod(name)
+        .cpu(&format!("{cpu}m"))
+        .memory(&format!("{memory}Mi"))
+        .priority(dice.pick(&[-3, -1, 0, 0, 0, 2, 2, 5]));
+    if dice.one_in(2) {
+        built = built.label("app", dice.pick(&["x", "y"]));
+    }
+    if dice.one_in(2) {
+        built = built.label("tier", "db");
+    }
+    if dice.one_in(8) {
+        built = built.namespace("elsewhere");
+    }
+    let start_time = (!dice.one_in(3)).then(|| Timestamp::from_secs(dice.below(4) as i64));
+    built.pod(|pod| pod.status.start_time = start_time)
+}
+
+fn random_budget(dice: &mut Dice, at: usize) -> PodDisruptionBudget {
+    let pair = dice.pick(&[("app", "x"), ("app", "y"), ("tier", "db")]);
+    let disrupted = |dice: &mut Dice| format!("bound-{}", dice.below(20)).into();
+    PodDisruptionBudget {
+        namespace: "default".into(),
+        name: format!("b{at}").into(),
+        selector: Some(LabelSelector { match_labels: labels(&[pair]), ..LabelSelector::default() }),
+        disruptions_allowed: dice.below(3) as i32,
+        disrupted_pods: (0..dice.below(3)).map(|_| disrupted(dice)).collect(),
+    }
+}
+
+fn scene(dice: &mut Dice) -> Scene {
+    let size = 1 + dice.below(6) as usize;
+    let mut nodes = Vec::new();
+    let mut builders = Vec::new();
+    for at in 0..size {
+        let (cpu, memory) = (1 + dice.below(3), 512 + dice.below(4) * 512);
+        let made = node(&format!("n{at}")).allocatable(
+            &cpu.to_string(),
+            &format!("{memory}Mi"),
+            3 + dice.below(8) as i64,
+        );
+        let room = made.clone().build().allocatable.clone();
+        nodes.push(ModelNode { name: format!("n{at}"), room, pods: Vec::new(), nominated: Vec::new() });
+        builders.push(made);
+    }
+    let mut pods = Vec::new();
+    for at in 0..dice.below(8 * size as u64) {
+        let on = dice.below(size as u64) as usize;
+        let built = random_pod(dice, &format!("bound-{at}")).on(&format!("n{on}"));
+        if nodes[on].holds(&built.clone().info(), &[]) {
+            nodes[on].pods.push(built.clone().info());
+            pods.push(built);
+        }
+    }
+    let mut registry = Registry::default();
+    crate::in_tree(&mut registry);
+    let fit: &[&str] = &["NodeResourcesFit"];
+    let points = [("PreFilter", fit), ("Filter", fit)];
+    let mut trial = WhatIfTrial::new(profile(&registry, &points), cluster(builders, pods));
+    for at in 0..dice.below(3) {
+        let on = dice.below(size as u64) as usize;
+        let nominated = random_pod(dice, &format!("nominated-{at}")).nominated_to(&format!("n{on}")).info();
+        nodes[on].nominated.push(nominated.clone());
+        trial = trial.nominate(nominated);
+    }
+    let budgets: Vec<_> = (0..dice.below(4) as usize).map(|at| random_budget(dice, at)).collect();
+    for budget in &budgets {
+        trial.cluster().set_object(Object::PodDisruptionBudget(budget.clone()));
+    }
+    let preemptor = random_pod(dice, "preemptor").info();
+    Scene { trial, nodes, budgets, preemptor }
+}
+
+/// Everything that a question might have changed.
+fn facts(trial: &mut WhatIfTrial) -> Vec<String> {
+    let nodes = trial.cluster().nodes();
+    let fact = |node: NodeRef<'_>| {
+        let mut pods: Vec<&str> = node.pods().iter().map(|pod| pod.name.as_str()).collect();
+        pods.sort_unstable();
+        let lowest = node.pods().iter().map(|pod| pod.priority()).min().unwrap_or(i32::MAX);
+        assert_eq!(nodes.columns().lowest_priority[node.idx().at()], lowest);
+        format!("{pods:?} {:?}", node.requested())
+    };
+    nodes.nodes().map(fact).collect()
+}
+
+fn check_victims(scene: &Scene, node: &str, victims: &[Arc<PodInfo>], seed: u64) {
+    let node = scene.nodes.iter().find(|n| n.name == node).unwrap();
+    let rest = node.without(victims);
+    assert!(rest.fits(&scene.preemptor), "seed {seed}: the pod still does not fit");
+    assert_eq!(rest.pods.len() + victims.len(), node.pods.len(), "seed {seed}: a victim is not there");
+    for victim in victims {
+        assert!(victim.priority() < scene.preemptor.priority(), "seed {seed}: {victim:?} is too important");
+        let mut crowded = rest.clone();
+        crowded.pods.push(victim.clone());
+        assert!(!crowded.fits(&scene.preemptor), "seed {seed}: {victim:?} need not go");
+    }
+}
+
+#[test]
+fn random_clusters_are_decided_as_by_the_model() {
+    let mut preemptions = 0;
+    for seed in 0..4000 {
+        let mut dice = Dice::new(seed);
+        let mut scene = scene(&mut dice);
+        if scene.trial.fits(&scene.preemptor) {
+            continue;
+        }
+        let (offset, wanted) = (dice.below(7) as usize, 1 + dice.below(6) as i32);
+        scene.trial.set_offset(offset);
+        let args =
+            DefaultPreemptionArgs { min_candidate_nodes_percentage: 0, min_candidate_nodes_absolute: wanted };
+        let plugin = DefaultPreemption::build(args, &BuildCycle::default()).unwrap();
+        let before = facts(&mut scene.trial);
+        let answer = scene.trial.ask(&plugin, &scene.preemptor).unwrap();
+        assert_eq!(facts(&mut scene.trial), before, "seed {seed}");
+        let model = best_of(&scene.nodes, &scene.preemptor, &scene.budgets, offset, wanted as usize);
+        let names = |pods: &[Arc<PodInfo>]| pods.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>();
+        match answer {
+            PostFiltered::Nominate { node, victims } => {
+                preemptions += 1;
+                check_victims(&scene, &node, &victims, seed);
+                let model = model.unwrap_or_else(|| panic!("seed {seed}: the model finds no node"));
+                let expected = (model.node, names(&model.victims));
+                assert_eq!((node.to_string(), names(&victims)), expected, "seed {seed}");
+            }
+            PostFiltered::NoHelp { nomination, .. } => {
+                assert_eq!(nomination, Nomination::Clear);
+                assert!(model.is_none(), "seed {seed}: the model preempts on {:?}", model.unwrap().node);
+            }
+            PostFiltered::Unresolvable { .. } => panic!("seed {seed}: other plugins are to be asked"),
+        }
+    }
+    assert!(preemptions > 500, "the scenes hardly ever lead to preemption: {preemptions}");
+}

@@ -1,0 +1,589 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harbormaster_api::{
+    Object, PodDisruptionBudget, Timestamp, features::Features, pod::PodCondition, selector::LabelSelector,
+};
+use harbormaster_framework::{events::ClusterEvent, registry::Registry};
+use harbormaster_testkit::{
+    NodeBuilder, PodBuilder, Trial, WhatIfTrial, cluster, labels, node, pod, profile,
+};
+
+use super::*;
+
+fn plugin() -> DefaultPreemption {
+    limited_to(10, 100)
+}
+
+fn limited_to(percentage: i32, absolute: i32) -> DefaultPreemption {
+    let args = DefaultPreemptionArgs {
+        min_candidate_nodes_percentage: percentage,
+        min_candidate_nodes_absolute: absolute,
+    };
+    DefaultPreemption::build(args, &BuildCycle::default()).unwrap()
+}
+
+/// With resources, taints and cordons looked at, and one more filter.
+fn world_with(
+    extra: &str,
+    nodes: impl IntoIterator<Item = NodeBuilder>,
+    pods: impl IntoIterator<Item = PodBuilder>,
+) -> WhatIfTrial {
+    let mut registry = Registry::default();
+    crate::in_tree(&mut registry);
+    registry.register::<Fickle>().register::<Broken>().register::<Few>();
+    let filters = ["NodeUnschedulable", "TaintToleration", "NodePorts", "NodeResourcesFit", extra];
+    let filters = if extra.is_empty() { &filters[..4] } else { &filters[..] };
+    let has_state = |name: &&str| ["TaintToleration", "NodePorts", "NodeResourcesFit", "Few"].contains(name);
+    let states: Vec<&str> = filters.iter().copied().filter(has_state).collect();
+    let points: [(&str, &[&str]); 2] = [("PreFilter", &states), ("Filter", filters)];
+    WhatIfTrial::new(profile(&registry, &points), cluster(nodes, pods))
+}
+
+fn world(
+    nodes: impl IntoIterator<Item = NodeBuilder>,
+    pods: impl IntoIterator<Item = PodBuilder>,
+) -> WhatIfTrial {
+    world_with("", nodes, pods)
+}
+
+/// Has 4 cores.
+fn nodes(names: &[&str]) -> Vec<NodeBuilder> {
+    names.iter().map(|name| node(name)).collect()
+}
+
+/// `node: victims`, or the reasons and what becomes of the nomination.
+fn told(answer: PluginResult<PostFiltered>) -> String {
+    match answer {
+        Ok(PostFiltered::Nominate { node, victims }) => {
+            let names: Vec<&str> = victims.iter().map(|pod| pod.name.as_str()).collect();
+            format!("{node}: {}", names.join(" "))
+        }
+        Ok(PostFiltered::NoHelp { reasons, nomination }) => {
+            format!("{nomination:?} {}", reasons.join("|"))
+        }
+        Ok(other) => format!("{other:?}"),
+        Err(error) => format!("error {error}"),
+    }
+}
+
+fn ask(world: &mut WhatIfTrial, pod: PodBuilder) -> String {
+    told(world.ask(&plugin(), &pod.info()))
+}
+
+fn started(second: i64, pod: PodBuilder) -> PodBuilder {
+    pod.pod(|pod| pod.status.start_time = Some(Timestamp::from_secs(second)))
+}
+
+fn budget(app: &str, disruptions_allowed: i32) -> Object {
+    let selector = LabelSelector { match_labels: labels(&[("app", app)]), ..LabelSelector::default() };
+    Object::PodDisruptionBudget(PodDisruptionBudget {
+        namespace: "default".into(),
+        name: app.into(),
+        selector: Some(selector),
+        disruptions_allowed,
+        ..PodDisruptionBudget::default()
+    })
+}
+
+/// As a preempted pod looks until it is gone, with another reason or status if given.
+fn preempted(pod: PodBuilder, reason: &str, status: &str) -> PodBuilder {
+    let (reason, status) = (reason.into(), status.into());
+    let condition =
+        PodCondition { type_: "DisruptionTarget".into(), reason, status, ..PodCondition::default() };
+    pod.terminating().pod(|pod| pod.status.conditions.push(condition))
+}
+
+// ---- PreEnqueue and events ----
+
+#[test]
+fn a_pod_stays_out_of_the_queue_while_pods_are_evicted_for_it() {
+    let pod = pod("p").info();
+    let asked = |awaits_eviction| plugin().pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction }).unwrap();
+    assert_eq!(asked(false), Ok(()));
+    let text = "waiting for the preemption for this pod to be finished";
+    assert_eq!(asked(true), Err(Reject::unresolvable(text)));
+}
+
+#[test]
+fn the_end_of_a_pod_is_heard_but_never_wakes() {
+    let trial = Trial::of(plugin());
+    let gone = pod("q").on("n").build();
+    let change = Change::Pod { old: Some(&gone), new: None };
+    let hint = |resource, action| trial.hint(ClusterEvent::new(resource, action), &pod("p").info(), &change);
+    assert_eq!(hint(EventResource::AssignedPod, Action::DELETE), Some(Hint::Skip));
+    assert_eq!(hint(EventResource::AssignedPod, Action::ADD), None);
+    assert_eq!(hint(EventResource::Node, Action::ADD), None);
+}
+
+// ---- eligibility ----
+
+#[test]
+fn a_pod_that_never_preempts_keeps_its_nomination_and_looks_at_no_node() {
+    let mut world = world(nodes(&["n"]), [pod("low").cpu("4").on("n")]);
+    let never = pod("p").cpu("4").priority(9).spec(|spec| spec.never_preempts = true);
+    let text = "Keep preemption: not eligible due to preemptionPolicy=Never.";
+    assert_eq!(ask(&mut world, never), text);
+    assert!(world.dry_runs().is_empty());
+}
+
+#[test]
+fn a_pod_waits_for_the_preempted_pods_of_lower_priority_on_its_nominated_node() {
+    let wait = "Keep preemption: not eligible due to a terminating pod on the nominated node.";
+    let on_n = |pod: PodBuilder| pod.cpu("4").on("n");
+    let scheduler = "PreemptionByScheduler";
+    for (what, low, expected) in [
+        ("is on its way out", preempted(on_n(pod("low")), scheduler, "True"), wait),
+        ("runs", on_n(pod("low")), "n: low"),
+        ("is deleted by somebody", on_n(pod("low")).terminating(), "n: low"),
+        ("is disrupted otherwise", preempted(on_n(pod("low")), "EvictionByEvictionAPI", "True"), "n: low"),
+        ("is not disrupted", preempted(on_n(pod("low")), scheduler, "False"), "n: low"),
+        (
+            "is marked but not deleted",
+            preempted(on_n(pod("low")), scheduler, "True").pod(|p| p.deleted = None),
+            "n: low",
+        ),
+    ] {
+        let mut world = world(nodes(&["n"]), [low]);
+        let preemptor = pod("p").cpu("4").priority(9).nominated_to("n");
+        assert_eq!(ask(&mut world, preemptor), expected, "the pod of lower priority {what}");
+    }
+}
+
+#[test]
+fn only_the_first_condition_of_the_kind_counts() {
+    let low = preempted(pod("low").cpu("4").on("n"), "EvictionByEvictionAPI", "True");
+    let mut world = world(nodes(&["n"]), [preempted(low, "PreemptionByScheduler", "True")]);
+    assert_eq!(ask(&mut world, pod("p").cpu("4").priority(9).nominated_to("n")), "n: low");
+}
+
+#[test]
+fn a_preempted_pod_of_equal_priority_or_on_another_node_is_not_waited_for() {
+    let equal = preempted(pod("equal").cpu("1").priority(9).on("n"), "PreemptionByScheduler", "True");
+    let elsewhere = preempted(pod("elsewhere").cpu("4").on("m"), "PreemptionByScheduler", "True");
+    let mut world = world(nodes(&["n", "m"]), [equal, pod("low").cpu("3").on("n"), elsewhere]);
+    assert_eq!(ask(&mut world, pod("p").cpu("3").priority(9).nominated_to("n")), "n: low");
+}
+
+#[test]
+fn a_nominated_node_that_no_eviction_opens_up_or_that_is_gone_is_not_waited_for() {
+    let low = preempted(pod("low").cpu("4").on("n"), "PreemptionByScheduler", "True");
+    let mut world = world([node("n").unschedulable(), node("m")], [low, pod("other").cpu("4").on("m")]);
+    for nominated in ["n", "gone"] {
+        let preemptor = pod("p").cpu("4").priority(9).nominated_to(nominated);
+        assert_eq!(ask(&mut world, preemptor), "m: other", "{nominated}");
+    }
+}
+
+#[test]
+fn with_workload_aware_preemption_pods_of_a_group_do_not_preempt_one_by_one() {
+    let features = Features::default().with(Feature::WorkloadAwarePreemption, true);
+    let aware = DefaultPreemption::build(DefaultPreemptionArgs::default(), &BuildCycle { features }).unwrap();
+    let mut world = world(nodes(&["n"]), [pod("low").cpu("4").on("n")]);
+    let single = pod("p").cpu("4").priority(9);
+    let member = single.clone().spec(|spec| spec.pod_group = Some("g".into()));
+    let text = "Keep preemption: not eligible due to workload aware preemption enabled";
+    assert_eq!(told(world.ask(&aware, &member.clone().info())), text);
+    assert_eq!(told(world.ask(&aware, &single.info())), "n: low");
+    assert_eq!(ask(&mut world, member), "n: low");
+}
+
+// ---- candidates ----
+
+#[test]
+fn only_nodes_that_eviction_may_open_up_are_dry_run() {
+    let all = [node("cordoned").unschedulable(), node("small").allocatable("1", "8Gi", 9), node("n")];
+    let full = |name: &str| pod(name).cpu("1").on(name);
+    let mut world = world(all, [full("cordoned"), full("small"), pod("low").cpu("4").on("n")]);
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(1)), "n: low");
+    assert_eq!(world.dry_runs(), ["n"]);
+}
+
+#[test]
+fn a_node_without_pods_of_lower_priority_is_not_dry_run() {
+    let mut world =
+        world(nodes(&["equal", "n"]), [pod("e").cpu("4").priority(1).on("equal"), pod("l").cpu("4").on("n")]);
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(1)), "n: l");
+    assert_eq!(world.dry_runs(), ["n"]);
+}
+
+#[test]
+fn without_a_node_that_eviction_may_open_up_the_nomination_is_cleared() {
+    let mut world = world([node("a").unschedulable(), node("b").unschedulable()], []);
+    let text = "Clear preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    assert_eq!(ask(&mut world, pod("p").priority(1).nominated_to("a")), text);
+}
+
+#[test]
+fn nodes_are_counted_by_why_they_cannot_be_helped() {
+    let all = [
+        node("cordoned").unschedulable(),
+        node("equal"),
+        node("higher"),
+        node("mixed"),
+        node("port"),
+        node("small").allocatable("1", "8Gi", 9),
+    ];
+    let pods = [
+        pod("e").cpu("4").priority(5).on("equal"),
+        pod("h").cpu("4").priority(6).on("higher"),
+        pod("m1").cpu("3").priority(6).on("mixed"),
+        pod("m2").cpu("1").on("mixed"),
+        pod("o1").host_port(80).cpu("3").priority(6).on("port"),
+        pod("o2").cpu("1").on("port"),
+    ];
+    let mut world = world(all, pods);
+    let text = "Clear preemption: 0/6 nodes are available: 1 Insufficient cpu, 1 node(s) didn't have free ports for \
+         the requested pod ports, 2 No preemption victims found for incoming pod, 2 Preemption is not helpful for \
+         scheduling.";
+    assert_eq!(ask(&mut world, pod("p").cpu("2").host_port(80).priority(5)), text);
+    assert_eq!(world.dry_runs(), ["mixed", "port"]);
+}
+
+#[test]
+fn the_search_stops_when_enough_candidates_are_found() {
+    let names = ["n0", "n1", "n2", "n3", "n4"];
+    let mut world = world(nodes(&names), names.map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
+    let preemptor = pod("p").cpu("4").priority(1).info();
+    for (percentage, absolute, looked_at) in [(40, 1, 2), (0, 3, 3), (10, 100, 5), (20, 0, 1)] {
+        assert_eq!(told(world.ask(&limited_to(percentage, absolute), &preemptor)), "n0: on-n0");
+        assert_eq!(world.dry_runs(), &names[..looked_at], "{percentage}% or {absolute}");
+    }
+}
+
+#[test]
+fn nodes_that_become_no_candidate_do_not_count_as_enough() {
+    let names = ["n0", "n1", "n2", "n3"];
+    let mut pods = vec![pod("high").cpu("4").priority(9).on("n0"), pod("tiny").on("n0")];
+    pods.extend(names[1..].iter().map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
+    let mut world = world(nodes(&names), pods);
+    assert_eq!(told(world.ask(&limited_to(0, 2), &pod("p").cpu("4").priority(1).info())), "n1: on-n1");
+    assert_eq!(world.dry_runs(), ["n0", "n1", "n2"]);
+}
+
+#[test]
+fn the_search_begins_at_the_offset_among_the_nodes_it_looks_at_and_goes_round() {
+    let names = ["n0", "n1", "n2", "n3"];
+    let mut all = vec![node("cordoned").unschedulable()];
+    all.extend(nodes(&names));
+    let mut world = world(all, names.map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
+    let preemptor = pod("p").cpu("4").priority(1).info();
+    for (offset, looked_at) in
+        [(0, ["n0", "n1", "n2"]), (3, ["n3", "n0", "n1"]), (4, ["n0", "n1", "n2"]), (5, ["n1", "n2", "n3"])]
+    {
+        world.set_offset(offset);
+        let first = looked_at[0];
+        assert_eq!(told(world.ask(&limited_to(0, 3), &preemptor)), format!("{first}: on-{first}"));
+        assert_eq!(world.dry_runs(), looked_at);
+    }
+}
+
+#[test]
+fn the_search_goes_on_until_some_candidate_breaks_no_budget() {
+    let names = ["n0", "n1", "n2", "n3"];
+    let guarded = |name: &&str| pod(&format!("on-{name}")).label("app", "x").cpu("4").on(name);
+    let mut pods: Vec<_> = names[..2].iter().map(guarded).collect();
+    pods.extend(names[2..].iter().map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
+    let mut world = world(nodes(&names), pods);
+    world.cluster().set_object(budget("x", 0));
+    assert_eq!(told(world.ask(&limited_to(0, 1), &pod("p").cpu("4").priority(1).info())), "n2: on-n2");
+    assert_eq!(world.dry_runs(), ["n0", "n1", "n2"]);
+}
+
+#[test]
+fn if_no_candidate_is_wanted_none_is_kept() {
+    let mut world = world(nodes(&["n"]), [pod("low").cpu("4").on("n")]);
+    let text = "Clear preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    assert_eq!(told(world.ask(&limited_to(10, 0), &pod("p").cpu("4").priority(1).info())), text);
+}
+
+// ---- victims on one node ----
+
+#[test]
+fn pods_of_equal_and_higher_priority_are_never_victims() {
+    let pods = [
+        pod("high").cpu("1").priority(7).on("n"),
+        pod("equal").cpu("1").priority(5).on("n"),
+        pod("low").cpu("2").priority(4).on("n"),
+    ];
+    let mut first = world(nodes(&["n"]), pods.clone());
+    assert_eq!(ask(&mut first, pod("p").cpu("2").priority(5)), "n: low");
+    let mut second = world(nodes(&["n"]), pods);
+    let text = "Clear preemption: 0/1 nodes are available: 1 Insufficient cpu.";
+    assert_eq!(ask(&mut second, pod("p").cpu("3").priority(5)), text);
+}
+
+#[test]
+fn a_less_important_pod_stays_where_it_does_not_stand_in_the_way() {
+    let pods = [pod("small").cpu("100m").on("n"), pod("medium").cpu("3900m").priority(3).on("n")];
+    let mut world = world(nodes(&["n"]), pods);
+    assert_eq!(ask(&mut world, pod("p").cpu("3").priority(5)), "n: medium");
+}
+
+#[test]
+fn the_most_important_pods_are_spared_first() {
+    let pods = ["a", "b", "c", "d"].iter().enumerate();
+    let pods = pods.map(|(i, name)| pod(name).cpu("1").priority([2, 4, 1, 3][i]).on("n"));
+    let mut world = world(nodes(&["n"]), pods.collect::<Vec<_>>());
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "n: a c");
+}
+
+#[test]
+fn of_pods_of_equal_priority_those_that_run_longest_are_spared() {
+    let pods = ["a", "b", "c", "d"].iter().zip([3, 1, 4, 2]);
+    let pods = pods.map(|(name, second)| started(second, pod(name).cpu("1").on("n")));
+    let mut world = world(nodes(&["n"]), pods.collect::<Vec<_>>());
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "n: a c");
+}
+
+#[test]
+fn pods_that_have_not_started_go_first_and_of_these_the_first_to_join() {
+    let pods = [pod("x").cpu("1").on("n"), started(9, pod("s").cpu("2").on("n")), pod("y").cpu("1").on("n")];
+    let mut world = world(nodes(&["n"]), pods);
+    assert_eq!(ask(&mut world, pod("p").cpu("1").priority(5)), "n: x");
+}
+
+#[test]
+fn terminating_pods_are_victims_like_others() {
+    let pods = [pod("going").cpu("3").terminating().on("n"), pod("high").cpu("1").priority(9).on("n")];
+    let mut world = world(nodes(&["n"]), pods);
+    assert_eq!(ask(&mut world, pod("p").cpu("3").priority(5)), "n: going");
+}
+
+#[test]
+fn pods_whose_eviction_breaks_a_budget_are_spared_before_more_important_ones() {
+    let guarded = pod("guarded").label("app", "x").cpu("2").on("n");
+    let mut world = world(nodes(&["n"]), [guarded, pod("free").cpu("2").priority(3).on("n")]);
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "n: guarded");
+    world.cluster().set_object(budget("x", 0));
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "n: free");
+    world.cluster().set_object(budget("x", 1));
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "n: guarded");
+}
+
+#[test]
+fn only_broken_budgets_of_actual_victims_count_against_a_node() {
+    // On n1 two pods would break the budget, but one of them is spared; on n2 two must go.
+    let guarded = |name: &str, cpu: &str, node: &str| pod(name).label("app", "x").cpu(cpu).on(node);
+    let pods =
+        [guarded("a", "2", "n2"), guarded("b", "2", "n2"), guarded("c", "3", "n1"), guarded("d", "1", "n1")];
+    let mut world = world(nodes(&["n2", "n1"]), pods);
+    world.cluster().set_object(budget("x", 0));
+    assert_eq!(ask(&mut world, pod("p").cpu("3").priority(5)), "n1: c");
+}
+
+#[test]
+fn victims_of_both_groups_end_up_most_important_first() {
+    let guarded = pod("guarded").label("app", "x").cpu("2").on("n");
+    let mut world = world(nodes(&["n"]), [guarded, pod("free").cpu("2").priority(3).on("n")]);
+    world.cluster().set_object(budget("x", 0));
+    assert_eq!(ask(&mut world, pod("p").cpu("4").priority(5)), "n: free guarded");
+}
+
+#[test]
+fn nominated_pods_of_equal_or_higher_priority_count_on_the_node() {
+    let pods = ["a", "b"].map(|name| pod(name).cpu("2").on("n"));
+    let nominated = |priority| pod("other").cpu("2").priority(priority).nominated_to("n").info();
+    let preemptor = || pod("p").cpu("2").priority(5);
+    let mut alone = world(nodes(&["n"]), pods.clone()).nominate(nominated(4));
+    assert_eq!(ask(&mut alone, preemptor()), "n: a");
+    for priority in [5, 6] {
+        let mut crowded = world(nodes(&["n"]), pods.clone()).nominate(nominated(priority));
+        assert_eq!(ask(&mut crowded, preemptor()), "n: b a", "{priority}");
+    }
+}
+
+#[test]
+fn the_pods_own_nomination_does_not_count_against_it() {
+    let mut world = world(nodes(&["n"]), [pod("a").cpu("2").on("n"), pod("b").cpu("2").on("n")]);
+    let preemptor = pod("p").cpu("2").priority(5).nominated_to("n");
+    world = world.nominate(preemptor.clone().info());
+    assert_eq!(ask(&mut world, preemptor), "n: a");
+}
+
+#[test]
+fn plugins_are_told_of_pods_that_leave_and_return() {
+    // Few lets three pods into the whole cluster and counts them by what it is told.
+    let pods =
+        [pod("a").on("n"), pod("b").priority(1).on("n"), pod("c").priority(2).on("n"), pod("d").on("m")];
+    let mut world = world_with("Few", nodes(&["n", "m"]), pods);
+    assert_eq!(ask(&mut world, pod("p").priority(5)), "n: b a");
+    let counted = |world: &mut WhatIfTrial| {
+        let nodes = world.cluster().nodes();
+        nodes.nodes().map(|node| node.pods().len()).collect::<Vec<_>>()
+    };
+    assert_eq!(counted(&mut world), [3, 1]);
+}
+
+// ---- choice ----
+
+#[test]
+fn the_node_that_costs_least_is_taken() {
+    let on = |name: &str, priority, node: &str| pod(name).cpu("2").priority(priority).on(node);
+    let pods = [
+        on("a1", 4, "high"),
+        on("a2", 1, "high"),
+        on("b1", 3, "low"),
+        on("b2", 2, "low"),
+        on("c1", 3, "also"),
+        on("c2", 3, "also"),
+    ];
+    let mut world = world(nodes(&["high", "low", "also"]), pods);
+    assert_eq!(ask(&mut world, pod("p").cpu("4").priority(5)), "low: b1 b2");
+    assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "high: a2");
+}
+
+#[test]
+fn of_equal_nodes_the_first_one_found_is_taken() {
+    let mut world = world(nodes(&["a", "b"]), ["a", "b"].map(|n| pod(&format!("on-{n}")).cpu("4").on(n)));
+    assert_eq!(ask(&mut world, pod("p").cpu("4").priority(5)), "a: on-a");
+    world.set_offset(1);
+    assert_eq!(ask(&mut world, pod("p").cpu("4").priority(5)), "b: on-b");
+}
+
+// ---- failures ----
+
+#[test]
+fn a_plugin_that_fails_is_an_error_if_there_is_no_candidate() {
+    let pods = || [pod("a").cpu("4").on("n"), pod("b").cpu("4").on("m")];
+    let preemptor = || pod("p").cpu("4").priority(5);
+    let mut both =
+        world_with("Broken", [node("n").label("broken", ""), node("m").label("broken", "")], pods());
+    let text = "error preemption: running \"Broken\" Filter plugin: broken";
+    assert_eq!(ask(&mut both, preemptor()), text);
+    let mut one = world_with("Broken", [node("n").label("broken", ""), node("m")], pods());
+    assert_eq!(ask(&mut one, preemptor()), "m: b");
+}
+
+#[test]
+fn a_node_on_which_everybody_can_be_spared_is_an_error() {
+    let mut world = world_with("Fickle", nodes(&["n"]), [pod("a").on("n")]);
+    let text = r#"error preemption: expected at least one victim pod on node "n""#;
+    assert_eq!(ask(&mut world, pod("p").priority(5)), text);
+}
+
+#[test]
+fn arguments_are_read_as_the_configuration_spells_them() {
+    let mut registry = Registry::default();
+    registry.register::<DefaultPreemption>();
+    let made = |args| registry.build("DefaultPreemption", Some(&args), &BuildCycle::default());
+    assert!(
+        made(serde_json::json!({"minCandidateNodesPercentage": 5, "minCandidateNodesAbsolute": 7})).is_ok()
+    );
+    assert!(made(serde_json::json!({"minCandidates": 5})).is_err());
+}
+
+// ---- filters for these tests ----
+
+/// Rejects the first time it is asked, and never again.
+struct Fickle(AtomicBool);
+
+/// Fails on nodes with the label `broken`, once resources would do.
+struct Broken;
+
+/// Lets three pods into the cluster.
+struct Few;
+
+macro_rules! test_plugin {
+    ($plugin:ident, $state:ty, $make:expr, $($point:ident),+) => {
+        impl Plugin for $plugin {
+            const NAME: &'static str = stringify!($plugin);
+            type FilterState = $state;
+            type ScoreState = ();
+            fn points(points: &mut Points<Self>) {
+                points$(.$point())+;
+            }
+        }
+
+        impl Build for $plugin {
+            type Args = NoArgs;
+            fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+                Ok($make)
+            }
+        }
+    };
+}
+
+test_plugin!(Fickle, (), Fickle(AtomicBool::new(true)), filter);
+test_plugin!(Broken, (), Broken, filter);
+test_plugin!(Few, Option<usize>, Few, pre_filter, filter);
+
+impl Filter for Fickle {
+    fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
+        let first = self.0.swap(false, Ordering::Relaxed);
+        Ok(if first { Err(Reject::evictable("not today")) } else { Ok(()) })
+    }
+}
+
+impl Filter for Broken {
+    fn filter(&self, _: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let broken = node.labels().is_some_and(|labels| labels.get("broken").is_some());
+        if broken && node.pods().is_empty() { Err("broken".into()) } else { Ok(Ok(())) }
+    }
+}
+
+impl PreFilter for Few {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Option<usize>>> {
+        Ok(PreFiltered::state(Some(cx.nodes.nodes().map(|node| node.pods().len()).sum())))
+    }
+
+    fn add_pod(
+        &self,
+        _: &Cycle<'_>,
+        pods: &mut Option<usize>,
+        _: &PodInfo,
+        _: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        *pods = pods.map(|pods| pods + 1);
+        Ok(())
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Cycle<'_>,
+        pods: &mut Option<usize>,
+        _: &PodInfo,
+        _: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        *pods = pods.map(|pods| pods - 1);
+        Ok(())
+    }
+}
+
+impl Filter for Few {
+    fn filter(&self, _: &Cycle<'_>, pods: &Option<usize>, _: NodeRef<'_>) -> PluginResult<Verdict> {
+        let full = pods.is_some_and(|pods| pods >= 3);
+        Ok(if full { Err(Reject::evictable("the cluster is full")) } else { Ok(()) })
+    }
+}
+
+struct Refuses;
+test_plugin!(Refuses, (), Refuses, pre_filter);
+impl PreFilter for Refuses {
+    fn pre_filter(&self, _: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
+        Ok(PreFiltered::Reject(Reject::unresolvable("never")))
+    }
+}
+
+struct Narrows;
+test_plugin!(Narrows, (), Narrows, pre_filter);
+impl PreFilter for Narrows {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
+        let only = [cx.nodes.find("a").unwrap()].into_iter().collect();
+        Ok(PreFiltered::Continue { state: (), only: Some(only) })
+    }
+}
+
+#[test]
+fn nodes_that_pre_filter_ruled_out_are_no_candidates() {
+    for name in ["Refuses", "Narrows"] {
+        let mut registry = Registry::default();
+        crate::in_tree(&mut registry);
+        registry.register::<Refuses>().register::<Narrows>();
+        let pre: [&str; 2] = [name, "NodeResourcesFit"];
+        let points: [(&str, &[&str]); 2] = [("PreFilter", &pre), ("Filter", &["NodeResourcesFit"])];
+        let bound = [pod("high").cpu("4").priority(9).on("a"), pod("low").cpu("4").on("b")];
+        let mut trial = WhatIfTrial::new(profile(&registry, &points), cluster(nodes(&["a", "b"]), bound));
+        let answer = ask(&mut trial, pod("p").cpu("4").priority(5));
+        assert!(answer.contains("Preemption is not helpful for scheduling"), "{name}: {answer}");
+    }
+}

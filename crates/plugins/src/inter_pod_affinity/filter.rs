@@ -1,0 +1,94 @@
+//! Where the pod may go.
+
+use harbormaster_framework::prelude::*;
+
+use super::{
+    InterPodAffinity,
+    counts::{Counts, Lookup, Of},
+    terms,
+};
+use crate::pod_index::PodIndex;
+
+const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
+const REASON_ANTI: &str = "node(s) didn't match pod anti-affinity rules";
+const REASON_ANTI_OF_OTHERS: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+const NOT_PRE_FILTERED: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
+
+/// The checks in order.
+const CHECKS: [(Of, Fix, &str); 3] = [
+    (Of::Affinity, Fix::NothingHelps, REASON_AFFINITY),
+    (Of::Anti, Fix::EvictionMayHelp, REASON_ANTI),
+    (Of::AntiOfOthers, Fix::EvictionMayHelp, REASON_ANTI_OF_OTHERS),
+];
+
+fn reject((_, fix, reason): (Of, Fix, &'static str)) -> Reject {
+    Reject { fix, reasons: vec![reason.into()] }
+}
+
+impl PreFilter for InterPodAffinity {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Self::FilterState>> {
+        let (index, spec) = (cx.index()?, &cx.pod.class.spec);
+        if let Err(error) = terms::check(spec) {
+            return Ok(PreFiltered::Reject(Reject::unresolvable(format!("parsing pod: {error}"))));
+        }
+        let required = !terms::required(&spec.pod_affinity).is_empty()
+            || !terms::required(&spec.pod_anti_affinity).is_empty();
+        if !required && index_is_silent(index, cx.pod) {
+            return Ok(PreFiltered::Skip);
+        }
+        let counts = Counts::new(cx, index)?;
+        if !required && counts.nobody_objects() {
+            return Ok(PreFiltered::Skip);
+        }
+        Ok(PreFiltered::state(Some(counts)))
+    }
+
+    fn add_pod(
+        &self,
+        cx: &Cycle<'_>,
+        state: &mut Self::FilterState,
+        pod: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        state.as_mut().ok_or(NOT_PRE_FILTERED)?.change(cx, pod, node, 1)
+    }
+
+    fn remove_pod(
+        &self,
+        cx: &Cycle<'_>,
+        state: &mut Self::FilterState,
+        pod: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        state.as_mut().ok_or(NOT_PRE_FILTERED)?.change(cx, pod, node, -1)
+    }
+}
+
+/// The cheap way to see that nobody objects: most pods are not spoken of at all.
+fn index_is_silent(index: &PodIndex, pod: &PodInfo) -> bool {
+    index.terms_about(pod).all(|term| term.anti.is_empty())
+}
+
+impl Filter for InterPodAffinity {
+    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let lookup = Lookup::new(cx, state.as_ref().ok_or(NOT_PRE_FILTERED)?)?;
+        let failed = CHECKS.into_iter().find(|(of, ..)| lookup.rejects(*of, node.idx()));
+        Ok(failed.map_or(Ok(()), |check| Err(reject(check))))
+    }
+
+    fn filter_batch(
+        &self,
+        cx: &Cycle<'_>,
+        state: &Self::FilterState,
+        sweep: &mut Sweep<'_>,
+    ) -> PluginResult<()> {
+        let lookup = Lookup::new(cx, state.as_ref().ok_or(NOT_PRE_FILTERED)?)?;
+        let mut left = sweep.rows().clone();
+        for check in CHECKS.into_iter().filter(|(of, ..)| lookup.matters(*of)) {
+            let failed: NodeSet = left.iter().filter(|row| lookup.rejects(check.0, *row)).collect();
+            sweep.reject_each(failed.iter(), &reject(check));
+            left.subtract(&failed);
+        }
+        Ok(())
+    }
+}

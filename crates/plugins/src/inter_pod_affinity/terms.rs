@@ -1,0 +1,119 @@
+//! The terms of the pod that is being scheduled, made ready to be looked up.
+
+use harbormaster_api::{
+    PodSpec, Str,
+    pod::{PodAffinity, PodAffinityTerm},
+    selector::{LabelSelector, SelectorError},
+};
+use harbormaster_framework::prelude::*;
+
+use crate::pod_index::{PodSelector, PodTerm};
+
+/// A term that stands for itself: anti-affinity or a preference.
+#[derive(Debug)]
+pub(super) struct Term {
+    /// `topologyKey`.
+    pub(super) key: Str,
+    /// The pods that match.
+    pub(super) pods: PodSelector,
+}
+
+/// The required terms.
+#[derive(Debug, Default)]
+pub(super) struct Required {
+    /// The keys of the affinity terms, each once.
+    pub(super) affinity_keys: Vec<Str>,
+    /// The pods that match every affinity term; `None` when there are none, or one that matches nothing.
+    pub(super) affinity: Option<PodSelector>,
+    /// Anti-affinity; terms that match nothing are left out.
+    pub(super) anti: Vec<Term>,
+}
+
+impl Required {
+    pub(super) fn of(pod: &PodInfo) -> Self {
+        let spec = &pod.class.spec;
+        let affinity = required(&spec.pod_affinity);
+        let mut affinity_keys: Vec<Str> = Vec::with_capacity(affinity.len());
+        for term in affinity {
+            if !affinity_keys.contains(&term.topology_key) {
+                affinity_keys.push(term.topology_key.clone());
+            }
+        }
+        let all_of: Option<Vec<PodTerm>> = affinity.iter().map(|term| incoming(term, pod)).collect();
+        let affinity = all_of.filter(|terms| !terms.is_empty()).map(counted);
+        let anti = required(&spec.pod_anti_affinity).iter().filter_map(|term| single(term, pod)).collect();
+        Self { affinity_keys, affinity, anti }
+    }
+}
+
+/// The preferred terms with their weights, those of anti-affinity negative. Terms that match nothing are left out.
+pub(super) fn preferred(pod: &PodInfo) -> Vec<(i64, Term)> {
+    let spec = &pod.class.spec;
+    let signed = |affinity, sign: i64| {
+        let terms = list(affinity).iter();
+        terms.filter_map(move |(weight, term)| Some((sign * i64::from(*weight), single(term, pod)?)))
+    };
+    signed(&spec.pod_affinity, 1).chain(signed(&spec.pod_anti_affinity, -1)).collect()
+}
+
+fn list(affinity: &Option<PodAffinity>) -> &[(i32, PodAffinityTerm)] {
+    affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
+}
+
+/// The required terms of one list; none if there is no list.
+pub(super) fn required(affinity: &Option<PodAffinity>) -> &[PodAffinityTerm] {
+    affinity.as_ref().map_or(&[], |affinity| &affinity.required)
+}
+
+/// Whether the pod has preferred terms, whatever they match.
+pub(super) fn prefers(spec: &PodSpec) -> bool {
+    !list(&spec.pod_affinity).is_empty() || !list(&spec.pod_anti_affinity).is_empty()
+}
+
+fn incoming(term: &PodAffinityTerm, pod: &PodInfo) -> Option<PodTerm> {
+    PodTerm::new(term, &pod.namespace, true)
+}
+
+fn single(term: &PodAffinityTerm, pod: &PodInfo) -> Option<Term> {
+    let pods = counted(vec![incoming(term, pod)?]);
+    Some(Term { key: term.topology_key.clone(), pods })
+}
+
+/// Terminating pods count.
+fn counted(all_of: Vec<PodTerm>) -> PodSelector {
+    PodSelector { all_of, live_only: false }
+}
+
+/// Finds syntax errors in any of the pod's terms.
+///
+/// # Errors
+/// The first of each list, with the list's name in kube-scheduler.
+pub(super) fn check(spec: &PodSpec) -> Result<(), SelectorError> {
+    let (affinity, anti) = (&spec.pod_affinity, &spec.pod_anti_affinity);
+    if affinity.is_none() && anti.is_none() {
+        return Ok(());
+    }
+    let results = [
+        ("requiredAffinityTerms", check_terms(required(affinity))),
+        ("requiredAntiAffinityTerms", check_terms(required(anti))),
+        ("preferredAffinityTerms", check_terms(list(affinity).iter().map(|(_, term)| term))),
+        ("preferredAntiAffinityTerms", check_terms(list(anti).iter().map(|(_, term)| term))),
+    ];
+    let errors = results.into_iter().filter_map(|(list, result)| Some(format!("{list}: {}", result.err()?)));
+    let errors: Vec<String> = errors.collect();
+    if errors.is_empty() { Ok(()) } else { Err(SelectorError(errors)) }
+}
+
+/// Finds syntax errors in one list.
+///
+/// # Errors
+/// The first.
+pub(super) fn check_terms<'a>(
+    terms: impl IntoIterator<Item = &'a PodAffinityTerm>,
+) -> Result<(), SelectorError> {
+    let check = |selector: &Option<LabelSelector>| selector.as_ref().map_or(Ok(()), LabelSelector::check);
+    terms.into_iter().try_for_each(|term| {
+        check(&term.label_selector)?;
+        check(&term.namespace_selector)
+    })
+}

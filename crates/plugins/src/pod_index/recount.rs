@@ -1,0 +1,65 @@
+//! The index compared with a recount of the cluster: slow, for tests and for those who suspect it.
+
+use std::collections::BTreeMap;
+
+use harbormaster_framework::prelude::*;
+
+use super::{PodIndex, RowCounts, held_terms::HeldTerms};
+
+type Rows = BTreeMap<NodeIdx, i64>;
+
+impl PodIndex {
+    /// Looks at every pod of every row; what is kept and should not be so.
+    ///
+    /// # Errors
+    /// Says which selector, term or topology key is wrong.
+    pub fn check(&self, known: Known<'_>) -> Result<(), String> {
+        for (selector, kept) in self.groups.watched() {
+            let matches = |pod: &PodInfo| {
+                selector.matches(known.objects, &pod.namespace, &pod.labels, pod.is_terminating())
+            };
+            same(kept, &recount(known, |pod| i64::from(matches(pod))), || format!("pods of {selector:?}"))?;
+        }
+        let mut anew = HeldTerms::default();
+        for (row, pod) in pods(known) {
+            for held in anew.of(pod).iter() {
+                anew.joined(row, held);
+            }
+        }
+        for (_, term) in anew.iter() {
+            let Some((_, kept)) = self.held.iter().find(|(_, kept)| kept.term == term.term) else {
+                return Err(format!("nobody knows of {:?}", term.term));
+            };
+            let lists = [(&kept.anti, &term.anti), (&kept.affinity, &term.affinity)];
+            for (kept, counted) in lists.into_iter().chain([(&kept.preferred, &term.preferred)]) {
+                same(kept, &counted.iter().collect(), || format!("holders of {:?}", term.term))?;
+            }
+        }
+        let held = self.held.iter().filter(|(_, term)| !term.is_empty()).count();
+        if held != anew.iter().count() {
+            return Err(format!("{held} terms are held by nobody"));
+        }
+        self.topology.check(known.nodes)
+    }
+}
+
+fn pods(known: Known<'_>) -> impl Iterator<Item = (NodeIdx, &PodInfo)> {
+    let rows = (0..known.nodes.rows()).map(NodeIdx::from);
+    rows.flat_map(move |row| known.nodes.node(row).pods().iter().map(move |pod| (row, &**pod)))
+}
+
+fn recount(known: Known<'_>, count: impl Fn(&PodInfo) -> i64) -> Rows {
+    let mut rows = Rows::new();
+    for (row, pod) in pods(known) {
+        match count(pod) {
+            0 => {}
+            n => *rows.entry(row).or_default() += n,
+        }
+    }
+    rows
+}
+
+fn same(kept: &RowCounts, counted: &Rows, what: impl Fn() -> String) -> Result<(), String> {
+    let kept: Rows = kept.iter().collect();
+    if kept == *counted { Ok(()) } else { Err(format!("{}: kept {kept:?}, counted {counted:?}", what())) }
+}

@@ -1,0 +1,126 @@
+//! Which value each node has under a label key, as small numbers.
+
+use harbormaster_api::Str;
+use harbormaster_framework::prelude::*;
+use harbormaster_framework::table::NodeTable;
+use rustc_hash::FxHashMap;
+
+/// A value of a topology key. Numbers are dense, and used again when no node has the value any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+impl ValueId {
+    /// The number as an index into vectors of [`TopologyKey::values`] entries.
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Marks a row without a value.
+const NONE: u32 = u32::MAX;
+
+/// One label key over all nodes.
+#[derive(Debug, Default)]
+pub struct TopologyKey {
+    by_row: Vec<u32>,
+    ids: FxHashMap<Str, u32>,
+    /// How many rows have the value; zero where the number is free.
+    rows: Vec<u32>,
+    names: Vec<Str>,
+    free: Vec<u32>,
+}
+
+impl TopologyKey {
+    /// The value of a row; `None` if the node lacks the label, or there is no node.
+    pub fn value(&self, row: NodeIdx) -> Option<ValueId> {
+        self.by_row.get(row.at()).copied().filter(|id| *id != NONE).map(ValueId)
+    }
+
+    /// How many numbers are in use or were: the length of vectors with an entry per value.
+    pub fn values(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn set(&mut self, row: NodeIdx, value: Option<&Str>) {
+        if row.at() >= self.by_row.len() {
+            self.by_row.resize(row.at() + 1, NONE);
+        }
+        let new = value.map_or(NONE, |value| self.id_of(value));
+        let old = std::mem::replace(&mut self.by_row[row.at()], new);
+        if new != NONE {
+            self.rows[new as usize] += 1;
+        }
+        if old != NONE {
+            self.release(old);
+        }
+    }
+
+    fn id_of(&mut self, value: &Str) -> u32 {
+        if let Some(id) = self.ids.get(value) {
+            return *id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(0);
+            self.names.push(Str::default());
+            self.rows.len() as u32 - 1
+        });
+        self.names[id as usize] = value.clone();
+        self.ids.insert(value.clone(), id);
+        id
+    }
+
+    fn release(&mut self, id: u32) {
+        self.rows[id as usize] -= 1;
+        if self.rows[id as usize] == 0 {
+            self.ids.remove(&self.names[id as usize]);
+            self.free.push(id);
+        }
+    }
+}
+
+/// The keys that somebody asks about.
+#[derive(Debug, Default)]
+pub(super) struct Topology(FxHashMap<Str, TopologyKey>);
+
+impl Topology {
+    pub(super) fn watch(&mut self, nodes: &NodeTable, key: &Str) {
+        if self.0.contains_key(key) {
+            return;
+        }
+        let mut column = TopologyKey::default();
+        for row in (0..nodes.rows()).map(NodeIdx::from) {
+            column.set(row, nodes.node(row).labels().and_then(|labels| labels.get(key)));
+        }
+        self.0.insert(key.clone(), column);
+    }
+
+    pub(super) fn key(&self, key: &str) -> Option<&TopologyKey> {
+        self.0.get(key)
+    }
+
+    pub(super) fn node_changed(&mut self, nodes: &NodeTable, row: NodeIdx) {
+        let labels = nodes.node(row).labels();
+        for (key, column) in &mut self.0 {
+            column.set(row, labels.and_then(|labels| labels.get(key)));
+        }
+    }
+
+    /// Whether rows have the same value exactly where their labels are the same.
+    pub(super) fn check(&self, nodes: &NodeTable) -> Result<(), String> {
+        for (key, column) in &self.0 {
+            let mut seen = FxHashMap::default();
+            for row in (0..nodes.rows()).map(NodeIdx::from) {
+                let label = nodes.node(row).labels().and_then(|labels| labels.get(key));
+                let value = column.value(row);
+                if label.is_some() != value.is_some() || *seen.entry(value).or_insert(label) != label {
+                    return Err(format!("{key}: row {row:?} has {label:?}, kept as {value:?}"));
+                }
+            }
+            let labels: std::collections::BTreeSet<_> = seen.values().flatten().collect();
+            if labels.len() != seen.values().flatten().count() {
+                return Err(format!("{key}: one label is kept as several values"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! Hard constraints.
+
+use std::{borrow::Cow, sync::Arc};
+
+use harbormaster_framework::prelude::*;
+
+use super::{
+    PodTopologySpread, columns,
+    constraints::{Constraint, Kind},
+    inclusion::Inclusion,
+    unprepared,
+};
+use crate::pod_index::{PodIndex, TopologyKey, ValueId};
+
+const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
+const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
+const NO_STATE: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
+
+/// In a vector of counts: no node has the value. Counted pods are never negative.
+const NO_DOMAIN: i64 = -1;
+/// The fewest pods of no domain at all: as much as kube-scheduler takes it to be.
+const NO_FEWEST: i64 = i32::MAX as i64;
+
+/// How the pods are spread, as PreFilter found it and as pods that came and went since changed it.
+#[derive(Clone, Debug, Default)]
+pub struct SpreadState {
+    /// `None` when PreFilter did not run.
+    base: Option<Arc<Base>>,
+    /// What came and went on the one node that is asked about. No entry is zero.
+    changes: Vec<Moved>,
+}
+
+#[derive(Debug)]
+struct Base {
+    domains: Vec<Domains>,
+    inclusion: Inclusion,
+}
+
+/// One constraint with its domains.
+#[derive(Debug)]
+struct Domains {
+    constraint: Constraint,
+    /// The matching pods of every value; zero if it is no domain.
+    counts: Vec<i64>,
+    /// How many domains there are.
+    number: usize,
+    /// The two domains with the fewest pods, fewest first. As long as one node is asked about at a time, at most one
+    /// domain changes, and the fewest of the others are in here.
+    fewest: [Option<(ValueId, i64)>; 2],
+    /// 1 if the constraint matches the pod itself.
+    own: i64,
+}
+
+/// The count of a value moved.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    /// The position of the constraint.
+    at: usize,
+    value: ValueId,
+    by: i64,
+}
+
+impl Domains {
+    fn count(
+        cx: &Cycle<'_>,
+        constraint: &Constraint,
+        key: &TopologyKey,
+        rows: &NodeSet,
+    ) -> PluginResult<Self> {
+        let mut counts = vec![NO_DOMAIN; key.values()];
+        for value in rows.iter().filter_map(|row| key.value(row)) {
+            counts[value.at()] = 0;
+        }
+        if let Some(pods) = constraint.counted(&cx.pod.namespace) {
+            let found = cx.index::<PodIndex>()?.pods(&pods).ok_or_else(|| unprepared(&constraint.key))?;
+            for (row, pods) in found.iter().filter(|(row, _)| rows.contains(*row)) {
+                if let Some(value) = key.value(row) {
+                    counts[value.at()] += pods;
+                }
+            }
+        }
+        let (mut number, mut fewest) = (0, [None, None]);
+        for (at, count) in counts.iter_mut().enumerate() {
+            if *count == NO_DOMAIN {
+                *count = 0;
+                continue;
+            }
+            number += 1;
+            insert(&mut fewest, (ValueId(at as u32), *count));
+        }
+        let own = i64::from(constraint.matches(&cx.pod.labels));
+        Ok(Self { constraint: constraint.clone(), counts, number, fewest, own })
+    }
+
+    fn of(&self, value: ValueId) -> i64 {
+        self.counts.get(value.at()).copied().unwrap_or(0)
+    }
+}
+
+/// Keeps the two smallest counts, smallest first.
+fn insert(fewest: &mut [Option<(ValueId, i64)>; 2], new: (ValueId, i64)) {
+    let below = |old: Option<(ValueId, i64)>| old.is_none_or(|(_, count)| new.1 < count);
+    if below(fewest[0]) {
+        *fewest = [Some(new), fewest[0]];
+    } else if below(fewest[1]) {
+        fewest[1] = Some(new);
+    }
+}
+
+impl SpreadState {
+    fn base(&self) -> PluginResult<&Arc<Base>> {
+        self.base.as_ref().ok_or_else(|| NO_STATE.into())
+    }
+
+    fn changes_of(&self, at: usize) -> impl Iterator<Item = &Moved> {
+        self.changes.iter().filter(move |moved| moved.at == at)
+    }
+
+    fn moved(&mut self, at: usize, value: ValueId, by: i64) {
+        match self.changes.iter().position(|m| m.at == at && m.value == value) {
+            None => self.changes.push(Moved { at, value, by }),
+            Some(known) => {
+                self.changes[known].by += by;
+                if self.changes[known].by == 0 {
+                    self.changes.swap_remove(known);
+                }
+            }
+        }
+    }
+
+    /// The pods of a value under the constraint at that position.
+    fn count(&self, domains: &Domains, at: usize, value: ValueId) -> i64 {
+        let moved = self.changes_of(at).find(|moved| moved.value == value);
+        domains.of(value) + moved.map_or(0, |moved| moved.by)
+    }
+
+    fn counts<'a>(&self, domains: &'a Domains, at: usize) -> Cow<'a, [i64]> {
+        let mut counts = Cow::Borrowed(domains.counts.as_slice());
+        for moved in self.changes_of(at) {
+            if let Some(count) = counts.to_mut().get_mut(moved.value.at()) {
+                *count += moved.by;
+            }
+        }
+        counts
+    }
+
+    /// The pod fits nodes whose domain has at most so many pods.
+    fn limit(&self, domains: &Domains, at: usize) -> i64 {
+        let constraint = &domains.constraint;
+        i64::from(constraint.max_skew) + self.fewest(domains, at) - domains.own
+    }
+
+    fn fewest(&self, domains: &Domains, at: usize) -> i64 {
+        if (domains.number as i64) < i64::from(domains.constraint.min_domains) {
+            return 0;
+        }
+        let stayed = |value: ValueId| self.changes_of(at).all(|moved| moved.value != value);
+        let others = domains.fewest.iter().flatten().find(|(value, _)| stayed(*value));
+        let changed = self.changes_of(at).map(|moved| domains.of(moved.value) + moved.by);
+        changed.chain(others.map(|(_, count)| *count)).min().unwrap_or(NO_FEWEST)
+    }
+}
+
+impl PreFilter for PodTopologySpread {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<SpreadState>> {
+        let constraints = self.constraints(cx.pod, Kind::Hard, cx.objects);
+        let constraints = constraints.map_err(|e| format!("get constraints from pod: {e}"))?;
+        if constraints.is_empty() {
+            return Ok(PreFiltered::Skip);
+        }
+        let keys = columns(cx.index()?, &constraints)?;
+        let mut keyed = cx.nodes.live().clone();
+        for row in cx.nodes.live() {
+            if keys.iter().any(|key| key.value(row).is_none()) {
+                keyed.remove(row);
+            }
+        }
+        let inclusion = Inclusion::new(cx.pod, self.compare_numbers);
+        let excluded = inclusion.exclude(cx, &constraints, &keyed);
+        let count = |(constraint, key): (&Constraint, &TopologyKey)| {
+            let mut rows = Cow::Borrowed(&keyed);
+            excluded.of(constraint).for_each(|out| rows.to_mut().subtract(out));
+            Domains::count(cx, constraint, key, &rows)
+        };
+        let domains = constraints.iter().zip(keys).map(count).collect::<PluginResult<_>>()?;
+        let base = Some(Arc::new(Base { domains, inclusion }));
+        Ok(PreFiltered::state(SpreadState { base, changes: Vec::new() }))
+    }
+
+    fn add_pod(
+        &self,
+        cx: &Cycle<'_>,
+        state: &mut SpreadState,
+        pod: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        move_pod(cx, state, pod, node, 1)
+    }
+
+    fn remove_pod(
+        &self,
+        cx: &Cycle<'_>,
+        state: &mut SpreadState,
+        pod: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        move_pod(cx, state, pod, node, -1)
+    }
+}
+
+/// Counts a pod that joins or leaves a node, whether it is terminating or not.
+fn move_pod(
+    cx: &Cycle<'_>,
+    state: &mut SpreadState,
+    pod: &PodInfo,
+    node: NodeRef<'_>,
+    by: i64,
+) -> PluginResult<()> {
+    let base = state.base()?.clone();
+    if pod.namespace != cx.pod.namespace || node.object().is_none() {
+        return Ok(());
+    }
+    let keys = columns(cx.index()?, base.domains.iter().map(|d| &d.constraint))?;
+    let Some(values) = keys.iter().map(|key| key.value(node.idx())).collect::<Option<Vec<_>>>() else {
+        return Ok(());
+    };
+    for (at, (domains, value)) in base.domains.iter().zip(values).enumerate() {
+        let constraint = &domains.constraint;
+        if constraint.matches(&pod.labels) && base.inclusion.admits(constraint, cx.pod, node) {
+            state.moved(at, value, by);
+        }
+    }
+    Ok(())
+}
+
+impl Filter for PodTopologySpread {
+    fn filter(&self, cx: &Cycle<'_>, state: &SpreadState, node: NodeRef<'_>) -> PluginResult<Verdict> {
+        let base = state.base()?;
+        let index: &PodIndex = cx.index()?;
+        for (at, domains) in base.domains.iter().enumerate() {
+            let key = &domains.constraint.key;
+            let Some(value) = index.key(key).ok_or_else(|| unprepared(key))?.value(node.idx()) else {
+                return Ok(Err(Reject::unresolvable(REASON_LABEL)));
+            };
+            if state.count(domains, at, value) > state.limit(domains, at) {
+                return Ok(Err(Reject::evictable(REASON_SKEW)));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, state: &SpreadState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let base = state.base()?;
+        let keys = columns(cx.index()?, base.domains.iter().map(|d| &d.constraint))?;
+        let judge = |(at, (domains, key))| (key, state.counts(domains, at), state.limit(domains, at));
+        let judges: Vec<(&TopologyKey, Cow<'_, [i64]>, i64)> =
+            base.domains.iter().zip(keys).enumerate().map(judge).collect();
+        let (mut unlabelled, mut skewed) = (Vec::new(), Vec::new());
+        'rows: for row in sweep.rows() {
+            for (key, counts, limit) in &judges {
+                let Some(value) = key.value(row) else {
+                    unlabelled.push(row);
+                    continue 'rows;
+                };
+                if counts.get(value.at()).copied().unwrap_or(0) > *limit {
+                    skewed.push(row);
+                    continue 'rows;
+                }
+            }
+        }
+        sweep.reject_each(unlabelled.into_iter(), &Reject::unresolvable(REASON_LABEL));
+        sweep.reject_each(skewed.into_iter(), &Reject::evictable(REASON_SKEW));
+        Ok(())
+    }
+}

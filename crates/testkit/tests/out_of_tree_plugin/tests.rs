@@ -1,0 +1,318 @@
+//! The plugin asked directly, point by point.
+
+use harbormaster_api::{Timestamp, points::ExtensionPoint};
+use harbormaster_framework::{
+    attempt::{Attempt, Found, NominatedRow, Search},
+    events::ClusterEvent,
+    index::{IndexKind, Indexes},
+    plugin::BoxFuture,
+    pod::SpecTable,
+    registry::Registry,
+    window::{Tie, Window},
+};
+use harbormaster_testkit::{
+    PodBuilder, Trial, WhatIfTrial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod,
+    profile_with_args, random::Dice, trial::finished,
+};
+use serde_json::json;
+
+use super::*;
+
+fn wants(name: &str, tickets: i64) -> PodBuilder {
+    annotated(pod(name), WANTED, &tickets.to_string())
+}
+
+fn annotated(pod: PodBuilder, key: &str, value: &str) -> PodBuilder {
+    pod.pod(|p| {
+        let old = p.annotations.iter().map(|(k, v)| (k.clone(), v.clone()));
+        p.annotations = old.chain([(Str::from(key), Str::from(value))]).collect();
+    })
+}
+
+fn theatre() -> Cluster {
+    cluster(
+        [node("none"), node("few").label(LABEL, "2"), node("many").label(LABEL, "9")],
+        [wants("there", 5).on("many"), wants("first", 2).on("few")],
+    )
+}
+
+fn attempt() -> Attempt {
+    let mut registry = Registry::default();
+    registry.register::<Tickets>();
+    let everywhere: Vec<(&str, &[&str])> = registry
+        .points("Tickets")
+        .into_iter()
+        .flat_map(|points| points.iter())
+        .map(|point| (point.name(), ["Tickets"].as_slice()))
+        .collect();
+    assert_eq!(everywhere.len(), 12, "every point but those of pod groups");
+    Attempt::new(profile_with_args(&registry, &everywhere, &[("Tickets", json!({"mostPerPod": 6}))]))
+}
+
+const ALL_NODES: Search = Search { window: Window::All, tie: Tie::Rotate };
+
+#[test]
+fn the_queue_holds_back_greedy_pods_and_serves_large_orders_first() {
+    let attempt = attempt();
+    let plugin = attempt.profile().plugins()[0].clone();
+    let enters = |tickets: i64, awaits_eviction: bool| {
+        let pod = wants("p", tickets).info();
+        plugin.pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction }).unwrap().is_ok()
+    };
+    assert!(enters(6, false) && !enters(7, false) && !enters(6, true));
+    let (small, large) = (wants("small", 1).info(), wants("large", 5).info());
+    let queued = |pod, since| Queued { pod, since: Timestamp(since) };
+    assert!(attempt.profile().less(queued(&large, 2), queued(&small, 1)));
+    assert!(attempt.profile().less(queued(&small, 1), queued(&small, 2)));
+}
+
+#[test]
+fn only_nodes_with_tickets_left_are_chosen_and_the_message_says_why_not() {
+    let (mut attempt, mut nodes) = (attempt(), theatre());
+    let found = attempt.find(&mut nodes, &wants("p", 3).info(), ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let Found::Node { row, .. } = found else { panic!("{found:?}") };
+    assert_eq!(nodes.node(row).name(), "many");
+    let found = attempt.find(&mut nodes, &wants("p", 5).info(), ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
+    assert_eq!(
+        diagnosis.message(),
+        "0/3 nodes are available: 1 node(s) didn't satisfy plugin(s) [Tickets], 2 Insufficient tickets."
+    );
+    let found = attempt.find(&mut nodes, &wants("p", -1).info(), ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
+    assert_eq!(diagnosis.message(), "0/3 nodes are available: pod wants less than no ticket.");
+}
+
+#[test]
+fn tickets_of_nominated_pods_count() {
+    let (mut attempt, mut nodes) = (attempt(), theatre());
+    let row = nodes.find("many").unwrap();
+    let nominated = [NominatedRow { row, pods: vec![wants("nominated", 3).priority(9).info()] }];
+    let pod = wants("p", 2).info();
+    let found = attempt.find(&mut nodes, &pod, ALL_NODES, &mut 0, &nominated, &[]).unwrap();
+    assert!(matches!(found, Found::Nowhere(_)), "{found:?}");
+    let found = attempt.find(&mut nodes, &pod, ALL_NODES, &mut 0, &[], &[]).unwrap();
+    assert!(matches!(found, Found::Node { .. }), "{found:?}");
+}
+
+#[test]
+fn scores_are_shares_of_the_most_that_is_left() {
+    let nodes =
+        cluster([node("a").label(LABEL, "4"), node("b").label(LABEL, "8"), node("c").label(LABEL, "6")], []);
+    let trial = Trial::of(Tickets::default());
+    assert_eq!(trial.scores(&nodes, &wants("p", 1).info()).unwrap(), Some(vec![50, 100, 75]));
+    assert_eq!(trial.scores(&nodes, &pod("plain").info()).unwrap(), None);
+    let explained = attempt().explain(&mut theatre(), &wants("p", 1).info()).unwrap();
+    assert_eq!(explained.scores.len(), 1);
+    assert_eq!(explained.scores[0].1.plugins, [("Tickets", 4, 100, 100)]);
+}
+
+#[test]
+fn it_passes_the_conformance_checks() {
+    let trial = Trial::of(Tickets::default());
+    let mut nodes = theatre();
+    for tickets in 0..6 {
+        batch_equals_single(&trial, &nodes, &wants("p", tickets).info());
+        adding_and_removing_is_neutral(
+            &trial,
+            &mut nodes,
+            &wants("p", tickets).info(),
+            &wants("other", 3).info(),
+        );
+    }
+}
+
+#[test]
+fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_them_must() {
+    let answer = |pod: &PodInfo| {
+        let cheap = wants("cheap", 1).priority(-1).on("many");
+        let dear = wants("dear", 2).priority(5).on("many");
+        let holders = [wants("there", 3).on("many"), cheap, dear, wants("first", 2).on("few")];
+        let cluster = cluster([node("few").label(LABEL, "2"), node("many").label(LABEL, "9")], holders);
+        let mut trial = WhatIfTrial::new(attempt().profile().clone(), cluster);
+        let answer = trial.ask(&Tickets::default(), pod).unwrap();
+        let after = trial.cluster().find("many").map(|row| taken(trial.cluster().node(row)));
+        assert_eq!(after, Some(6), "nothing stays changed");
+        match answer {
+            PostFiltered::Nominate { node, victims } => {
+                Ok((node.to_string(), victims.iter().map(|v| v.name.to_string()).collect::<Vec<_>>()))
+            }
+            PostFiltered::NoHelp { reasons, .. } | PostFiltered::Unresolvable { reasons, .. } => Err(reasons),
+        }
+    };
+    let many = |victims: &[&str]| Ok(("many".to_owned(), victims.iter().map(|v| (*v).to_owned()).collect()));
+    assert_eq!(answer(&wants("p", 4).priority(1).info()), many(&["cheap"]));
+    assert_eq!(answer(&wants("p", 6).priority(1).info()), many(&["there"]));
+    assert_eq!(answer(&wants("p", 9).priority(9).info()), many(&["dear", "there", "cheap"]));
+    for hopeless in [wants("too unimportant", 4).priority(-1), wants("too much for any node", 10).priority(9)]
+    {
+        assert_eq!(answer(&hopeless.info()), Err(vec!["no ticket holder to make way".into()]));
+    }
+}
+
+#[test]
+fn the_index_equals_one_made_anew_after_random_changes() {
+    let kind = IndexKind::of::<BoxOffice>();
+    for seed in 0..20 {
+        let (mut dice, mut cluster, mut specs) = (Dice::new(seed), Cluster::default(), SpecTable::default());
+        let mut placed: Vec<(String, Str)> = Vec::new();
+        for step in 0..200 {
+            if step == 20 {
+                cluster.keep(kind);
+            }
+            let name = format!("n{}", dice.below(5));
+            match dice.below(5) {
+                0 => {
+                    let tickets = dice.below(4).to_string();
+                    cluster.set_node(Arc::new(node(&name).label(LABEL, &tickets).build()));
+                }
+                1 => {
+                    cluster.remove_node(&name);
+                }
+                2 | 3 => {
+                    let pod = wants(&format!("p{step}"), dice.below(4) as i64).on(&name).build();
+                    let pod = Arc::new(PodInfo::new(pod, &mut specs));
+                    placed.push((name.clone(), pod.uid.clone()));
+                    cluster.add_pod(&name.as_str().into(), pod);
+                }
+                _ if placed.is_empty() => {}
+                _ => {
+                    let (node, uid) = placed.swap_remove(dice.below(placed.len() as u64) as usize);
+                    assert!(cluster.remove_pod(&node, &uid));
+                }
+            }
+            if step >= 20 {
+                let mut anew = Indexes::default();
+                anew.add(kind, Known { nodes: cluster.nodes(), objects: cluster.objects() });
+                let kept: &BoxOffice = cluster.indexes().get().unwrap();
+                assert_eq!(kept, anew.get().unwrap(), "seed {seed}, step {step}");
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Room {
+    waiting: Vec<(Arc<PodInfo>, Str)>,
+    allowed: Vec<String>,
+    activated: Vec<String>,
+}
+
+impl WaitingPods for Room {
+    fn list(&self) -> Vec<(Arc<PodInfo>, Str)> {
+        self.waiting.clone()
+    }
+    fn allow(&mut self, uid: &str, plugin: &'static str) {
+        self.allowed.push(format!("{uid} {plugin}"));
+    }
+    fn reject(&mut self, uid: &str, plugin: &'static str, message: String) {
+        panic!("{plugin} rejects {uid}: {message}");
+    }
+    fn activate(&mut self, full_name: String) {
+        self.activated.push(full_name);
+    }
+}
+
+#[test]
+fn pods_of_a_pair_wait_for_each_other() {
+    let (attempt, nodes) = (attempt(), theatre());
+    let plugin = &attempt.profile().plugins()[0];
+    let mut room = Room::default();
+    let permit = |pod: &Arc<PodInfo>, room: &mut Room| {
+        plugin.permit(&Cycle::new(&nodes, pod), &"many".into(), room).unwrap()
+    };
+    let (one, two) =
+        (annotated(wants("one", 1), PAIR, "x").info(), annotated(wants("two", 1), PAIR, "x").info());
+    assert_eq!(permit(&wants("alone", 1).info(), &mut room), Permitted::Allow);
+    assert_eq!(permit(&one, &mut room), Permitted::Wait(Duration::from_secs(30)));
+    assert_eq!(room.activated, ["default/x"]);
+    room.waiting.push((one, "many".into()));
+    assert_eq!(permit(&two, &mut room), Permitted::Allow);
+    assert_eq!(room.allowed, ["uid-one Tickets"]);
+    let nameless = annotated(wants("nameless", 1), PAIR, "").info();
+    assert!(matches!(permit(&nameless, &mut room), Permitted::Reject(_)));
+}
+
+#[derive(Default)]
+struct Server(Mutex<Vec<String>>);
+
+impl ClusterApi for Server {
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>> {
+        Box::pin(async move {
+            self.0.lock().map_err(|e| e.to_string())?.push(format!("{} to {node}", pod.name));
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn a_choice_is_reserved_prepared_bound_and_released() {
+    let (mut attempt, mut nodes) = (attempt(), theatre());
+    let pod = wants("p", 3).info();
+    let found = attempt.find(&mut nodes, &pod, ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let Found::Node { row, .. } = found else { panic!("{found:?}") };
+    assert!(attempt.reserve(&nodes, &pod, row).unwrap().is_ok());
+    let node = nodes.node(row).name().clone();
+    attempt.unreserve(&pod, &node);
+    assert!(attempt.reserve(&nodes, &pod, row).unwrap().is_ok());
+    let server = Arc::new(Server::default());
+    let cx = BindCycle { pod, node: node.clone(), api: server.clone() };
+    let plugin = &attempt.profile().plugins()[0];
+    assert_eq!(plugin.pre_flight(&cx.pod, &node).unwrap(), PreFlight::Work { parallel: true });
+    assert_eq!(
+        plugin.pre_flight(&harbormaster_testkit::pod("plain").info(), &node).unwrap(),
+        PreFlight::NothingToDo
+    );
+    finished(plugin.pre_bind(&cx)).unwrap();
+    assert_eq!(finished(plugin.bind(&cx)).unwrap(), Bound::Done);
+    plugin.post_bind(&cx);
+    assert_eq!(*server.0.lock().unwrap(), ["p to many"]);
+    let plain = BindCycle { pod: harbormaster_testkit::pod("plain").info(), ..cx };
+    assert_eq!(finished(plugin.bind(&plain)).unwrap(), Bound::NotMine);
+}
+
+#[test]
+fn unreserving_gives_back_exactly_what_was_reserved() {
+    let (plugin, mut nodes) = (Tickets::default(), theatre());
+    nodes.keep(IndexKind::of::<BoxOffice>());
+    let pod = wants("p", 3).info();
+    let cx = Cycle::new(&nodes, &pod);
+    let PreFiltered::Continue { state, only: Some(only) } = plugin.pre_filter(&cx).unwrap() else {
+        panic!("skipped")
+    };
+    assert_eq!((state.wanted, only.len()), (3, 2));
+    let many = nodes.node(nodes.find("many").unwrap());
+    plugin.reserve(&cx, &state, many).unwrap().unwrap();
+    assert_eq!(plugin.reserved.lock().unwrap().get("default/p"), Some(&3));
+    plugin.unreserve(&pod, many.name());
+    assert!(plugin.reserved.lock().unwrap().is_empty());
+    let cordoned = cluster([node("n").label(LABEL, "9").unschedulable()], []);
+    let there = cordoned.node(cordoned.order()[0]);
+    assert!(plugin.reserve(&Cycle::new(&cordoned, &pod), &state, there).unwrap().is_err());
+}
+
+#[test]
+fn its_events_and_its_signature_are_its_own() {
+    let trial = Trial::of(Tickets::default());
+    let waiting = wants("p", 3).info();
+    let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
+    for (gone, expected) in [(wants("holder", 1).on("n"), Hint::Queue), (pod("plain").on("n"), Hint::Skip)] {
+        let gone = gone.build();
+        assert_eq!(trial.hint(event, &waiting, &Change::Pod { old: Some(&gone), new: None }), Some(expected));
+    }
+    let added = ClusterEvent::new(EventResource::Node, Action::ADD);
+    assert_eq!(trial.hint(added, &waiting, &Change::Other), Some(Hint::Queue));
+    assert_eq!(trial.plugin().sign(&waiting), trial.plugin().sign(&wants("q", 3).info()));
+    assert_ne!(trial.plugin().sign(&waiting), trial.plugin().sign(&wants("q", 4).info()));
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_the_plugins_own_words() {
+    let mut registry = Registry::default();
+    registry.register::<Tickets>();
+    let build = |args: serde_json::Value| registry.build("Tickets", Some(&args), &BuildCycle::default());
+    assert!(build(json!({"mostPerPod": 3})).is_ok_and(|p| p.implements(ExtensionPoint::Permit)));
+    let Err(error) = build(json!({"mostPerPod": 0})) else { panic!("accepted") };
+    assert_eq!(error.to_string(), "initializing plugin \"Tickets\": mostPerPod must be at least 1");
+    assert!(build(json!({"mostPerPods": 3})).is_err(), "a typing error");
+}
