@@ -122,7 +122,7 @@ impl Decoder {
         Ok(object)
     }
 
-    fn finish_object<S: object::WireSelector>(
+    fn finish_object<S: object::WireSelector + Default>(
         &mut self,
         kind: ObjectKind,
         wire: object::WireSelecting<'_, S>,

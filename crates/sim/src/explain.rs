@@ -2,9 +2,11 @@
 
 use std::{cell::RefCell, sync::Arc};
 
+use harbormaster_api::points::ExtensionPoint;
 use harbormaster_core::{EngineConfig, cache::Cache};
 use harbormaster_framework::{
     attempt::{Attempt, AttemptError, Found, Search},
+    classes::PointError,
     pod::PodInfo,
     window::{Tie, Window},
 };
@@ -12,7 +14,7 @@ use harbormaster_framework::{
 use crate::{
     SimError,
     manifests::Cluster,
-    report::{PodReport, Report},
+    report::{PodReport, Report, Status},
     setup::{self, Setup},
     verdict::pre_enqueue,
 };
@@ -131,6 +133,10 @@ impl PodReport {
     fn explanation_failed(&mut self, error: &AttemptError) {
         self.nodes = Some(Default::default());
         self.scores = Some(Default::default());
+        if let AttemptError::Plugin(PointError { plugin, point: ExtensionPoint::PreFilter, .. }) = error {
+            let reasons = vec![error.to_string().into()];
+            self.pre_filter = Some(Status { plugin: (*plugin).into(), code: "Error".into(), reasons });
+        }
         if self.message.is_none() {
             self.message = Some(error.to_string());
         }

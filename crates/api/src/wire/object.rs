@@ -36,14 +36,22 @@ pub(super) type ByExpressions<'a> = WireSelecting<'a, WireLabelSelector<'a>>;
 #[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
 pub(super) struct WireSelecting<'a, S> {
     metadata: Option<Metadata<'a>>,
-    spec: Option<Spec<S>>,
+    spec: Option<Spec<'a, S>>,
     status: Option<Status<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "S: Default + Deserialize<'de>"))]
-struct Spec<S> {
+#[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
+struct Spec<'a, S> {
     selector: Option<S>,
+    /// Of interest where the API server fills the selector in.
+    template: Option<Template<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Template<'a> {
+    metadata: Option<Metadata<'a>>,
 }
 
 /// Only disruption budgets have these fields.
@@ -71,7 +79,7 @@ impl WireSelector for WireLabelSelector<'_> {
     }
 }
 
-impl<S: WireSelector> WireSelecting<'_, S> {
+impl<S: WireSelector + Default> WireSelecting<'_, S> {
     /// The object and its resource version.
     pub(super) fn into_object(
         self,
@@ -86,7 +94,16 @@ impl<S: WireSelector> WireSelecting<'_, S> {
             namespace = interner.intern(defaults::NAMESPACE);
         }
         let name = metadata.name.own();
-        let selector = self.spec.and_then(|spec| spec.selector).map(|s| s.intern(interner));
+        let spec = self.spec.unwrap_or_default();
+        let mut selector = spec.selector.map(|s| s.intern(interner));
+        if api_defaults && kind == ObjectKind::Workload(WorkloadKind::ReplicationController) {
+            let template = spec.template.and_then(|template| template.metadata).unwrap_or_default();
+            let empty = selector.as_ref().is_none_or(|selector| selector.match_labels.is_empty());
+            if empty && !template.labels.0.is_empty() {
+                let match_labels = template.labels.labels(interner);
+                selector = Some(LabelSelector { match_labels, ..LabelSelector::default() });
+            }
+        }
         let object = match kind {
             ObjectKind::Namespace => Object::Namespace(into_namespace(&metadata, interner, api_defaults)),
             ObjectKind::Service => {

@@ -38,6 +38,10 @@ impl Attempt {
         if second.is_none() {
             return Ok(Some(first));
         }
+        // Row-scoped plugins come first in profiles, so their failure is the one to tell.
+        if let Some(failure) = self.classes.get(profile, cluster, pod)?.take_score_failure() {
+            return Err(failure.into());
+        }
         let slots = self.pre_score_anew(profile, &Cycle::new(cluster, pod), &self.fits)?;
         let table = self.classes.get(profile, cluster, pod)?;
         let totals = table.totals.as_ref().filter(|totals| totals.valid());

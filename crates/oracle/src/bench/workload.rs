@@ -102,7 +102,7 @@ pub static WORKLOADS: [Workload; 9] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
-        size: Size { nodes: 5000, init_pods: 5000, pods: 1000 },
+        size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
         zones: ONE_ZONE,
         init_pod: pods::affine,
         measured_pod: pods::affine,
@@ -127,7 +127,7 @@ pub static WORKLOADS: [Workload; 9] = [
     },
     Workload {
         name: "SchedulingPreferredPodAffinity",
-        size: Size { nodes: 5000, init_pods: 5000, pods: 1000 },
+        size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
         init_pod: pods::preferring_company,
         measured_pod: pods::preferring_company,
         ..BASE

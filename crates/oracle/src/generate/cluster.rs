@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::flavour::{self, Flavour};
-use super::{Random, World, config, labels, quantity};
+use super::{Random, World, config, labels, pod_affinity, quantity};
 
 /// How large clusters get, and whether a server must admit their objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,7 @@ impl Cluster {
             objects.push(generator.bound_pod(&format!("bound-{index}"), &node));
         }
         objects.extend((0..pods).map(|index| generator.pending_pod(&format!("pod-{index}"))));
+        objects.iter_mut().filter(|object| object["kind"] == "Pod").for_each(pod_affinity::merge_label_keys);
         Self { config, objects }
     }
 

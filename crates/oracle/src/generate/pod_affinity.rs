@@ -88,3 +88,36 @@ fn term(random: &mut Random, world: &World, pod: &Value, prefers_own: bool) -> V
     }
     term
 }
+
+/// Merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of affinity terms, as a server does when it
+/// admits a pod: schedulers look at the selectors only.
+pub(super) fn merge_label_keys(pod: &mut Value) {
+    let labels = pod["metadata"]["labels"].clone();
+    for affinity in ["podAffinity", "podAntiAffinity"] {
+        let Some(affinity) = pod.pointer_mut(&format!("/spec/affinity/{affinity}")) else { continue };
+        for term in items(affinity, REQUIRED) {
+            merge_into(term, &labels);
+        }
+        for weighted in items(affinity, PREFERRED) {
+            merge_into(&mut weighted["podAffinityTerm"], &labels);
+        }
+    }
+}
+
+fn items<'a>(affinity: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    affinity.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn merge_into(term: &mut Value, labels: &Value) {
+    if !term["labelSelector"].is_object() {
+        return;
+    }
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for key in term[field].as_array().cloned().unwrap_or_default() {
+            if let Some(value) = key.as_str().and_then(|key| labels[key].as_str()) {
+                let requirement = json!({"key": key, "operator": operator, "values": [value]});
+                push(&mut term["labelSelector"]["matchExpressions"], requirement);
+            }
+        }
+    }
+}

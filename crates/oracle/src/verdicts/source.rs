@@ -53,6 +53,15 @@ impl VerdictSource for Original {
         if let Some(error) = response.error {
             anyhow::bail!("the original plugins refuse the cluster: {error}");
         }
-        Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), verdict)).collect())
+        Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), without_claims(verdict))).collect())
     }
+}
+
+/// DynamicResources scores every node with nothing for a pod without claims. Harbormaster has a stand-in for it that
+/// does not score; no generated pod has claims.
+fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
+    for score in verdict.scores.values_mut() {
+        score.plugins.retain(|plugin, score| plugin != "DynamicResources" || *score != 0);
+    }
+    verdict
 }
