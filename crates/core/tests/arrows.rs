@@ -15,11 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["api", "framework", "core"]),
     ("sim", &["api", "framework", "config", "core", "plugins"]),
     ("oracle", &["api", "sim"]),
+    ("apiserver", &["api"]),
     ("cli", &["api", "framework", "config", "core", "plugins", "driver", "sim"]),
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "cli", "oracle"];
+const OUTSIDE: &[&str] = &["driver", "cli", "oracle", "apiserver"];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 

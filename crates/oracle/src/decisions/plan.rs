@@ -333,6 +333,13 @@ impl Plan {
         let name = format!("bound-{}", self.next_bound);
         self.next_bound += 1;
         let mut pod = self.generator.bound_pod(&name, &node);
+        // Two pods of a node with one host port: no kubelet would run both. kube-scheduler takes the port for free when
+        // the first of them goes.
+        for containers in ["containers", "initContainers"] {
+            for container in pod["spec"][containers].as_array_mut().into_iter().flatten() {
+                container.as_object_mut().map(|container| container.remove("ports"));
+            }
+        }
         self.prepare(&mut pod, true);
         self.pods.push(path(&pod));
         pod
