@@ -211,11 +211,12 @@ impl Engine {
         if plugins.is_empty() {
             return (diagnosis, NewNomination::Clear);
         }
+        let pre_filter = diagnosis.pre_filter.as_ref().map(|(_, reject)| reject.clone());
         let mut reasons: Vec<String> = Vec::new();
         let mut nomination = NewNomination::Keep;
         for plugin in plugins {
             let mut what_if = TableWhatIf { engine: self, entry };
-            let mut cx = PostFilterCycle { pod: &entry.pod, what_if: &mut what_if };
+            let mut cx = PostFilterCycle { pod: &entry.pod, pre_filter: pre_filter.clone(), what_if: &mut what_if };
             match profile.plugin(plugin).post_filter(&mut cx) {
                 Ok(PostFiltered::Nominate { node, victims }) => {
                     self.begin_eviction(entry, &node, victims, now);

@@ -61,6 +61,9 @@ pub struct EnqueueCycle<'a> {
 pub struct PostFilterCycle<'a> {
     /// The pod that fits nowhere.
     pub pod: &'a PodInfo,
+    /// Set when PreFilter rejected the pod altogether. If no eviction can help then, PreFilter plugins behind the one that
+    /// said so were not asked.
+    pub pre_filter: Option<Reject>,
     /// Answers "would the pod fit that node without those pods?".
     pub what_if: &'a mut dyn WhatIf,
 }

@@ -17,7 +17,7 @@ mod recount;
 mod row_counts;
 mod selector;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod topology;
 
 use harbormaster_api::{ObjectKey, ObjectKind, Str};

@@ -1,9 +1,14 @@
 //! What all plugins of this crate hold to.
 
-use harbormaster_api::points::ExtensionPoint;
+use std::sync::Arc;
+
+use harbormaster_api::{
+    PodSpec, Service, pod::TopologySpreadConstraint, points::ExtensionPoint, selector::LabelSelector,
+};
 use harbormaster_framework::{
     attempt::{Attempt, Found, Search},
     plugin::{QueueSort, Scope},
+    pod::SpecTable,
     prelude::*,
     window::{Tie, Window},
 };
@@ -14,6 +19,7 @@ use harbormaster_testkit::{
 use serde_json::json;
 
 use super::*;
+use crate::pod_index::tests::random_pod;
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
@@ -231,6 +237,101 @@ fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
         }
     }
     assert!(placed > 20, "the world is too full: {placed}");
+}
+
+/// Plugins that look at other pods, between row-scoped ones.
+fn social_attempt() -> Attempt {
+    let filters = vec![
+        ("TaintToleration", 0),
+        ("NodeResourcesFit", 0),
+        ("PodTopologySpread", 0),
+        ("InterPodAffinity", 0),
+        ("NodeDeclaredFeatures", 0),
+    ];
+    let scorers = vec![
+        ("TaintToleration", 3),
+        ("NodeResourcesFit", 1),
+        ("PodTopologySpread", 2),
+        ("InterPodAffinity", 2),
+        ("NodeResourcesBalancedAllocation", 1),
+    ];
+    let points = [
+        ("PreFilter", filters[1..].to_vec()),
+        ("Filter", filters),
+        ("PreScore", scorers.clone()),
+        ("Score", scorers),
+    ];
+    Attempt::new(profile_with_weights(&registry(), &points, &[]))
+}
+
+fn with_spread(dice: &mut Dice, pod: &PodInfo, specs: &mut SpecTable) -> PodInfo {
+    let mut spec = PodSpec::clone(&pod.class.spec);
+    let constraint = |dice: &mut Dice| TopologySpreadConstraint {
+        max_skew: 1 + dice.below(3) as i32,
+        topology_key: dice.pick(&["zone", "rack", "kubernetes.io/hostname"]).into(),
+        hard: dice.one_in(2),
+        label_selector: Some(LabelSelector { match_labels: pod.labels.clone(), ..Default::default() }),
+        ..TopologySpreadConstraint::default()
+    };
+    spec.topology_spread = (0..dice.below(3)).map(|_| constraint(dice)).collect();
+    spec.containers[0].requests = vec![("cpu".into(), 100 * dice.below(8) as i64)];
+    let mut pod = harbormaster_api::Pod::clone(&pod.pod);
+    (pod.spec, pod.deleted) = (Arc::new(spec), None);
+    PodInfo::new(pod, specs)
+}
+
+#[test]
+fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
+    let search = Search { window: Window::All, tie: Tie::Rotate };
+    let (mut placed, mut nowhere, mut moved) = (0, 0, 0);
+    for seed in 0..40 {
+        let mut dice = Dice::new(seed);
+        let mut specs = SpecTable::default();
+        let nodes = (0..2 + dice.below(9)).map(|at| {
+            let name = format!("n{at}");
+            let mut built = node(&name).allocatable("2", "8Gi", 20).label("kubernetes.io/hostname", &name);
+            for key in ["zone", "rack"] {
+                if !dice.one_in(5) {
+                    built = built.label(key, dice.pick(&["1", "2", "3"]));
+                }
+            }
+            if dice.one_in(4) { built.taint("k", "v", "PreferNoSchedule") } else { built }
+        });
+        let mut cluster = cluster(nodes.collect::<Vec<_>>(), []);
+        let selector = Some([("app", "web")].into_iter().collect());
+        let service = Service { namespace: "default".into(), name: "s".into(), selector };
+        cluster.set_object(harbormaster_api::Object::Service(service));
+        let (mut attempt, mut start) = (social_attempt(), 0);
+        for step in 0..40 {
+            cluster.refresh();
+            let pod = random_pod(&mut dice, &format!("p{step}"), &mut specs);
+            let pod = with_spread(&mut dice, &pod, &mut specs);
+            let told = social_attempt().explain(&mut cluster, &pod).unwrap();
+            let total = |row: NodeIdx| {
+                let name = cluster.node(row).name();
+                told.scores.iter().find(|(node, _)| node == name).map(|(_, sheet)| sheet.total)
+            };
+            let rows = cluster.rows();
+            let round = (0..rows).map(|at| NodeIdx::from((start + at) % rows));
+            let best = round.clone().filter_map(&total).max();
+            let expected = best.and_then(|best| round.clone().find(|row| total(*row) == Some(best)));
+            moved += usize::from(expected.is_some_and(|row| row.at() != start));
+            let found = match attempt.find(&mut cluster, &pod, search, &mut start, &[], &[]).unwrap() {
+                Found::Node { row, .. } => Some(row),
+                Found::Nowhere(_) => None,
+            };
+            assert_eq!(found, expected, "seed {seed}, step {step}");
+            match found {
+                Some(row) => {
+                    placed += 1;
+                    let name = cluster.node(row).name().clone();
+                    cluster.add_pod(&name, Arc::new(pod));
+                }
+                None => nowhere += 1,
+            }
+        }
+    }
+    assert!(placed > 500 && nowhere > 100 && moved > 300, "too tame: {placed} {nowhere} {moved}");
 }
 
 #[test]

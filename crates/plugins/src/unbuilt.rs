@@ -68,6 +68,9 @@ const GUARDED: [Guarded; 6] = [
 const VOLUMES: &str = "spec.volumes";
 const DYNAMIC_RESOURCES: &str = "DynamicResources";
 /// Of a pod without claims.
+/// What DynamicResources says if an earlier plugin has rejected the pod in PreFilter: it misses its state, which ends
+/// PostFilter for all plugins behind it.
+const NOT_PRE_FILTERED: &str = "not found";
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
 /// In-tree disks that one pod at a time may write.
 const EXCLUSIVE_DISKS: [&str; 4] = ["gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"];
@@ -121,6 +124,10 @@ impl PostFilter for Unbuilt {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
         let stands_in = self.missing.iter().any(|guarded| guarded.plugin == DYNAMIC_RESOURCES);
         let without_claims = cx.pod.class.spec.resource_claims.is_empty();
+        let not_asked = cx.pre_filter.as_ref().is_some_and(|reject| reject.fix == Fix::NothingHelps);
+        if stands_in && without_claims && not_asked {
+            return Err(NOT_PRE_FILTERED.into());
+        }
         let reasons = if stands_in && without_claims { vec![REASON_NO_CLAIMS.into()] } else { Vec::new() };
         Ok(PostFiltered::NoHelp { reasons, nomination: Nomination::Keep })
     }

@@ -23,13 +23,14 @@ pub struct WhatIfTrial {
     nominated: Vec<Arc<PodInfo>>,
     offset: usize,
     dry_runs: Vec<String>,
+    pre_filter: Option<Reject>,
 }
 
 impl WhatIfTrial {
     /// Tries pods of that profile on the cluster.
     pub fn new(profile: Arc<Profile>, cluster: Cluster) -> Self {
         let attempt = Attempt::new(profile);
-        Self { attempt, cluster, nominated: Vec::new(), offset: 0, dry_runs: Vec::new() }
+        Self { attempt, cluster, nominated: Vec::new(), offset: 0, dry_runs: Vec::new(), pre_filter: None }
     }
 
     /// One more pod that counts on the node in its `status.nominatedNodeName`.
@@ -65,7 +66,11 @@ impl WhatIfTrial {
         let nominated = rows.into_iter().map(|row| NominatedRow { row, pods: self.counting_on(row, pod) });
         let nominated: Vec<_> = nominated.filter(|n| !n.pods.is_empty()).collect();
         match self.attempt.find(&mut self.cluster, pod, search, &mut 0, &nominated, &[]) {
-            Ok(found) => matches!(found, Found::Node { .. }),
+            Ok(Found::Node { .. }) => true,
+            Ok(Found::Nowhere(diagnosis)) => {
+                self.pre_filter = diagnosis.pre_filter.map(|(_, reject)| reject);
+                false
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -80,7 +85,9 @@ impl WhatIfTrial {
     pub fn ask<P: PostFilter>(&mut self, plugin: &P, pod: &PodInfo) -> PluginResult<PostFiltered> {
         assert!(!self.fits(pod), "{pod:?} finds a node");
         self.dry_runs.clear();
-        plugin.post_filter(&mut PostFilterCycle { pod, what_if: &mut Questions { trial: self, pod } })
+        let pre_filter = self.pre_filter.take();
+        let what_if = &mut Questions { trial: self, pod };
+        plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if })
     }
 
     /// Pods of equal or higher priority that are nominated to the row.

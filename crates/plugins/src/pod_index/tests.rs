@@ -75,7 +75,8 @@ fn affinity(dice: &mut Dice) -> PodAffinity {
     }
 }
 
-fn random_pod(dice: &mut Dice, name: &str, specs: &mut SpecTable) -> Arc<PodInfo> {
+/// A pod with labels and affinity of all sorts.
+pub(crate) fn random_pod(dice: &mut Dice, name: &str, specs: &mut SpecTable) -> Arc<PodInfo> {
     let mut built = pod(name).namespace(dice.pick(&NAMESPACES));
     if !dice.one_in(6) {
         built = built.label("app", dice.pick(&APPS));

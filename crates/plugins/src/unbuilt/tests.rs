@@ -1,6 +1,6 @@
-use harbormaster_api::pod::TopologySpreadConstraint;
+use harbormaster_api::{pod::TopologySpreadConstraint, selector::NodeSelectorTerm};
 use harbormaster_framework::{plugin::PreFilterAnswer, registry::Registry};
-use harbormaster_testkit::{PodBuilder, Trial, WhatIfTrial, cluster, node, pod, profile};
+use harbormaster_testkit::{PodBuilder, Trial, WhatIfTrial, cluster, node, pod, pods::one_of, profile};
 
 use super::*;
 
@@ -100,6 +100,14 @@ fn a_pod_that_fits_nowhere_is_told_what_dynamic_resources_would_say() {
     assert_eq!(told(&ALL, pod("p")), "no new claims to deallocate");
     assert_eq!(told(&["VolumeBinding"], pod("p")), "", "DynamicResources is there");
     assert_eq!(told(&ALL, claims()), "", "it would have looked at the claims");
+    let mut registry = Registry::default();
+    crate::in_tree(&mut registry);
+    let points: [(&str, &[&str]); 2] = [("PreFilter", &["NodeAffinity"]), ("Filter", &["NodeAffinity"])];
+    let mut trial = WhatIfTrial::new(profile(&registry, &points), cluster([node("n")], []));
+    let both = ["a", "b"].map(|name| one_of("metadata.name", &[name])).to_vec();
+    let torn = pod("p").requires_node(NodeSelectorTerm { match_fields: both, ..Default::default() }).info();
+    let error = trial.ask(&unbuilt(&ALL), &torn).unwrap_err();
+    assert_eq!(error.to_string(), "not found", "an earlier plugin rejected the pod in PreFilter");
 }
 
 #[test]
