@@ -1,0 +1,154 @@
+//! The ways to patch an object.
+
+mod strategic;
+
+use serde_json::{Map, Value};
+
+use crate::status::{Failure, Result};
+
+/// Most operations that a JSON patch may have.
+const MOST_OPERATIONS: usize = 10_000;
+/// How large an object may grow by copying within it.
+const MOST_COPIED: usize = 30 << 20;
+
+/// A patch that has been read.
+#[derive(Clone, Debug)]
+pub(crate) enum Patch {
+    /// RFC 6902.
+    Json(json_patch::Patch),
+    /// RFC 7396.
+    Merge(Value),
+    /// By the merge keys of the built-in types.
+    Strategic(Map<String, Value>),
+}
+
+impl Patch {
+    /// Reads a patch of that content type. Custom resources take no strategic ones.
+    pub(crate) fn parse(content_type: &str, custom: bool, body: &Value) -> Result<Self> {
+        match content_type {
+            "application/json-patch+json" => {
+                let patch: json_patch::Patch = serde_json::from_value(body.clone())
+                    .map_err(|e| Failure::bad_request(format!("error decoding patch: {e}")))?;
+                if patch.0.len() > MOST_OPERATIONS {
+                    let message = format!(
+                        "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
+                        patch.0.len()
+                    );
+                    return Err(Failure::new(413, "RequestEntityTooLarge", message));
+                }
+                Ok(Self::Json(patch))
+            }
+            "application/merge-patch+json" => Ok(Self::Merge(body.clone())),
+            "application/strategic-merge-patch+json" if !custom => match body {
+                Value::Object(patch) => Ok(Self::Strategic(patch.clone())),
+                _ => Err(Failure::bad_request("error decoding patch: a strategic merge patch is an object")),
+            },
+            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
+                Err(Failure::unsupported_media(
+                    "this API server does not support server-side apply: use client-side apply (kubectl apply without \
+                 --server-side)",
+                ))
+            }
+            _ => {
+                let strategic = if custom { "" } else { ", application/strategic-merge-patch+json" };
+                Err(Failure::unsupported_media(format!(
+                    "the body of the request was in an unknown format - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json{strategic}"
+                )))
+            }
+        }
+    }
+
+    /// Changes an object of that kind.
+    pub(crate) fn apply(&self, kind: &str, object: &mut Value) -> Result<()> {
+        match self {
+            Self::Json(patch) => apply_json(patch, object)?,
+            Self::Merge(patch) => json_patch::merge(object, patch),
+            Self::Strategic(patch) => {
+                let patch = patch.clone();
+                let place = strategic::Place { kind, parent: "" };
+                let map = object.as_object_mut().ok_or_else(not_an_object)?;
+                strategic::merge(map, patch, place).map_err(Failure::bad_request)?;
+            }
+        }
+        if object.is_object() { Ok(()) } else { Err(not_an_object()) }
+    }
+}
+
+fn not_an_object() -> Failure {
+    Failure::bad_request("the patched object is no object")
+}
+
+fn apply_json(patch: &json_patch::Patch, object: &mut Value) -> Result<()> {
+    let refused = |why: String| {
+        Failure::new(
+            422,
+            "Invalid",
+            format!("the server rejected our request due to an error in our request: {why}"),
+        )
+    };
+    for operation in &patch.0 {
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|e| refused(e.to_string()))?;
+        let copies = matches!(operation, json_patch::PatchOperation::Copy(_));
+        if copies && object.to_string().len() > MOST_COPIED {
+            return Err(refused("the object grows too large by copying".into()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn patched(content_type: &str, object: &Value, patch: &Value) -> Result<Value> {
+        let mut object = object.clone();
+        Patch::parse(content_type, false, patch)?.apply("Pod", &mut object)?;
+        Ok(object)
+    }
+
+    #[test]
+    fn a_json_patch_does_its_operations_in_order() {
+        let object = json!({"spec": {"a": 1}});
+        let patch = json!([{"op": "test", "path": "/spec/a", "value": 1}, {"op": "replace", "path": "/spec/a", "value": 2}]);
+        assert_eq!(patched("application/json-patch+json", &object, &patch), Ok(json!({"spec": {"a": 2}})));
+        let failing = json!([{"op": "test", "path": "/spec/a", "value": 9}]);
+        assert_eq!(patched("application/json-patch+json", &object, &failing).unwrap_err().code, 422);
+        let garbage = json!({"op": 1});
+        assert_eq!(patched("application/json-patch+json", &object, &garbage).unwrap_err().code, 400);
+        let nothing = json!([{"op": "replace", "path": "", "value": 5}]);
+        assert_eq!(patched("application/json-patch+json", &object, &nothing).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn a_patch_that_doubles_the_object_over_and_over_is_stopped() {
+        let object = json!({"a": {"text": "x".repeat(1000)}});
+        let doubling: Vec<Value> =
+            (0..64).map(|i| json!({"op": "copy", "from": "/a", "path": format!("/a/k{i}")})).collect();
+        assert_eq!(patched("application/json-patch+json", &object, &json!(doubling)).unwrap_err().code, 422);
+    }
+
+    #[test]
+    fn a_merge_patch_replaces_lists_and_removes_nulls() {
+        let object = json!({"spec": {"list": [1, 2], "gone": 1}});
+        let patch = json!({"spec": {"list": [3], "gone": null}});
+        assert_eq!(
+            patched("application/merge-patch+json", &object, &patch),
+            Ok(json!({"spec": {"list": [3]}}))
+        );
+    }
+
+    #[test]
+    fn server_side_apply_is_refused_with_advice() {
+        let failure = Patch::parse("application/apply-patch+yaml", false, &json!({})).unwrap_err();
+        assert_eq!((failure.code, failure.reason), (415, "UnsupportedMediaType"));
+        assert!(failure.message.contains("client-side apply"), "{failure}");
+        let strategic = "application/strategic-merge-patch+json";
+        assert_eq!(
+            Patch::parse(strategic, true, &json!({})).unwrap_err().code,
+            415,
+            "custom resources have no merge keys"
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! Strategic merge patches: lists of the built-in types merge by key.
+
+use serde_json::{Map, Value};
+
+/// Where in an object a map is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) kind: &'a str,
+    /// The field that holds the map, or the list of which it is an element; empty at the top.
+    pub(super) parent: &'a str,
+}
+
+/// How a patch changes a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strategy {
+    Replace,
+    /// Elements with the same value under the key are the same element.
+    Merge(&'static str),
+    /// A set of plain values.
+    Union,
+}
+
+/// From the `patchStrategy` and `patchMergeKey` tags of the API types.
+fn strategy(place: Place<'_>, field: &str) -> Strategy {
+    let in_container = matches!(place.parent, "containers" | "initContainers" | "ephemeralContainers");
+    Strategy::Merge(match field {
+        "conditions" => "type",
+        "addresses" if place.kind == "Node" => "type",
+        "containers"
+        | "initContainers"
+        | "ephemeralContainers"
+        | "volumes"
+        | "imagePullSecrets"
+        | "schedulingGates"
+        | "resourceClaims"
+        | "resourceClaimStatuses" => "name",
+        "env" if in_container => "name",
+        "secrets" if place.kind == "ServiceAccount" => "name",
+        "drivers" if place.kind == "CSINode" => "name",
+        "ports" if in_container => "containerPort",
+        "ports" if place.kind == "Service" && place.parent == "spec" => "port",
+        "volumeMounts" => "mountPath",
+        "volumeDevices" => "devicePath",
+        "topologySpreadConstraints" => "topologyKey",
+        "hostAliases" | "podIPs" | "hostIPs" => "ip",
+        "ownerReferences" | "reservedFor" => "uid",
+        "finalizers" | "podCIDRs" => return Strategy::Union,
+        _ => return Strategy::Replace,
+    })
+}
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN: &str = "$retainKeys";
+const ORDER: &str = "$setElementOrder/";
+const DELETE: &str = "$deleteFromPrimitiveList/";
+
+/// Merges a patch into a map.
+pub(super) fn merge(
+    original: &mut Map<String, Value>,
+    mut patch: Map<String, Value>,
+    place: Place<'_>,
+) -> Result<(), String> {
+    match patch.remove(DIRECTIVE) {
+        None => {}
+        Some(Value::String(directive)) => match directive.as_str() {
+            "merge" => {}
+            "replace" => {
+                *original = patch;
+                return Ok(());
+            }
+            "delete" => {
+                original.clear();
+                return Ok(());
+            }
+            other => return Err(format!("unknown patch type found: {other}")),
+        },
+        Some(other) => return Err(format!("unknown patch type found: {other}")),
+    }
+    if let Some(Value::Array(keys)) = patch.remove(RETAIN) {
+        original.retain(|key, _| keys.iter().any(|kept| kept == key));
+    }
+    let (directives, fields): (Vec<_>, Vec<_>) =
+        patch.into_iter().partition(|(name, _)| name.starts_with(ORDER) || name.starts_with(DELETE));
+    for (name, values) in &directives {
+        if let (Some(field), Value::Array(values)) = (name.strip_prefix(DELETE), values)
+            && let Some(Value::Array(list)) = original.get_mut(field)
+        {
+            list.retain(|element| !values.contains(element));
+        }
+    }
+    for (name, value) in fields {
+        merge_field(original, name, value, place)?;
+    }
+    for (name, order) in &directives {
+        if let (Some(field), Value::Array(order)) = (name.strip_prefix(ORDER), order)
+            && let Some(Value::Array(list)) = original.get_mut(field)
+        {
+            reorder(list, order, strategy(place, field));
+        }
+    }
+    Ok(())
+}
+
+fn merge_field(
+    original: &mut Map<String, Value>,
+    name: String,
+    value: Value,
+    place: Place<'_>,
+) -> Result<(), String> {
+    match value {
+        Value::Null => {
+            original.remove(&name);
+        }
+        // The selector of a budget is replaced as a whole.
+        Value::Object(patch) if place.kind == "PodDisruptionBudget" && name == "selector" => {
+            original.insert(name, Value::Object(patch));
+        }
+        Value::Object(patch) => {
+            let inner = Place { kind: place.kind, parent: &name };
+            let mut map = match original.remove(&name) {
+                Some(Value::Object(map)) => map,
+                _ => Map::new(),
+            };
+            let deleted = patch.get(DIRECTIVE).is_some_and(|directive| directive == "delete");
+            merge(&mut map, patch, inner)?;
+            if !deleted {
+                original.insert(name, Value::Object(map));
+            }
+        }
+        Value::Array(patch) => {
+            let old = match original.remove(&name) {
+                Some(Value::Array(list)) => list,
+                _ => Vec::new(),
+            };
+            let list = match strategy(place, &name) {
+                Strategy::Replace => patch,
+                Strategy::Union => union(old, patch),
+                Strategy::Merge(key) => by_key(old, patch, key, Place { kind: place.kind, parent: &name })?,
+            };
+            original.insert(name, Value::Array(list));
+        }
+        plain => {
+            original.insert(name, plain);
+        }
+    }
+    Ok(())
+}
+
+fn union(mut list: Vec<Value>, patch: Vec<Value>) -> Vec<Value> {
+    for value in patch {
+        if !list.contains(&value) {
+            list.push(value);
+        }
+    }
+    list
+}
+
+fn by_key(
+    mut list: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+    place: Place<'_>,
+) -> Result<Vec<Value>, String> {
+    let directive = |element: &Value| element.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
+    if patch.iter().any(|element| directive(element).as_deref() == Some("replace")) {
+        return Ok(patch.into_iter().filter(|element| directive(element).is_none()).collect());
+    }
+    for element in patch {
+        let directive = directive(&element);
+        let Value::Object(element) = element else {
+            return Err(format!("the elements of {} are objects", place.parent));
+        };
+        let Some(identity) = element.get(key).cloned() else {
+            return Err(format!(
+                "map: {} does not contain declared merge key: {key}",
+                Value::Object(element)
+            ));
+        };
+        if directive.as_deref() == Some("delete") {
+            list.retain(|old| old.get(key) != Some(&identity));
+            continue;
+        }
+        let found =
+            list.iter_mut().find(|old| old.get(key) == Some(&identity)).and_then(Value::as_object_mut);
+        match found {
+            Some(old) => merge(old, element, place)?,
+            None => {
+                let mut new = Map::new();
+                merge(&mut new, element, place)?;
+                list.push(Value::Object(new));
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// Puts the elements that `order` names into that order; the others stay where they are.
+fn reorder(list: &mut [Value], order: &[Value], strategy: Strategy) {
+    let rank = |element: &Value| match strategy {
+        Strategy::Merge(key) => {
+            order.iter().position(|o| o.get(key).is_some() && o.get(key) == element.get(key))
+        }
+        _ => order.iter().position(|o| o == element),
+    };
+    let mut named: Vec<(usize, Value)> = list.iter().filter_map(|e| Some((rank(e)?, e.clone()))).collect();
+    named.sort_by_key(|(rank, _)| *rank);
+    let mut named = named.into_iter().map(|(_, element)| element);
+    for element in list.iter_mut().filter(|element| rank(element).is_some()) {
+        if let Some(next) = named.next() {
+            *element = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn merged(kind: &str, original: Value, patch: Value) -> Result<Value, String> {
+        let (Value::Object(mut original), Value::Object(patch)) = (original, patch) else {
+            panic!("objects")
+        };
+        merge(&mut original, patch, Place { kind, parent: "" })?;
+        Ok(Value::Object(original))
+    }
+
+    #[test]
+    fn patches_merge_as_in_kube_apiserver() {
+        for (name, original, patch, expected) in [
+            (
+                "elements merge by key",
+                json!({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}]}}),
+                json!({"spec": {"containers": [{"name": "b"}, {"name": "a", "env": [{"name": "Y"}], "image": null}]}}),
+                json!({"spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}, {"name": "Y"}]},
+                                               {"name": "b"}]}}),
+            ),
+            (
+                "an element is deleted",
+                json!({"status": {"conditions": [{"type": "A"}, {"type": "B"}]}}),
+                json!({"status": {"conditions": [{"type": "A", "$patch": "delete"}]}}),
+                json!({"status": {"conditions": [{"type": "B"}]}}),
+            ),
+            (
+                "a list is replaced on demand",
+                json!({"spec": {"containers": [{"name": "a"}]}}),
+                json!({"spec": {"containers": [{"$patch": "replace"}, {"name": "b"}]}}),
+                json!({"spec": {"containers": [{"name": "b"}]}}),
+            ),
+            (
+                "a map is replaced on demand",
+                json!({"spec": {"nodeSelector": {"a": "b"}}}),
+                json!({"spec": {"nodeSelector": {"c": "d", "$patch": "replace"}}}),
+                json!({"spec": {"nodeSelector": {"c": "d"}}}),
+            ),
+            (
+                "atomic lists are replaced",
+                json!({"spec": {"tolerations": [{"key": "a"}], "taints": [{"key": "a"}]}}),
+                json!({"spec": {"tolerations": [{"key": "b"}], "taints": [{"key": "b"}]}}),
+                json!({"spec": {"tolerations": [{"key": "b"}], "taints": [{"key": "b"}]}}),
+            ),
+            (
+                "sets of texts",
+                json!({"metadata": {"finalizers": ["a", "b"]}}),
+                json!({"metadata": {"finalizers": ["c", "b"], "$deleteFromPrimitiveList/finalizers": ["a"]}}),
+                json!({"metadata": {"finalizers": ["b", "c"]}}),
+            ),
+            (
+                "keys that are not retained go",
+                json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}),
+                json!({"spec": {"strategy": {"type": "Recreate", "$retainKeys": ["type"]}}}),
+                json!({"spec": {"strategy": {"type": "Recreate"}}}),
+            ),
+            (
+                "elements are put into order, others stay",
+                json!({"spec": {"containers": [{"name": "a"}, {"name": "server"}, {"name": "b"}]}}),
+                json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}],
+                                "containers": [{"name": "c"}]}}),
+                json!({"spec": {"containers": [{"name": "c"}, {"name": "server"}, {"name": "b"}, {"name": "a"}]}}),
+            ),
+            (
+                "ports of containers",
+                json!({"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 1, "name": "x"}]}]}}),
+                json!({"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 1, "protocol": "UDP"}]}]}}),
+                json!({"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 1, "name": "x", "protocol": "UDP"}]}]}}),
+            ),
+        ] {
+            assert_eq!(merged("Pod", original, patch), Ok(expected), "{name}");
+        }
+        let original = json!({"spec": {"ports": [{"port": 1, "name": "x"}]}});
+        let patch = json!({"spec": {"ports": [{"port": 2}]}});
+        let both = json!({"spec": {"ports": [{"port": 1, "name": "x"}, {"port": 2}]}});
+        assert_eq!(merged("Service", original, patch), Ok(both));
+    }
+
+    #[test]
+    fn patches_that_cannot_be_merged_say_why() {
+        let containers = |element: Value| merged("Pod", json!({}), json!({"containers": [element]}));
+        assert!(containers(json!({"image": "x"})).unwrap_err().contains("merge key: name"));
+        assert!(containers(json!(5)).is_err());
+        assert!(
+            merged("Pod", json!({}), json!({"$patch": "explode"}))
+                .unwrap_err()
+                .contains("unknown patch type")
+        );
+    }
+}

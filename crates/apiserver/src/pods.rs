@@ -1,0 +1,174 @@
+//! The subresources of pods that do something: `binding` and `eviction`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    kinds::{Kind, text},
+    rules,
+    selector::label_selector_matches,
+    shelf::Range,
+    status::{About, Failure, FieldError, Result},
+    store::{Deletion, Part, Store},
+    time::now,
+};
+
+fn kind(store: &Store, resource: &str) -> Result<Arc<Kind>> {
+    store.kinds().named(resource).ok_or_else(Failure::no_such_path)
+}
+
+/// Binds a pod to the node that a `v1 Binding` names.
+pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, dry_run: bool) -> Result<()> {
+    let pods = kind(store, "pods")?;
+    if text(binding, "/metadata/name") != name {
+        return Err(Failure::bad_request("name in URL does not match name in Binding object"));
+    }
+    let (target, node) = (text(binding, "/target/kind"), text(binding, "/target/name"));
+    let about = About { group: "", plural: "bindings", kind: "Binding", name };
+    if !matches!(target, "" | "Node") {
+        let errors = [FieldError::unsupported("target.kind", target, &["Node", "<empty>"])];
+        return Err(Failure::invalid(about, &errors));
+    }
+    if node.is_empty() {
+        return Err(Failure::invalid(about, &[FieldError::required("target.name", "")]));
+    }
+    let about = About { group: "", plural: "pods/binding", kind: "Pod", name };
+    let wanted =
+        ["uid", "resourceVersion"].map(|field| text(binding, &format!("/metadata/{field}")).to_owned());
+    store.modify(&pods, namespace, name, Part::Whole, dry_run, |old| {
+        for (field, wanted) in ["UID", "ResourceVersion"].into_iter().zip(&wanted) {
+            let path = if field == "UID" { "/metadata/uid" } else { "/metadata/resourceVersion" };
+            let found = text(old, path);
+            if !wanted.is_empty() && wanted != found {
+                let why = format!(
+                    "Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
+                );
+                return Err(Failure::conflict(pods.about(name), &why));
+            }
+        }
+        bindable(old, name).map_err(|why| Failure::conflict(about, &why))?;
+        let mut new = old.clone();
+        new["spec"]["nodeName"] = node.into();
+        if let Some(status) = new["status"].as_object_mut() {
+            status.remove("nominatedNodeName");
+        }
+        for field in ["annotations", "labels"] {
+            let more = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
+            for (key, value) in more.into_iter().flatten() {
+                new["metadata"][field][key.as_str()] = value.clone();
+            }
+        }
+        set_scheduled(&mut new);
+        Ok(new)
+    })?;
+    Ok(())
+}
+
+fn bindable(pod: &Value, name: &str) -> std::result::Result<(), String> {
+    let node = text(pod, "/spec/nodeName");
+    if pod.pointer("/metadata/deletionTimestamp").is_some() {
+        return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if !node.is_empty() {
+        return Err(format!("pod {name} is already assigned to node \"{node}\""));
+    }
+    match pod.pointer("/spec/schedulingGates").and_then(Value::as_array) {
+        Some(gates) if !gates.is_empty() => Err(format!("pod {name} has non-empty .spec.schedulingGates")),
+        _ => Ok(()),
+    }
+}
+
+fn set_scheduled(pod: &mut Value) {
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": now().to_rfc3339(),
+    });
+    if !pod["status"].is_object() {
+        pod["status"] = json!({});
+    }
+    let conditions = &mut pod["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(conditions) = conditions.as_array_mut() {
+        match conditions.iter_mut().find(|c| text(c, "/type") == "PodScheduled") {
+            Some(old) => *old = condition,
+            None => conditions.push(condition),
+        }
+    }
+}
+
+/// Evicts a pod if its disruption budgets allow.
+pub(crate) fn evict(store: &Store, namespace: &str, name: &str, how: &Deletion) -> Result<()> {
+    let pods = kind(store, "pods")?;
+    let key = crate::object::key(namespace, name);
+    let pod = pods.shelf.get(&key).ok_or_else(|| Failure::not_found(pods.about(name)))?;
+    let value = pod.value();
+    let phase = text(&value, "/status/phase");
+    let counts = !matches!(phase, "Succeeded" | "Failed" | "Pending")
+        && value.pointer("/metadata/deletionTimestamp").is_none();
+    if counts {
+        let budgets = kind(store, "poddisruptionbudgets.policy")?;
+        let page = budgets.shelf.list(&Range { namespace, ..Range::ALL }, |_| true).unwrap_or_default();
+        let protecting: Vec<_> = page
+            .objects
+            .iter()
+            .filter(|budget| label_selector_matches(budget.value().pointer("/spec/selector"), &pod.labels))
+            .collect();
+        match protecting.as_slice() {
+            [] => {}
+            [budget] => spend(store, &budgets, namespace, budget.name(), name, how.dry_run)?,
+            _ => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Err(Failure::new(500, "InternalError", message));
+            }
+        }
+    }
+    store.delete_in(&pods, namespace, name, how).map(|_| ())
+}
+
+/// Takes one disruption off a budget.
+fn spend(
+    store: &Store,
+    budgets: &Kind,
+    namespace: &str,
+    budget: &str,
+    pod: &str,
+    dry_run: bool,
+) -> Result<()> {
+    store.modify(budgets, namespace, budget, Part::Whole, dry_run, |old| {
+        let number = |pointer: &str| old.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let refused =
+            |cause: &str| Failure::new(429, "TooManyRequests", REFUSED).with_cause("DisruptionBudget", cause);
+        if number("/status/observedGeneration") < number("/metadata/generation") {
+            let cause = format!("The disruption budget {budget} is still being processed by the server.");
+            return Err(refused(&cause).with_retry_after(10));
+        }
+        let (allowed, needed, healthy) = (
+            number("/status/disruptionsAllowed"),
+            number("/status/desiredHealthy"),
+            number("/status/currentHealthy"),
+        );
+        if allowed <= 0 {
+            let cause = if healthy <= needed {
+                format!(
+                    "The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
+                )
+            } else {
+                format!("The disruption budget {budget} does not allow evicting pods currently")
+            };
+            return Err(refused(&cause));
+        }
+        let mut new = old.clone();
+        new["status"]["disruptionsAllowed"] = json!(allowed - 1);
+        if let Some(pods) = rules::map(&mut new["status"], "disruptedPods") {
+            pods.insert(pod.to_owned(), now().to_rfc3339().into());
+        }
+        Ok(new)
+    })?;
+    Ok(())
+}

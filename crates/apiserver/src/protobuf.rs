@@ -1,0 +1,311 @@
+//! Bodies in protobuf: what the typed clients of Go send unless told otherwise, kubectl's among them. They are read by
+//! one table of messages and become JSON; answers are always JSON, which those clients take as well.
+
+use std::{collections::HashMap, sync::OnceLock};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use harbormaster_api::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// What precedes every body.
+const MAGIC: &[u8] = b"k8s\0";
+/// Deeper messages are refused.
+const DEEPEST: u32 = 64;
+
+struct Field {
+    name: &'static str,
+    shape: Shape,
+    of: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Single,
+    /// Not shown when zero.
+    Shy,
+    List,
+    Map,
+    Inline,
+}
+
+type Messages = HashMap<&'static str, HashMap<u64, Field>>;
+
+fn messages() -> &'static Messages {
+    static MESSAGES: OnceLock<Messages> = OnceLock::new();
+    MESSAGES.get_or_init(|| {
+        let lines = include_str!("protobuf.txt").lines().filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| {
+                let mut words = line.split(' ');
+                Some((words.next()?, words.filter_map(field).collect()))
+            })
+            .collect()
+    })
+}
+
+fn field(word: &'static str) -> Option<(u64, Field)> {
+    let mut parts = word.splitn(3, ':');
+    let (number, name, of) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+    let shapes = [('?', Shape::Shy), ('*', Shape::List), ('%', Shape::Map), ('^', Shape::Inline)];
+    let found = shapes.into_iter().find_map(|(sign, shape)| of.strip_prefix(sign).map(|of| (shape, of)));
+    let (shape, of) = found.unwrap_or((Shape::Single, of));
+    Some((number, Field { name, shape, of }))
+}
+
+/// What a body says, as JSON.
+pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
+    let envelope =
+        body.strip_prefix(MAGIC).ok_or("the body does not begin as protobuf of Kubernetes does")?;
+    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
+    for item in items(envelope)? {
+        match item {
+            (1, Raw::Bytes(bytes)) => {
+                for item in items(bytes)? {
+                    match item {
+                        (1, Raw::Bytes(bytes)) => api_version = text(bytes)?,
+                        (2, Raw::Bytes(bytes)) => kind = text(bytes)?,
+                        _ => {}
+                    }
+                }
+            }
+            (2, Raw::Bytes(bytes)) => raw = bytes,
+            _ => {}
+        }
+    }
+    let group = api_version.split_once('/').map_or("core", |(group, _)| group);
+    let package = group.split('.').next().unwrap_or_default();
+    let names = [format!("{package}.{kind}"), format!("meta.{kind}")];
+    let name = names.iter().find(|name| messages().contains_key(name.as_str()));
+    let name = name.ok_or_else(|| format!("{kind} of {api_version} is known in JSON only"))?;
+    let mut object = message(name, raw, 0)?;
+    object.insert("kind".into(), kind.into());
+    object.insert("apiVersion".into(), api_version.into());
+    Ok(Value::Object(object))
+}
+
+/// A value on the wire.
+#[derive(Clone, Copy)]
+enum Raw<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a message, in the order of the wire.
+fn items(mut rest: &[u8]) -> Result<Vec<(u64, Raw<'_>)>, String> {
+    let mut items = Vec::new();
+    while !rest.is_empty() {
+        let tag = varint(&mut rest)?;
+        let raw = match tag & 7 {
+            0 => Raw::Number(varint(&mut rest)?),
+            1 => Raw::Number(fixed(take(&mut rest, 8)?)),
+            2 => {
+                let length = usize::try_from(varint(&mut rest)?).map_err(|_| "a length is too large")?;
+                Raw::Bytes(take(&mut rest, length)?)
+            }
+            5 => Raw::Number(fixed(take(&mut rest, 4)?)),
+            other => return Err(format!("wire type {other} is not used by Kubernetes")),
+        };
+        items.push((tag >> 3, raw));
+    }
+    Ok(items)
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], String> {
+    let (taken, left) = rest.split_at_checked(length).ok_or("the body ends too early")?;
+    *rest = left;
+    Ok(taken)
+}
+
+fn fixed(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn varint(rest: &mut &[u8]) -> Result<u64, String> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = take(rest, 1)?[0];
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err("a number is too long".to_owned())
+}
+
+fn text(bytes: &[u8]) -> Result<String, String> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| "a text is not UTF-8".to_owned())
+}
+
+fn message(name: &str, bytes: &[u8], depth: u32) -> Result<Map<String, Value>, String> {
+    if depth > DEEPEST {
+        return Err("messages are nested too deeply".to_owned());
+    }
+    let fields = messages().get(name).ok_or_else(|| format!("no message {name}"))?;
+    let mut object = Map::new();
+    for (number, raw) in items(bytes)? {
+        let Some(field) = fields.get(&number) else { continue };
+        match field.shape {
+            Shape::Inline => {
+                if let Value::Object(inner) = value(field.of, raw, depth)? {
+                    object.extend(inner);
+                }
+            }
+            Shape::List => {
+                let element = value(field.of, raw, depth)?;
+                if let Value::Array(list) = object.entry(field.name).or_insert_with(|| json!([])) {
+                    list.push(element);
+                }
+            }
+            Shape::Map => {
+                let (key, element) = entry(field.of, raw, depth)?;
+                if let Value::Object(map) = object.entry(field.name).or_insert_with(|| json!({})) {
+                    map.insert(key, element);
+                }
+            }
+            Shape::Single | Shape::Shy => {
+                let value = value(field.of, raw, depth)?;
+                let zero = value == "" || value == 0 || value == false;
+                if !(value.is_null() || zero && field.shape == Shape::Shy) {
+                    object.insert(field.name.to_owned(), value);
+                }
+            }
+        }
+    }
+    Ok(object)
+}
+
+fn entry(of: &str, raw: Raw<'_>, depth: u32) -> Result<(String, Value), String> {
+    let Raw::Bytes(bytes) = raw else { return Err("an entry of a map is no message".to_owned()) };
+    let (mut key, mut element) = (String::new(), None);
+    for item in items(bytes)? {
+        match item {
+            (1, Raw::Bytes(bytes)) => key = text(bytes)?,
+            (2, raw) => element = Some(value(of, raw, depth)?),
+            _ => {}
+        }
+    }
+    let absent = || if of == "s" || of == "b" { json!("") } else { json!({}) };
+    Ok((key, element.unwrap_or_else(absent)))
+}
+
+fn value(of: &str, raw: Raw<'_>, depth: u32) -> Result<Value, String> {
+    match (of, raw) {
+        ("i", Raw::Number(number)) => Ok(number.cast_signed().into()),
+        ("t", Raw::Number(number)) => Ok((number != 0).into()),
+        ("d", Raw::Number(number)) => Ok(f64::from_bits(number).into()),
+        ("s", Raw::Bytes(bytes)) => text(bytes).map(Value::from),
+        ("b", Raw::Bytes(bytes)) => Ok(STANDARD.encode(bytes).into()),
+        ("Quantity", Raw::Bytes(bytes)) => first_bytes(bytes).and_then(text).map(Value::from),
+        ("Time", Raw::Bytes([])) => Ok(Value::Null),
+        ("Time", Raw::Bytes(bytes)) => time(bytes),
+        ("IntOrString", Raw::Bytes(bytes)) => int_or_string(bytes),
+        ("RawExtension" | "FieldsV1", Raw::Bytes(bytes)) => {
+            serde_json::from_slice(first_bytes(bytes)?).map_err(|e| e.to_string())
+        }
+        (name, Raw::Bytes(bytes)) if name.len() > 1 => message(name, bytes, depth + 1).map(Value::Object),
+        _ => Err("a field has the wrong wire type".to_owned()),
+    }
+}
+
+fn first_bytes(bytes: &[u8]) -> Result<&[u8], String> {
+    let found = items(bytes)?.into_iter().find_map(|item| match item {
+        (1, Raw::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    });
+    Ok(found.unwrap_or_default())
+}
+
+fn time(bytes: &[u8]) -> Result<Value, String> {
+    let (mut seconds, mut nanos) = (0i64, 0i64);
+    for item in items(bytes)? {
+        match item {
+            (1, Raw::Number(number)) => seconds = number.cast_signed(),
+            (2, Raw::Number(number)) => nanos = number.cast_signed(),
+            _ => {}
+        }
+    }
+    let at = Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(nanos));
+    Ok(if nanos == 0 { at.to_rfc3339() } else { at.to_rfc3339_micro() }.into())
+}
+
+fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
+    let (mut is_text, mut number, mut string) = (false, 0i64, String::new());
+    for item in items(bytes)? {
+        match item {
+            (1, Raw::Number(kind)) => is_text = kind == 1,
+            (2, Raw::Number(value)) => number = value.cast_signed(),
+            (3, Raw::Bytes(bytes)) => string = text(bytes)?,
+            _ => {}
+        }
+    }
+    Ok(if is_text { string.into() } else { number.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field with bytes.
+    fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2, u8::try_from(content.len()).unwrap()];
+        out.extend_from_slice(content);
+        out
+    }
+
+    fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+        let meta = [bytes(1, api_version.as_bytes()), bytes(2, kind.as_bytes())].concat();
+        [MAGIC.to_vec(), bytes(1, &meta), bytes(2, raw)].concat()
+    }
+
+    #[test]
+    fn a_message_becomes_the_json_that_it_would_have_been() {
+        let label = [bytes(1, b"app"), bytes(2, b"web")].concat();
+        let metadata = [bytes(1, b"a"), bytes(2, b""), bytes(8, b""), bytes(11, &label)].concat();
+        let amount = [bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat();
+        let container = [bytes(1, b"c"), bytes(2, b"i"), bytes(8, &bytes(2, &amount))].concat();
+        let secret = [bytes(1, b"v"), bytes(2, &bytes(6, &bytes(1, b"s")))].concat();
+        // Seconds in field 4 are a pointer, so that 0 counts.
+        let spec = [bytes(1, &secret), bytes(2, &container), vec![4 << 3, 0]].concat();
+        let pod = [bytes(1, &metadata), bytes(2, &spec)].concat();
+        let expected = json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {"name": "a", "labels": {"app": "web"}},
+            "spec": {"volumes": [{"name": "v", "secret": {"secretName": "s"}}], "terminationGracePeriodSeconds": 0,
+                     "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}]},
+        });
+        assert_eq!(decode(&body("v1", "Pod", &pod)), Ok(expected));
+    }
+
+    #[test]
+    fn every_message_of_the_table_is_known() {
+        const BASIC: [&str; 10] =
+            ["s", "b", "i", "t", "d", "Quantity", "Time", "IntOrString", "RawExtension", "FieldsV1"];
+        for (name, fields) in messages() {
+            for field in fields.values() {
+                assert!(
+                    BASIC.contains(&field.of) || messages().contains_key(field.of),
+                    "{name}: {}",
+                    field.of
+                );
+            }
+        }
+        assert!(messages().len() > 300);
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        let good = body("v1", "Pod", &bytes(1, &bytes(1, b"a")));
+        for end in 0..good.len() {
+            let _ = decode(&good[..end]);
+        }
+        assert!(decode(b"k8s\0\xff\xff\xff").is_err());
+        assert!(decode(b"{}").is_err());
+        assert!(decode(&body("v1", "Nonsense", b"")).unwrap_err().contains("known in JSON only"));
+        let mut deep = Vec::new();
+        for _ in 0..200 {
+            let length = deep.len();
+            deep = [vec![2 << 3 | 2], vec![(length & 0x7f) as u8 | 0x80, (length >> 7) as u8], deep].concat();
+        }
+        let _ = message("core.Pod", &deep, 0);
+    }
+}

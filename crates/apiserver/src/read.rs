@@ -1,0 +1,414 @@
+//! Get, list and watch.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{body::Body, http::Response};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch::Receiver,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    forms,
+    kinds::Kind,
+    object::Object,
+    reply,
+    request::{Request, View},
+    selector::Selector,
+    shelf::{Page, Range, TooOld},
+    status::{Failure, FieldError, Result},
+    store::Store,
+    table::{Include, only_metadata, table},
+    time::now,
+    watch::{Event, Expired, Watch},
+};
+
+/// How often a watch tells its version when nothing happens.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+/// How long a watch lasts that says nothing about it.
+const WATCH_TIME: Duration = Duration::from_secs(1800);
+/// Tables of more rows are made beside the threads that answer requests.
+const MANY_ROWS: usize = 200;
+
+/// The version at which a list goes on, and where.
+#[derive(Debug, Serialize, Deserialize)]
+struct Continue {
+    v: String,
+    /// -1: at the latest version.
+    rv: i64,
+    start: String,
+}
+
+impl Continue {
+    fn token(rv: i64, start: &str) -> String {
+        let this = Self { v: "meta.k8s.io/v1".to_owned(), rv, start: start.to_owned() };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&this).unwrap_or_default())
+    }
+
+    fn parse(token: &str) -> Result<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
+        let parsed = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        parsed
+            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
+    }
+}
+
+/// One object in the form that was asked for.
+pub(crate) fn object(kind: &Kind, view: View, code: u16, object: &Object) -> Response<Body> {
+    match view {
+        View::Plain => reply::json(code, forms::json(kind, object)),
+        other => {
+            let metadata = json!({"resourceVersion": object.version().to_string()});
+            reply::value(code, &viewed(kind, other, object, metadata))
+        }
+    }
+}
+
+/// An object as a table of one row, or as its metadata.
+fn viewed(kind: &Kind, view: View, object: &Object, metadata: Value) -> Value {
+    let value = forms::shown(kind, object);
+    match view {
+        View::Plain => value,
+        View::Metadata => only_metadata(value),
+        // Tables read events in their stored form.
+        View::Table(include) => rows(kind, &[object], include, metadata),
+    }
+}
+
+fn rows(
+    kind: &Kind,
+    objects: &[impl std::ops::Deref<Target = Object>],
+    include: Include,
+    metadata: Value,
+) -> Value {
+    table(&kind.columns, objects.iter().map(|object| object.value()), include, metadata, now())
+}
+
+/// Lists or watches.
+pub(crate) async fn collection(
+    store: &Store,
+    kind: Arc<Kind>,
+    namespace: &str,
+    name: &str,
+    request: &Request,
+    ending: Receiver<bool>,
+) -> Result<Response<Body>> {
+    let view = request.view()?;
+    let mut fields = request.query("fieldSelector").to_owned();
+    if !name.is_empty() {
+        // The old form of a watch of one object.
+        fields = format!("metadata.name={name}{}{fields}", if fields.is_empty() { "" } else { "," });
+    }
+    let selector = Selector::parse(namespace, request.query("labelSelector"), &fields, &kind.shelf.fields)?;
+    if request.flag("watch") {
+        watch(store, kind, namespace, selector, request, view, ending)
+    } else {
+        list(store, kind, namespace, &selector, request, view).await
+    }
+}
+
+async fn list(
+    store: &Store,
+    kind: Arc<Kind>,
+    namespace: &str,
+    selector: &Selector,
+    request: &Request,
+    view: View,
+) -> Result<Response<Body>> {
+    let (page, next) = page(store, &kind, namespace, selector, request)?;
+    let mut metadata = json!({"resourceVersion": page.version.to_string()});
+    if !next.is_empty() {
+        metadata["continue"] = next.into();
+        if !selector.is_selective() {
+            metadata["remainingItemCount"] = page.remaining.into();
+        }
+    }
+    if view == View::Plain {
+        let items = page.objects.iter().map(|object| forms::json(&kind, object)).collect();
+        return Ok(reply::list(&kind.list_kind, &kind.api_version(), &metadata, items));
+    }
+    let many = page.objects.len() > MANY_ROWS;
+    let make = move || match view {
+        View::Table(include) => rows(&kind, &page.objects, include, metadata),
+        _ => {
+            let items: Vec<Value> =
+                page.objects.iter().map(|o| only_metadata(forms::shown(&kind, o))).collect();
+            let (kind, version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
+            json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items})
+        }
+    };
+    let made = if many { tokio::task::spawn_blocking(make).await.unwrap_or_default() } else { make() };
+    Ok(reply::value(200, &made))
+}
+
+/// The objects, and the token with which the list goes on.
+fn page(
+    store: &Store,
+    kind: &Kind,
+    namespace: &str,
+    selector: &Selector,
+    request: &Request,
+) -> Result<(Page, String)> {
+    let limit = request.number::<i64>("limit")?.unwrap_or(0);
+    // Less than none is no limit.
+    let limit = usize::try_from(limit).unwrap_or(0);
+    let version = version_of(request)?;
+    let rule = request.query("resourceVersionMatch");
+    let token = request.query("continue");
+    check_rule(rule, version, token)?;
+    let (at, behind) = if token.is_empty() {
+        let now = store.version();
+        match version {
+            Some(version) if version > now => {
+                return Err(too_large(version, now));
+            }
+            Some(version) if rule == "Exact" => (Some(version), String::new()),
+            _ => (None, String::new()),
+        }
+    } else {
+        if version.is_some_and(|version| version > 0) {
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let token = Continue::parse(token)?;
+        (u64::try_from(token.rv).ok(), token.start)
+    };
+    let range = Range { namespace, behind: &behind, limit, at };
+    let page =
+        kind.shelf.list(&range, |object| selector.matches(object)).map_err(|TooOld(oldest)| {
+            match (token.is_empty(), at) {
+                (true, at) => {
+                    let asked = at.unwrap_or_default();
+                    Failure::expired(format!(
+                        "The resourceVersion for the provided list is too old: {asked} ({oldest})"
+                    ))
+                }
+                (false, _) => expired_token(&behind),
+            }
+        })?;
+    let next = match page.objects.last() {
+        Some(last) if page.remaining > 0 => {
+            Continue::token(i64::try_from(page.version).unwrap_or(-1), &last.key)
+        }
+        _ => String::new(),
+    };
+    Ok((page, next))
+}
+
+/// The words of kube-apiserver, with a token that goes on all the same.
+fn expired_token(behind: &str) -> Failure {
+    let mut failure = Failure::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    failure.continue_token = Continue::token(-1, behind);
+    failure
+}
+
+fn version_of(request: &Request) -> Result<Option<u64>> {
+    match request.query("resourceVersion") {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            let error = FieldError::invalid("resourceVersion", text, why);
+            Failure::bad_request(format!("invalid resource version: {error}"))
+        }),
+    }
+}
+
+/// A version of the future. Clients look for the cause.
+fn too_large(version: u64, now: u64) -> Failure {
+    let message = format!("Timeout: Too large resource version: {version}, current: {now}");
+    let failure = Failure::new(504, "Timeout", message).with_retry_after(1);
+    failure.with_cause("ResourceVersionTooLarge", "Too large resource version")
+}
+
+fn check_rule(rule: &str, version: Option<u64>, token: &str) -> Result<()> {
+    let wrong = |why: &str| {
+        Err(Failure::new(
+            422,
+            "Invalid",
+            format!("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: {why}"),
+        ))
+    };
+    match (rule, version) {
+        ("", _) => Ok(()),
+        ("NotOlderThan" | "Exact", _) if !token.is_empty() => {
+            wrong("Forbidden: resourceVersionMatch is forbidden when continue is provided")
+        }
+        ("NotOlderThan" | "Exact", None) => {
+            wrong("Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+        }
+        ("Exact", Some(0)) => {
+            wrong("Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+        }
+        ("NotOlderThan" | "Exact", _) => Ok(()),
+        (other, _) => wrong(&format!(
+            "Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""
+        )),
+    }
+}
+
+fn watch(
+    store: &Store,
+    kind: Arc<Kind>,
+    namespace: &str,
+    selector: Selector,
+    request: &Request,
+    view: View,
+    ending: Receiver<bool>,
+) -> Result<Response<Body>> {
+    let version = version_of(request)?;
+    let streams_list = request.flag("sendInitialEvents");
+    if streams_list && request.query("resourceVersionMatch") != "NotOlderThan" {
+        let message = "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents \
+                       requires setting resourceVersionMatch to NotOlderThan";
+        return Err(Failure::new(422, "Invalid", message));
+    }
+    let now = store.version();
+    match version {
+        Some(version) if streams_list && version > now => return Err(too_large(version, now)),
+        _ => {}
+    }
+    let shelf = kind.shelf.clone();
+    let watch = match version {
+        Some(version) if version > 0 && !streams_list => Watch::behind(shelf, selector, version),
+        _ => Ok(Watch::from_now(shelf, namespace, selector)),
+    };
+    let watch = match watch {
+        Ok(watch) => watch,
+        Err(expired) => {
+            let body = error_line(&expired);
+            return Ok(reply::events(stream::iter([Ok(body)])));
+        }
+    };
+    let time = request
+        .number("timeoutSeconds")?
+        .filter(|seconds| *seconds > 0)
+        .map_or(WATCH_TIME, Duration::from_secs);
+    let start = Instant::now();
+    let sender = Sender {
+        kind,
+        watch,
+        view,
+        bookmarks: request.flag("allowWatchBookmarks"),
+        initial_end: streams_list,
+        // Absurd times would be beyond the clock.
+        deadline: start + time.min(Duration::from_secs(1 << 30)),
+        next_bookmark: start + BOOKMARKS,
+        ending,
+        done: false,
+    };
+    let pieces = stream::unfold(sender, |mut sender| async {
+        let piece = sender.next().await?;
+        Some((Ok::<_, Infallible>(piece), sender))
+    });
+    Ok(reply::events(pieces))
+}
+
+fn error_line(expired: &Expired) -> Bytes {
+    let failure = Failure::expired(expired.to_string());
+    format!("{}\n", json!({"type": "ERROR", "object": failure.to_value()})).into()
+}
+
+/// A watch on its way to a client. It holds nothing but a place in the history: if the client reads slowly, the place
+/// is lost and the watch ends.
+struct Sender {
+    kind: Arc<Kind>,
+    watch: Watch,
+    view: View,
+    bookmarks: bool,
+    /// Whether the end of the initial events is still to be told.
+    initial_end: bool,
+    deadline: Instant,
+    next_bookmark: Instant,
+    ending: Receiver<bool>,
+    done: bool,
+}
+
+impl Sender {
+    /// The next lines; none when the watch is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        if self.initial_end && self.watch.is_past_initial() {
+            self.initial_end = false;
+            return Some(self.bookmark(true));
+        }
+        let events = tokio::select! {
+            events = self.watch.next() => events,
+            () = sleep_until(self.next_bookmark), if self.bookmarks => {
+                self.next_bookmark = Instant::now() + BOOKMARKS;
+                Ok(Vec::new())
+            }
+            () = sleep_until(self.deadline) => return None,
+            _ = self.ending.wait_for(|ending| *ending) => return None,
+        };
+        // Nothing for a while: what is the version by now?
+        let events = match events {
+            Ok(events) if events.is_empty() => self.watch.poll(),
+            events => events,
+        };
+        Some(match events {
+            Ok(events) if events.is_empty() => self.bookmark(false),
+            Ok(events) => self.lines(&events),
+            Err(expired) => self.lost(&expired),
+        })
+    }
+
+    fn lost(&mut self, expired: &Expired) -> Bytes {
+        self.done = true;
+        error_line(expired)
+    }
+
+    fn lines(&self, events: &[Event]) -> Bytes {
+        let size: usize = events.iter().map(|event| event.object.json().len() + 48).sum();
+        let mut lines = Vec::with_capacity(size);
+        for event in events {
+            lines.extend_from_slice(b"{\"type\":\"");
+            lines.extend_from_slice(event.event.as_str().as_bytes());
+            lines.extend_from_slice(b"\",\"object\":");
+            match self.view {
+                View::Plain => lines.extend_from_slice(&forms::json(&self.kind, &event.object)),
+                view => {
+                    let metadata = json!({"resourceVersion": event.object.version().to_string()});
+                    let value = viewed(&self.kind, view, &event.object, metadata);
+                    lines.extend_from_slice(value.to_string().as_bytes());
+                }
+            }
+            lines.extend_from_slice(b"}\n");
+        }
+        lines.into()
+    }
+
+    fn bookmark(&self, initial_end: bool) -> Bytes {
+        let mut metadata =
+            json!({"resourceVersion": self.watch.version().to_string(), "creationTimestamp": null});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.view {
+            View::Plain => {
+                json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata})
+            }
+            View::Metadata => only_metadata(json!({"metadata": metadata})),
+            View::Table(_) => json!({
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "columnDefinitions": [],
+                "rows": [{"cells": [], "object": {"metadata": metadata}}],
+            }),
+        };
+        format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
+    }
+}

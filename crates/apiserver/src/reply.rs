@@ -1,0 +1,91 @@
+//! Answers.
+
+use std::convert::Infallible;
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use serde_json::{Value, json};
+
+use crate::status::Failure;
+
+/// Bytes that are sent at once.
+pub(crate) const PIECE: usize = 64 << 10;
+
+/// An answer of JSON.
+pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    typed(code, "application/json", body)
+}
+
+pub(crate) fn value(code: u16, value: &Value) -> Response<Body> {
+    json(code, value.to_string())
+}
+
+pub(crate) fn typed(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
+    respond(code, content_type, Body::from(body.into()))
+}
+
+fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A refusal.
+pub(crate) fn failure(failure: &Failure) -> Response<Body> {
+    let mut response = value(failure.code, &failure.to_value());
+    let seconds = failure.details.get("retryAfterSeconds").and_then(Value::as_u64);
+    if let Some(seconds) = seconds.or((failure.code == 429).then_some(1)) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A list whose items are encoded already: they are copied in pieces while they are sent.
+pub(crate) fn list(kind: &str, api_version: &str, metadata: &Value, items: Vec<Bytes>) -> Response<Body> {
+    let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
+    let mut first = head.into_bytes();
+    first.pop();
+    first.extend_from_slice(b",\"items\":[");
+    let total: usize = items.iter().map(Bytes::len).sum();
+    let mut items = items.into_iter();
+    let mut piece = Some(first);
+    let mut is_first = true;
+    let mut next = move || {
+        let mut buffer = piece.take()?;
+        while buffer.len() < PIECE {
+            match items.next() {
+                Some(item) => {
+                    if !is_first {
+                        buffer.push(b',');
+                    }
+                    is_first = false;
+                    buffer.extend_from_slice(&item);
+                }
+                None => {
+                    buffer.extend_from_slice(b"]}");
+                    return Some(Bytes::from(buffer));
+                }
+            }
+        }
+        piece = Some(Vec::with_capacity(PIECE + 4096));
+        Some(Bytes::from(buffer))
+    };
+    if total < PIECE / 2 {
+        return json(200, next().unwrap_or_default());
+    }
+    let pieces = stream::iter(std::iter::from_fn(next).map(Ok::<_, Infallible>));
+    respond(200, "application/json", Body::from_stream(pieces))
+}
+
+/// A stream of events.
+pub(crate) fn events(
+    pieces: impl futures_util::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+) -> Response<Body> {
+    respond(200, "application/json", Body::from_stream(pieces))
+}

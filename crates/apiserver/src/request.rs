@@ -1,0 +1,192 @@
+//! A request, taken apart.
+
+use axum::http::{HeaderMap, Method, Uri, header};
+use percent_encoding::percent_decode_str;
+
+use crate::{
+    status::{Failure, Result},
+    table::Include,
+};
+
+/// A request without its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    /// Decoded segments.
+    pub(crate) path: Vec<String>,
+    query: Vec<(String, String)>,
+    accept: String,
+    /// Without parameters.
+    pub(crate) content_type: String,
+}
+
+/// In which form objects are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Plain,
+    Table(Include),
+    /// `PartialObjectMetadata`.
+    Metadata,
+}
+
+/// One media type of an `Accept` header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted<'a> {
+    name: &'a str,
+    parameters: &'a str,
+}
+
+impl<'a> Accepted<'a> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<&'a str> {
+        let mut pairs = self.parameters.split(';').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().trim_matches('"'))
+    }
+
+    fn is_json(&self) -> bool {
+        matches!(self.name, "application/json" | "application/*" | "*/*")
+    }
+}
+
+impl Request {
+    pub(crate) fn new(method: Method, uri: &Uri, headers: &HeaderMap) -> Self {
+        let header = |name: header::HeaderName| {
+            let values: Vec<&str> =
+                headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+            values.join(",")
+        };
+        let content_type = header(header::CONTENT_TYPE);
+        let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        Self {
+            method,
+            path: uri.path().split('/').filter(|part| !part.is_empty()).map(decoded).collect(),
+            query: uri.query().into_iter().flat_map(|query| query.split('&')).map(pair).collect(),
+            accept: header(header::ACCEPT),
+            content_type,
+        }
+    }
+
+    /// A parameter of the query; empty if it is not there.
+    pub(crate) fn query(&self, name: &str) -> &str {
+        self.query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        matches!(self.query(name), "true" | "1" | "True" | "TRUE" | "t" | "T")
+    }
+
+    /// A number of the query; none if it is not there.
+    pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>> {
+        match self.query(name) {
+            "" => Ok(None),
+            text => match text.parse() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => {
+                    Err(Failure::bad_request(format!("invalid value for {name}: {text:?} is not a number")))
+                }
+            },
+        }
+    }
+
+    /// Whether nothing is to be stored.
+    pub(crate) fn dry_run(&self) -> Result<bool> {
+        match self.query("dryRun") {
+            "" => Ok(false),
+            "All" => Ok(true),
+            other => Err(Failure::bad_request(format!(
+                "dryRun: Unsupported value: {other:?}: supported values: \"All\""
+            ))),
+        }
+    }
+
+    /// The media types of the `Accept` header, as they are ordered.
+    pub(crate) fn accepted(&self) -> impl Iterator<Item = Accepted<'_>> {
+        let types = self.accept.split(',').map(str::trim).filter(|text| !text.is_empty());
+        types.map(|text| {
+            let (name, parameters) = text.split_once(';').unwrap_or((text, ""));
+            Accepted { name: name.trim(), parameters }
+        })
+    }
+
+    /// The form in which to answer.
+    pub(crate) fn view(&self) -> Result<View> {
+        let mut any = false;
+        for accepted in self.accepted() {
+            any = true;
+            if !accepted.is_json() {
+                continue;
+            }
+            let of_meta = accepted.parameter("g") == Some("meta.k8s.io");
+            match accepted.parameter("as") {
+                None => return Ok(View::Plain),
+                Some("Table") if of_meta => {
+                    let include = Include::parse(self.query("includeObject"));
+                    return include.map(View::Table).ok_or_else(|| {
+                        Failure::bad_request("includeObject must be None, Metadata or Object")
+                    });
+                }
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta => {
+                    return Ok(View::Metadata);
+                }
+                Some(_) => {}
+            }
+        }
+        if !any {
+            return Ok(View::Plain);
+        }
+        Err(Failure::new(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json (this API server does not speak protobuf: \
+             configure the client to use the content type application/json)",
+        ))
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn pair(text: &str) -> (String, String) {
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+    (decoded(&key.replace('+', " ")), decoded(&value.replace('+', " ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(uri: &str, accept: &str) -> Request {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        Request::new(Method::GET, &uri.parse().unwrap(), &headers)
+    }
+
+    #[test]
+    fn paths_and_queries_are_decoded() {
+        let request = request("/api/v1//namespaces/a%2Fb?labelSelector=x%3Dy&watch=1&q=a+b&empty", "*/*");
+        assert_eq!(request.path, ["api", "v1", "namespaces", "a/b"]);
+        assert_eq!(
+            (request.query("labelSelector"), request.query("q"), request.query("empty")),
+            ("x=y", "a b", "")
+        );
+        assert!(request.flag("watch") && !request.flag("nothing"));
+        assert!(request.number::<u64>("q").is_err());
+    }
+
+    #[test]
+    fn the_first_form_that_can_be_served_is_taken() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        for (accept, expected) in [
+            ("application/json", Some(View::Plain)),
+            ("", Some(View::Plain)),
+            ("*/*", Some(View::Plain)),
+            (kubectl, Some(View::Table(Include::Metadata))),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(View::Plain)),
+            ("application/vnd.kubernetes.protobuf", None),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(View::Metadata)),
+            ("application/json;as=Nonsense", None),
+        ] {
+            assert_eq!(request("/", accept).view().ok(), expected, "{accept}");
+        }
+    }
+}

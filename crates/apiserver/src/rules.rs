@@ -1,0 +1,147 @@
+//! What the API server makes of objects before they are stored: defaults, admission and checks.
+
+mod definition;
+mod meta;
+mod node;
+mod others;
+mod pod;
+mod pod_checks;
+mod pod_update;
+mod priority;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+pub(crate) use definition::{establish, kinds_of_definition};
+pub(crate) use meta::stamp;
+pub(crate) use priority::SYSTEM_CLASSES;
+
+use crate::{
+    Options,
+    kinds::{Kind, Kinds, Rules, STATUS, STATUS_AT_ONCE, text},
+    status::{Failure, FieldError, Result},
+};
+
+/// What is wrong with an object.
+type Errors = Vec<FieldError>;
+
+/// What the rules look at besides the object.
+pub(crate) struct Context<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) kinds: &'a Kinds,
+    pub(crate) kind: &'a Kind,
+}
+
+impl Context<'_> {
+    /// Makes a new object ready to be stored, which has its name and namespace already.
+    pub(crate) fn create(&self, object: &mut Value) -> Result<()> {
+        if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
+            remove(object, "status");
+        }
+        self.shape(object)?;
+        let name = text(object, "/metadata/name").to_owned();
+        let about = self.kind.about(&name);
+        self.defaults(object);
+        match self.kind.rules {
+            Rules::Pod => pod::admit(self, object).map_err(|why| Failure::forbidden(about, &why))?,
+            Rules::PriorityClass => {
+                priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
+            }
+            Rules::Definition => definition::defaults(object),
+            _ => {}
+        }
+        let mut errors = meta::check(self.kind, object);
+        self.check(object, None, &mut errors);
+        self.refuse(&name, &errors)
+    }
+
+    /// Makes a changed object ready to be stored.
+    pub(crate) fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
+        self.shape(object)?;
+        let name = text(old, "/metadata/name").to_owned();
+        self.defaults(object);
+        if self.kind.rules == Rules::PriorityClass {
+            let about = self.kind.about(&name);
+            priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
+        }
+        let mut errors = meta::check_update(self.kind, old, object);
+        self.check(object, Some(old), &mut errors);
+        self.refuse(&name, &errors)
+    }
+
+    /// Whether the fields that matter have the right types, amounts written canonically.
+    fn shape(&self, object: &mut Value) -> Result<()> {
+        let wrong = |why: String| {
+            let Kind { kind, .. } = self.kind;
+            let version = self.kind.api_version();
+            Failure::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+            ))
+        };
+        meta::shape(object).map_err(wrong)?;
+        match self.kind.rules {
+            Rules::Pod => pod::shape(object).map_err(wrong),
+            Rules::Node => node::shape(object).map_err(wrong),
+            Rules::PriorityClass => priority::shape(object).map_err(wrong),
+            _ => Ok(()),
+        }
+    }
+
+    fn defaults(&self, object: &mut Value) {
+        match self.kind.rules {
+            Rules::Pod => pod::defaults(object),
+            Rules::Node => node::defaults(self.options, object),
+            Rules::PriorityClass => priority::defaults(object),
+            _ => others::defaults(self.kind, object),
+        }
+    }
+
+    fn check(&self, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+        match (self.kind.rules, old) {
+            (Rules::Pod, None) => pod_checks::check(object, errors),
+            (Rules::Pod, Some(old)) => pod_update::check(old, object, errors),
+            (Rules::Node, _) => node::check(object, errors),
+            (Rules::PriorityClass, _) => priority::check(object, old, errors),
+            (Rules::Definition, _) => definition::check(object, errors),
+            _ => others::check(self.kind, object, errors),
+        }
+    }
+
+    fn refuse(&self, name: &str, errors: &Errors) -> Result<()> {
+        if errors.is_empty() { Ok(()) } else { Err(Failure::invalid(self.kind.about(name), errors)) }
+    }
+}
+
+/// The map under a name, made if it is missing. A value of another type is left alone and the map is lost.
+pub(crate) fn map<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
+    let slot = value.as_object_mut()?.entry(name).or_insert(Value::Null);
+    if slot.is_null() {
+        *slot = Value::Object(serde_json::Map::new());
+    }
+    slot.as_object_mut()
+}
+
+/// Sets a field that is missing or null.
+pub(crate) fn default(value: &mut Value, name: &str, to: impl Into<Value>) {
+    if let Some(map) = value.as_object_mut() {
+        let slot = map.entry(name).or_insert(Value::Null);
+        if slot.is_null() {
+            *slot = to.into();
+        }
+    }
+}
+
+pub(crate) fn remove(value: &mut Value, name: &str) -> Option<Value> {
+    value.as_object_mut()?.remove(name)
+}
+
+/// The elements of a list.
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn list_mut<'a>(value: &'a mut Value, pointer: &str) -> &'a mut [Value] {
+    value.pointer_mut(pointer).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
+}

@@ -1,0 +1,146 @@
+//! Custom resource definitions, and the kinds that they define.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{Errors, default, list, map};
+use crate::{
+    kinds::{Form, GENERATION, Kind, NAMESPACED, Rules, SCALE, STATUS, VERSIONED, api_version, text},
+    shelf::Shelf,
+    status::FieldError,
+    table::{Cell, Column, columns},
+    time::now,
+};
+
+pub(super) fn defaults(definition: &mut Value) {
+    let kind = text(definition, "/spec/names/kind").to_owned();
+    if map(definition, "spec").is_some() && map(&mut definition["spec"], "names").is_some() {
+        default(&mut definition["spec"]["names"], "singular", kind.to_lowercase());
+        default(&mut definition["spec"]["names"], "listKind", format!("{kind}List"));
+        default(&mut definition["spec"], "conversion", json!({"strategy": "None"}));
+    }
+}
+
+/// Writes the status that its controllers would come to.
+pub(crate) fn establish(definition: &mut Value) {
+    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now().to_rfc3339()});
+    definition["status"] = json!({
+        "acceptedNames": definition.pointer("/spec/names").cloned().unwrap_or_default(),
+        "storedVersions": [stored_version(definition)],
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        ],
+    });
+}
+
+pub(super) fn check(definition: &Value, errors: &mut Errors) {
+    let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+    for (field, value) in [
+        ("spec.group", group),
+        ("spec.names.plural", plural),
+        ("spec.names.kind", text(definition, "/spec/names/kind")),
+    ] {
+        if value.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        }
+    }
+    let (name, expected) = (text(definition, "/metadata/name"), format!("{plural}.{group}"));
+    if name != expected {
+        errors.push(FieldError::invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group"));
+    }
+    let scope = text(definition, "/spec/scope");
+    if !matches!(scope, "Cluster" | "Namespaced") {
+        errors.push(FieldError::unsupported("spec.scope", scope, &["Cluster", "Namespaced"]));
+    }
+    let stored =
+        list(definition, "/spec/versions").iter().filter(|v| v.get("storage") == Some(&Value::Bool(true)));
+    if stored.count() != 1 {
+        let versions = definition.pointer("/spec/versions").cloned().unwrap_or_default();
+        errors.push(FieldError::invalid(
+            "spec.versions",
+            versions,
+            "must have exactly one version marked as storage version",
+        ));
+    }
+}
+
+fn stored_version(definition: &Value) -> &str {
+    let versions = list(definition, "/spec/versions");
+    let stored = versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true)));
+    stored.map_or("", |version| text(version, "/name"))
+}
+
+/// Fields that may be selected by, from all versions.
+pub(crate) fn selectable_fields(definition: &Value) -> Vec<String> {
+    let fields =
+        list(definition, "/spec/versions").iter().flat_map(|version| list(version, "/selectableFields"));
+    let mut paths: Vec<String> =
+        fields.map(|field| text(field, "/jsonPath").trim_start_matches('.').to_owned()).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// The kinds of a definition: one for each version that is served. `shelf` makes one for the fields that may be
+/// selected by.
+pub(crate) fn kinds_of_definition(
+    definition: &Value,
+    shelf: impl FnOnce(Vec<String>) -> Arc<Shelf>,
+) -> Vec<Kind> {
+    let at = |pointer: &str| text(definition, pointer).to_owned();
+    let texts = |pointer: &str| -> Vec<String> {
+        list(definition, pointer).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (group, stored) = (at("/spec/group"), stored_version(definition));
+    let shelf = shelf(selectable_fields(definition));
+    let versions = list(definition, "/spec/versions").iter();
+    let served = versions.filter(|version| version.get("served") == Some(&Value::Bool(true)));
+    served
+        .map(|version| {
+            let name = text(version, "/name");
+            let mut flags = GENERATION | VERSIONED;
+            for (flag, wanted) in [
+                (NAMESPACED, text(definition, "/spec/scope") == "Namespaced"),
+                (STATUS, version.pointer("/subresources/status").is_some()),
+                (SCALE, version.pointer("/subresources/scale").is_some()),
+            ] {
+                if wanted {
+                    flags |= flag;
+                }
+            }
+            Kind {
+                group: group.clone(),
+                version: name.to_owned(),
+                plural: at("/spec/names/plural"),
+                singular: at("/spec/names/singular"),
+                kind: at("/spec/names/kind"),
+                list_kind: at("/spec/names/listKind"),
+                short_names: texts("/spec/names/shortNames"),
+                categories: texts("/spec/names/categories"),
+                flags,
+                columns: printer_columns(version),
+                rules: Rules::None,
+                form: if name == stored { Form::Stored } else { Form::Version(api_version(&group, stored)) },
+                custom: true,
+                shelf: shelf.clone(),
+            }
+        })
+        .collect()
+}
+
+fn printer_columns(version: &Value) -> Vec<Column> {
+    let more = list(version, "/additionalPrinterColumns");
+    if more.is_empty() {
+        return columns::PLAIN.to_vec();
+    }
+    let named = columns::PLAIN.iter().take(1).cloned();
+    let own = more.iter().map(|column| Column {
+        head: Cow::Owned(text(column, "/name").to_owned()),
+        kind: Cow::Owned(text(column, "/type").to_owned()),
+        wide: column.get("priority").and_then(Value::as_i64).unwrap_or(0) > 0,
+        cell: Cell::Path(text(column, "/jsonPath").into()),
+    });
+    named.chain(own).collect()
+}

@@ -1,0 +1,221 @@
+//! Metadata, the same for all kinds.
+
+use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdomain_errors};
+use serde_json::{Map, Value, json};
+
+use super::{Errors, list, map};
+use crate::{
+    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, text},
+    status::FieldError,
+};
+
+/// Most bytes of all annotations of an object.
+const MOST_ANNOTATIONS: usize = 256 << 10;
+
+/// Writes what only the server may say about a new object.
+pub(crate) fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
+    let Some(metadata) = map(object, "metadata") else { return };
+    for name in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"]
+    {
+        metadata.remove(name);
+    }
+    metadata.insert("uid".into(), uid.into());
+    metadata.insert("creationTimestamp".into(), now.into());
+    if kind.has(GENERATION) {
+        metadata.insert("generation".into(), 1.into());
+    }
+}
+
+/// Types of the fields that everything relies on.
+pub(super) fn shape(object: &Value) -> Result<(), String> {
+    let Some(metadata) = object.get("metadata").and_then(Value::as_object) else {
+        return Err("metadata: expected an object".into());
+    };
+    for name in ["labels", "annotations"] {
+        if let Some(map) = metadata.get(name) {
+            of_texts(map).map_err(|problem| format!("metadata.{name}: {problem}"))?;
+        }
+    }
+    if let Some(finalizers) = metadata.get("finalizers") {
+        let texts =
+            finalizers.is_null() || finalizers.as_array().is_some_and(|a| a.iter().all(Value::is_string));
+        if !texts {
+            return Err("metadata.finalizers: expected a list of strings".into());
+        }
+    }
+    if let Some(owners) = metadata.get("ownerReferences") {
+        let maps = owners.is_null() || owners.as_array().is_some_and(|a| a.iter().all(Value::is_object));
+        if !maps {
+            return Err("metadata.ownerReferences: expected a list of objects".into());
+        }
+    }
+    Ok(())
+}
+
+fn of_texts(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Null => Ok(()),
+        Value::Object(map) => match map.iter().find(|(_, value)| !value.is_string()) {
+            Some((key, value)) => Err(format!("{key}: expected a string, got {value}")),
+            None => Ok(()),
+        },
+        other => Err(format!("expected an object, got {other}")),
+    }
+}
+
+/// Checks the metadata of a new object.
+pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let name = text(object, "/metadata/name");
+    errors.extend(
+        name_errors(kind, name).into_iter().map(|why| FieldError::invalid("metadata.name", name, why)),
+    );
+    check_maps(object, &mut errors);
+    for (i, owner) in list(object, "/metadata/ownerReferences").iter().enumerate() {
+        let field = format!("metadata.ownerReferences[{i}]");
+        for (part, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
+            if owner.get(part).and_then(Value::as_str).unwrap_or_default().is_empty() {
+                errors.push(FieldError::invalid(format!("{field}.{part}"), "", why));
+            }
+        }
+    }
+    errors
+}
+
+fn check_maps(object: &Value, errors: &mut Errors) {
+    check_labels(object.pointer("/metadata/labels"), "metadata.labels", errors);
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let mut size = 0;
+    for (key, value) in annotations.into_iter().flatten() {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        let problems = qualified_name_errors(&key.to_lowercase());
+        errors.extend(
+            problems.into_iter().map(|why| FieldError::invalid("metadata.annotations", key.as_str(), why)),
+        );
+    }
+    if size > MOST_ANNOTATIONS {
+        errors.push(FieldError::too_long("metadata.annotations", MOST_ANNOTATIONS));
+    }
+}
+
+/// Checks keys and values of labels.
+pub(super) fn check_labels(labels: Option<&Value>, field: &str, errors: &mut Errors) {
+    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        let keys = qualified_name_errors(key);
+        errors.extend(keys.into_iter().map(|why| FieldError::invalid(field, key.as_str(), why)));
+        errors
+            .extend(label_value_errors(value).into_iter().map(|why| FieldError::invalid(field, value, why)));
+    }
+}
+
+fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
+    if kind.has(PATH_NAME) {
+        return match name {
+            "." | ".." => vec![format!("may not be '{name}'")],
+            name => ['/', '%']
+                .into_iter()
+                .filter(|c| name.contains(*c))
+                .map(|c| format!("may not contain '{c}'"))
+                .collect(),
+        };
+    }
+    if kind.has(LABEL_NAME) { label_errors(name) } else { subdomain_errors(name) }
+}
+
+/// What is wrong with a text as a DNS label.
+pub(super) fn label_errors(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push("must be no more than 63 bytes".to_owned());
+    }
+    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let ends = bytes.first().is_some_and(inner) && bytes.last().is_some_and(inner);
+    if !ends || !bytes.iter().all(|b| inner(b) || *b == b'-') {
+        errors.push(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+             end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    errors
+}
+
+/// Restores what no update may change, counts the generation, and checks the rest.
+pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Errors {
+    let mut errors = Errors::new();
+    let empty = Map::new();
+    let before = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    if let Some(metadata) = map(object, "metadata") {
+        for name in ["uid", "name", "namespace"] {
+            let (old, new) = (before.get(name), metadata.get(name));
+            let given = new.is_some_and(|new| !new.is_null() && new != "");
+            if given && new != old {
+                let new = new.cloned().unwrap_or_default();
+                errors.push(FieldError::invalid(format!("metadata.{name}"), new, "field is immutable"));
+            }
+        }
+        for name in [
+            "uid",
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "generateName",
+            "selfLink",
+            "generation",
+            "resourceVersion",
+        ] {
+            restore(metadata, before, name);
+        }
+        metadata.remove("managedFields");
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            restore(metadata, before, name);
+        }
+        let added: Vec<&Value> = list(finalizers_of(metadata), "")
+            .iter()
+            .filter(|f| {
+                !before.get("finalizers").and_then(Value::as_array).is_some_and(|old| old.contains(f))
+            })
+            .collect();
+        if before.contains_key("deletionTimestamp") && !added.is_empty() {
+            let names: Vec<String> = added.iter().map(ToString::to_string).collect();
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                names.join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", why));
+        }
+    }
+    if kind.has(GENERATION) && contents(old) != contents(object) {
+        let generation = before.get("generation").and_then(Value::as_i64).unwrap_or(0) + 1;
+        object["metadata"]["generation"] = json!(generation);
+    }
+    check_maps(object, &mut errors);
+    errors
+}
+
+fn finalizers_of(metadata: &Map<String, Value>) -> &Value {
+    metadata.get("finalizers").unwrap_or(&Value::Null)
+}
+
+fn restore(metadata: &mut Map<String, Value>, before: &Map<String, Value>, name: &str) {
+    match before.get(name) {
+        Some(value) => metadata.insert(name.to_owned(), value.clone()),
+        None => metadata.remove(name),
+    };
+}
+
+/// Everything but metadata and status: what the generation counts.
+fn contents(object: &Value) -> Vec<(&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields
+        .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status" | "kind" | "apiVersion"))
+        .collect()
+}

@@ -1,0 +1,171 @@
+//! What may change in a pod that exists.
+
+use serde_json::Value;
+
+use super::{Errors, list, list_mut, pod_checks};
+use crate::{kinds::text, status::FieldError};
+
+const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
+     `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
+     set to 1 if it was previously negative)";
+
+pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
+    if old.get("spec") == pod.get("spec") {
+        return;
+    }
+    let (before, after) = (part(old, "spec"), part(pod, "spec"));
+    for containers in ["containers", "initContainers"] {
+        let (old, new) = (list(&before, &format!("/{containers}")), list(&after, &format!("/{containers}")));
+        if old.len() != new.len() {
+            let why = "pod updates may not add or remove containers";
+            errors.push(FieldError::forbidden(format!("spec.{containers}"), why));
+            return;
+        }
+        for (i, container) in new.iter().enumerate() {
+            if text(container, "/image").trim().is_empty() {
+                errors.push(FieldError::required(format!("spec.{containers}[{i}].image"), ""));
+            }
+        }
+    }
+    check_tolerations(&before, &after, errors);
+    check_gates(&before, &after, errors);
+    check_deadline(&before, &after, errors);
+    let mut munged = after;
+    for containers in ["containers", "initContainers"] {
+        let images: Vec<Value> =
+            list(&before, &format!("/{containers}")).iter().map(|c| part(c, "image")).collect();
+        for (container, image) in list_mut(&mut munged, &format!("/{containers}")).iter_mut().zip(images) {
+            put(container, "image", image);
+        }
+    }
+    for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        put(&mut munged, name, part(&before, name));
+    }
+    let negative = before.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0);
+    if negative && munged.get("terminationGracePeriodSeconds") == Some(&Value::from(1)) {
+        put(&mut munged, "terminationGracePeriodSeconds", part(&before, "terminationGracePeriodSeconds"));
+    }
+    if !list(&before, "/schedulingGates").is_empty() {
+        narrow_while_gated(&before, &mut munged, errors);
+    }
+    if munged != before {
+        let why = format!(
+            "pod updates may not change fields other than {UPDATABLE}\n{}",
+            difference(&before, &munged)
+        );
+        errors.push(FieldError::forbidden("spec", why));
+    }
+}
+
+fn part(value: &Value, name: &str) -> Value {
+    value.get(name).cloned().unwrap_or_default()
+}
+
+fn put(value: &mut Value, name: &str, to: Value) {
+    if let Some(map) = value.as_object_mut() {
+        if to.is_null() {
+            map.remove(name)
+        } else {
+            map.insert(name.to_owned(), to)
+        };
+    }
+}
+
+/// The fields that differ, for the message.
+fn difference(before: &Value, after: &Value) -> String {
+    let names = |value: &Value| -> Vec<String> {
+        value.as_object().into_iter().flatten().map(|(n, _)| n.clone()).collect()
+    };
+    let mut all = names(before);
+    all.extend(names(after));
+    all.sort();
+    all.dedup();
+    let changed = all.iter().filter(|name| before.get(*name) != after.get(*name));
+    changed
+        .map(|name| format!("{name}: {} -> {}", part(before, name), part(after, name)))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Tolerations may be added, and their seconds may change.
+fn check_tolerations(before: &Value, after: &Value, errors: &mut Errors) {
+    let mut kept = list(after, "/tolerations").to_vec();
+    for toleration in &mut kept {
+        put(toleration, "tolerationSeconds", Value::Null);
+    }
+    for toleration in list(before, "/tolerations") {
+        let mut toleration = toleration.clone();
+        put(&mut toleration, "tolerationSeconds", Value::Null);
+        if !kept.contains(&toleration) {
+            let why = "existing toleration can not be modified except its tolerationSeconds";
+            errors.push(FieldError::forbidden("spec.tolerations", why));
+            return;
+        }
+    }
+    let mut checked = Errors::new();
+    pod_checks::check(&serde_json::json!({"spec": after}), &mut checked);
+    errors.extend(checked.into_iter().filter(|error| error.field.starts_with("spec.tolerations[")));
+}
+
+/// Gates may only go.
+fn check_gates(before: &Value, after: &Value, errors: &mut Errors) {
+    let old = list(before, "/schedulingGates");
+    let added: Vec<&str> = list(after, "/schedulingGates")
+        .iter()
+        .filter(|gate| !old.contains(gate))
+        .map(|gate| text(gate, "/name"))
+        .collect();
+    if !added.is_empty() {
+        let why = format!("only deletion is allowed, but found new scheduling gates '{}'", added.join(","));
+        errors.push(FieldError::forbidden("spec.schedulingGates", why));
+    }
+}
+
+fn check_deadline(before: &Value, after: &Value, errors: &mut Errors) {
+    let seconds = |spec: &Value| spec.get("activeDeadlineSeconds").and_then(Value::as_i64);
+    match (seconds(before), seconds(after)) {
+        (Some(old), Some(new)) if new > old => {
+            let why = "must be less than or equal to previous value";
+            errors.push(FieldError::invalid("spec.activeDeadlineSeconds", new, why));
+        }
+        (Some(_), None) => {
+            let why = "must not update from a positive integer to nil value";
+            errors.push(FieldError::invalid("spec.activeDeadlineSeconds", Value::Null, why));
+        }
+        (_, Some(new)) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            let why = "must be between 0 and 2147483647, inclusive";
+            errors.push(FieldError::invalid("spec.activeDeadlineSeconds", new, why));
+        }
+        _ => {}
+    }
+}
+
+/// A gated pod may narrow down the nodes that it fits: its node selector may grow, and its node affinity may be set or
+/// gain expressions.
+fn narrow_while_gated(before: &Value, munged: &mut Value, errors: &mut Errors) {
+    let contains = |new: &Value, old: &Value| {
+        old.as_object().into_iter().flatten().all(|(key, value)| new.get(key) == Some(value))
+    };
+    let (old, new) = (part(before, "nodeSelector"), part(munged, "nodeSelector"));
+    if !contains(&new, &old) {
+        errors.push(FieldError::invalid(
+            "spec.nodeSelector",
+            new,
+            "only additions are allowed to spec.nodeSelector (no mutations or deletions)",
+        ));
+    }
+    put(munged, "nodeSelector", old);
+    let terms = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let (old, new) = (list(before, terms), list(munged, terms));
+    let narrower = old.is_empty()
+        || (old.len() == new.len()
+            && old.iter().zip(new).all(|(old, new)| {
+                ["/matchExpressions", "/matchFields"]
+                    .into_iter()
+                    .all(|part| list(old, part).iter().all(|e| list(new, part).contains(e)))
+            }));
+    if narrower {
+        let affinity = part(before, "affinity");
+        put(munged, "affinity", affinity);
+    }
+}

@@ -1,0 +1,129 @@
+//! Priority classes, and the priority of pods.
+
+use serde_json::Value;
+
+use super::{Context, Errors, default};
+use crate::{kinds::text, shelf::Range, status::FieldError};
+
+/// The highest value of a class that a user may make.
+const HIGHEST_OF_USERS: i64 = 1_000_000_000;
+/// The classes that only the system may have.
+pub(crate) const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
+
+pub(super) fn shape(class: &Value) -> Result<(), String> {
+    match class.get("value") {
+        None | Some(Value::Null) => Ok(()),
+        Some(value) if value.as_i64().is_some_and(|v| i32::try_from(v).is_ok()) => Ok(()),
+        Some(other) => Err(format!("value: expected a 32-bit integer, got {other}")),
+    }
+}
+
+pub(super) fn defaults(class: &mut Value) {
+    default(class, "value", 0);
+    default(class, "preemptionPolicy", "PreemptLowerPriority");
+}
+
+pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let value = class.get("value").and_then(Value::as_i64).unwrap_or(0);
+    let name = text(class, "/metadata/name");
+    if let Some(old) = old {
+        if old.get("value") != class.get("value") {
+            errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+        }
+        if old.get("preemptionPolicy") != class.get("preemptionPolicy") {
+            let policy = class.get("preemptionPolicy").cloned().unwrap_or_default();
+            errors.push(FieldError::invalid("preemptionPolicy", policy, "field is immutable"));
+        }
+        return;
+    }
+    if name.starts_with("system-") {
+        let problem = match SYSTEM_CLASSES.into_iter().find(|(known, _)| *known == name) {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, known)) if known != value => {
+                Some(format!("value of {name} PriorityClass must be {known}"))
+            }
+            Some(_) if class.get("globalDefault") == Some(&Value::Bool(true)) => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        };
+        errors.extend(problem.map(|problem| {
+            let why = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {problem}"
+            );
+            FieldError::forbidden("metadata.name", why)
+        }));
+    } else if value > HIGHEST_OF_USERS {
+        let why = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
+        errors.push(FieldError::forbidden("value", why));
+    }
+    let policy = text(class, "/preemptionPolicy");
+    if !POLICIES.contains(&policy) {
+        errors.push(FieldError::unsupported("preemptionPolicy", policy, &POLICIES));
+    }
+}
+
+/// Only one class may be the default.
+pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), String> {
+    if class.get("globalDefault") != Some(&Value::Bool(true)) {
+        return Ok(());
+    }
+    match global_default(context) {
+        Some(other) if text(&other, "/metadata/name") != text(class, "/metadata/name") => {
+            let name = text(&other, "/metadata/name");
+            Err(format!("PriorityClass {name} is already marked as default. Only one default can exist"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn classes(context: &Context<'_>) -> Vec<Value> {
+    let Some(kind) = context.kinds.named("priorityclasses.scheduling.k8s.io") else { return Vec::new() };
+    let page = kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default();
+    page.objects.iter().map(|object| object.value()).collect()
+}
+
+/// Of several, the one with the lowest value.
+fn global_default(context: &Context<'_>) -> Option<Value> {
+    let defaults =
+        classes(context).into_iter().filter(|class| class.get("globalDefault") == Some(&Value::Bool(true)));
+    defaults.min_by_key(|class| class.get("value").and_then(Value::as_i64))
+}
+
+/// Writes a pod's priority from its class.
+pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), String> {
+    let name = text(spec, "/priorityClassName").to_owned();
+    let class = if name.is_empty() {
+        global_default(context)
+    } else {
+        let kind = context.kinds.named("priorityclasses.scheduling.k8s.io");
+        let class = kind.and_then(|kind| kind.shelf.get(&name)).map(|class| class.value());
+        Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
+    };
+    let value = class.as_ref().and_then(|class| class.get("value")?.as_i64()).unwrap_or(0);
+    let policy = class.as_ref().map_or("PreemptLowerPriority", |class| text(class, "/preemptionPolicy"));
+    match spec.get("priority").and_then(Value::as_i64) {
+        Some(given) if given != value => {
+            return Err(format!(
+                "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+                 controller computed {value} from the given PriorityClass name"
+            ));
+        }
+        _ => {}
+    }
+    let given = text(spec, "/preemptionPolicy");
+    if !given.is_empty() && given != policy {
+        return Err(format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        ));
+    }
+    if let Some(class) = &class {
+        spec["priorityClassName"] = text(class, "/metadata/name").into();
+    }
+    spec["priority"] = value.into();
+    spec["preemptionPolicy"] = policy.into();
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! The subresource `scale` (`autoscaling/v1 Scale`).
+
+use serde_json::{Value, json};
+
+use crate::{kinds::text, rules::map};
+
+/// The scale of a workload.
+pub(crate) fn of(workload: &Value) -> Value {
+    let metadata = &workload["metadata"];
+    let kept = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
+    let metadata: serde_json::Map<String, Value> =
+        kept.iter().filter_map(|name| Some(((*name).to_owned(), metadata.get(name)?.clone()))).collect();
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": workload.pointer("/spec/replicas").cloned().unwrap_or(json!(0))},
+        "status": {
+            "replicas": workload.pointer("/status/replicas").cloned().unwrap_or(json!(0)),
+            "selector": selector(workload),
+        },
+    })
+}
+
+/// The label selector as a text.
+fn selector(workload: &Value) -> String {
+    let selector = &workload["spec"]["selector"];
+    let map = if selector.get("matchLabels").is_some() { &selector["matchLabels"] } else { selector };
+    let pairs = map.as_object().into_iter().flatten();
+    pairs.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect::<Vec<_>>().join(",")
+}
+
+/// Writes a scale into its workload.
+pub(crate) fn write(scale: &Value, workload: &mut Value) {
+    if let (Some(replicas), Some(spec)) = (scale.pointer("/spec/replicas"), map(workload, "spec")) {
+        spec.insert("replicas".to_owned(), replicas.clone());
+    }
+    for field in ["resourceVersion", "uid"] {
+        let given = text(scale, &format!("/metadata/{field}"));
+        if !given.is_empty() {
+            workload["metadata"][field] = given.into();
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Label and field selectors as they stand in the query of a request.
+
+use harbormaster_api::{
+    Labels, Str,
+    selector::{Operator, Requirement},
+};
+use serde_json::Value;
+
+use crate::{object::Object, status::Failure};
+
+/// Which objects a list or a watch shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selector {
+    namespace: String,
+    labels: Vec<Requirement>,
+    fields: Vec<FieldTerm>,
+}
+
+#[derive(Clone, Debug)]
+struct FieldTerm {
+    field: Field,
+    value: String,
+    equal: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    Name,
+    Namespace,
+    /// The place in the kind's list.
+    Of(usize),
+}
+
+impl Selector {
+    /// Reads selectors. `known` are the fields of the kind besides name and namespace.
+    pub(crate) fn parse(
+        namespace: &str,
+        labels: &str,
+        fields: &str,
+        known: &[String],
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            labels: parse_labels(labels)?,
+            fields: parse_fields(fields, known)?,
+        })
+    }
+
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        (self.namespace.is_empty() || object.namespace() == self.namespace)
+            && self.labels.iter().all(|requirement| requirement.matches(&object.labels))
+            && self.fields.iter().all(|term| term.matches(object))
+    }
+
+    /// Whether it selects by more than the namespace.
+    pub(crate) fn is_selective(&self) -> bool {
+        !self.labels.is_empty() || !self.fields.is_empty()
+    }
+}
+
+impl FieldTerm {
+    fn matches(&self, object: &Object) -> bool {
+        let value = match self.field {
+            Field::Name => object.name(),
+            Field::Namespace => object.namespace(),
+            Field::Of(index) => object.fields.get(index).map_or("", Str::as_str),
+        };
+        (value == self.value) == self.equal
+    }
+}
+
+fn parse_fields(text: &str, known: &[String]) -> Result<Vec<FieldTerm>, Failure> {
+    let mut terms = Vec::new();
+    for term in split_unescaped(text) {
+        let Some((path, equal, value)) = operator_of(term) else {
+            let message = format!("invalid selector: '{text}'; can't understand '{term}'");
+            return Err(Failure::bad_request(message));
+        };
+        // Events have fields under the names of their other form, too.
+        let path = &match path.strip_prefix("regarding.") {
+            Some(rest) => format!("involvedObject.{rest}"),
+            None if path == "reportingController" => "reportingComponent".to_owned(),
+            None if path == "source" => "source.component".to_owned(),
+            None => path.to_owned(),
+        };
+        let field = match path.as_str() {
+            "metadata.name" => Field::Name,
+            "metadata.namespace" => Field::Namespace,
+            path => match known.iter().position(|field| field == path) {
+                Some(index) => Field::Of(index),
+                None => return Err(Failure::bad_request(unknown_field(path, known))),
+            },
+        };
+        terms.push(FieldTerm { field, value: unescaped(value), equal });
+    }
+    Ok(terms)
+}
+
+fn unknown_field(path: &str, known: &[String]) -> String {
+    if known.is_empty() {
+        return format!(
+            "\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        );
+    }
+    format!("field label not supported: {path}")
+}
+
+/// `path`, whether it must be equal, and the value.
+fn operator_of(term: &str) -> Option<(&str, bool, &str)> {
+    let at = term.find(['=', '!'])?;
+    let (path, rest) = term.split_at(at);
+    let (equal, value) = match rest.strip_prefix("!=") {
+        Some(value) => (false, value),
+        None => (true, rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?),
+    };
+    Some((path, equal, value))
+}
+
+/// Parts between commas that no backslash precedes.
+fn split_unescaped(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+fn unescaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut escaped = false;
+    for c in value.chars() {
+        if c == '\\' && !escaped {
+            escaped = true;
+        } else {
+            out.push(c);
+            escaped = false;
+        }
+    }
+    out
+}
+
+/// `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`.
+fn parse_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
+    let refused = |why: &str| Failure::bad_request(format!("unable to parse requirement: {why}"));
+    let mut requirements = Vec::new();
+    for term in split_outside_brackets(text) {
+        let term = term.trim();
+        if term.is_empty() {
+            return Err(Failure::bad_request("found ',', expected: identifier after ','"));
+        }
+        let (key, operator, values) = label_term(term).map_err(|why| refused(&why))?;
+        let requirement =
+            Requirement { key: key.into(), operator, values: values.into_iter().map(Str::from).collect() };
+        if let Some(error) = requirement.errors("").first() {
+            return Err(refused(error));
+        }
+        requirements.push(requirement);
+    }
+    Ok(requirements)
+}
+
+fn split_outside_brackets(text: &str) -> Vec<&str> {
+    if text.trim().is_empty() {
+        return Vec::new();
+    }
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0i32);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn label_term(term: &str) -> Result<(&str, Operator, Vec<&str>), String> {
+    if let Some(key) = term.strip_prefix('!') {
+        return Ok((key.trim(), Operator::DoesNotExist, Vec::new()));
+    }
+    if let Some(at) = term.find(['=', '!', '<', '>']) {
+        let (key, rest) = term.split_at(at);
+        let operators = [
+            ("==", Operator::In),
+            ("=", Operator::In),
+            ("!=", Operator::NotIn),
+            (">", Operator::Gt),
+            ("<", Operator::Lt),
+        ];
+        let found = operators.into_iter().find_map(|(sign, op)| rest.strip_prefix(sign).map(|v| (op, v)));
+        let (operator, value) = found.ok_or_else(|| format!("found '{rest}', expected: an operator"))?;
+        return Ok((key.trim(), operator, vec![value.trim()]));
+    }
+    let Some((key, rest)) = term.split_once(char::is_whitespace) else {
+        return Ok((term, Operator::Exists, Vec::new()));
+    };
+    let rest = rest.trim_start();
+    let (operator, list) = match (rest.strip_prefix("notin"), rest.strip_prefix("in")) {
+        (Some(list), _) => (Operator::NotIn, list),
+        (_, Some(list)) => (Operator::In, list),
+        _ => return Err(format!("found '{rest}', expected: in, notin, =, ==, !=, gt, lt")),
+    };
+    let list = list.trim().strip_prefix('(').and_then(|list| list.strip_suffix(')'));
+    let list = list.ok_or_else(|| format!("found '{rest}', expected: '('"))?;
+    Ok((key, operator, list.split(',').map(str::trim).collect()))
+}
+
+/// Whether a `metav1.LabelSelector` matches; an absent one matches nothing.
+pub(crate) fn label_selector_matches(selector: Option<&Value>, labels: &Labels) -> bool {
+    let Some(selector) = selector.filter(|selector| selector.is_object()) else { return false };
+    let pairs = selector.get("matchLabels").and_then(Value::as_object);
+    let equal = pairs
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| labels.get(key).map(Str::as_str) == Some(value.as_str().unwrap_or_default()));
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    equal
+        && expressions.into_iter().flatten().all(|expression| {
+            let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
+            let values = expression.get("values").and_then(Value::as_array);
+            let requirement = Requirement {
+                key: text("key").into(),
+                operator: Operator::parse(text("operator")),
+                values: values.into_iter().flatten().filter_map(Value::as_str).map(Str::from).collect(),
+            };
+            requirement.matches(labels)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Draft;
+    use serde_json::json;
+
+    fn pod() -> Object {
+        let value = json!({
+            "metadata": {"name": "a", "namespace": "b", "labels": {"app": "web", "tier": "1"}},
+            "spec": {"nodeName": "n,1"},
+        });
+        Draft::new(&value, &["spec.nodeName".to_owned()]).seal(1)
+    }
+
+    #[test]
+    fn label_selectors_match_as_in_kubectl() {
+        for (selector, expected) in [
+            ("", true),
+            ("app", true),
+            ("!app", false),
+            ("app=web,tier==1", true),
+            ("app!=web", false),
+            ("other!=web", true),
+            ("app in (db, web)", true),
+            ("app notin (db,web),tier", false),
+            ("other notin (a)", true),
+            ("tier>0,tier<2", true),
+            ("tier>1", false),
+        ] {
+            let selector =
+                Selector::parse("", selector, "", &[]).unwrap_or_else(|e| panic!("{selector}: {e}"));
+            assert_eq!(selector.matches(&pod()), expected, "{selector:?}");
+        }
+        for wrong in ["a=b,,", "a in b", "a in (b", "-a", "a~b c", "a>x", "=b"] {
+            assert_eq!(Selector::parse("", wrong, "", &[]).map(|_| ()).unwrap_err().code, 400, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn field_selectors_know_the_fields_of_the_kind() {
+        let known = ["spec.nodeName".to_owned()];
+        for (selector, expected) in [
+            ("metadata.name=a", true),
+            ("metadata.name!=a", false),
+            ("metadata.namespace==b,metadata.name=a", true),
+            ("spec.nodeName=n\\,1", true),
+            ("spec.nodeName=", false),
+            ("spec.nodeName!=", true),
+        ] {
+            let selector = Selector::parse("", "", selector, &known).unwrap();
+            assert_eq!(selector.matches(&pod()), expected, "{selector:?}");
+        }
+        let unknown = Selector::parse("", "", "spec.foo=x", &known).unwrap_err();
+        assert_eq!(unknown.message, "field label not supported: spec.foo");
+        assert!(Selector::parse("", "", "nonsense", &known).is_err());
+    }
+
+    #[test]
+    fn a_label_selector_object_matches_by_all_its_parts() {
+        let labels = pod().labels;
+        for (selector, expected) in [
+            (json!(null), false),
+            (json!({}), true),
+            (json!({"matchLabels": {"app": "web"}}), true),
+            (json!({"matchLabels": {"app": "db"}}), false),
+            (json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["1"]}]}), true),
+            (json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}), false),
+        ] {
+            assert_eq!(label_selector_matches(Some(&selector), &labels), expected, "{selector}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The objects of one resource and what happened to them lately.
+//!
+//! Watchers hold no queue: each has a place in one bounded history and reads on from there. So every watcher sees
+//! every change once and in order, and one that is too slow loses its place instead of the server's memory.
+
+use std::{
+    cmp::Ordering as Order,
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::{Notify, futures::Notified};
+
+use crate::object::{Draft, Object};
+
+/// The resource version that all resources share.
+#[derive(Clone, Debug)]
+pub(crate) struct Versions(Arc<AtomicU64>);
+
+impl Versions {
+    pub(crate) fn new() -> Self {
+        // Version 0 has a meaning of its own in requests.
+        Self(Arc::new(AtomicU64::new(1)))
+    }
+
+    /// The latest version given.
+    pub(crate) fn now(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// The object after the write; of a deletion, as it was last.
+    pub(crate) object: Arc<Object>,
+    pub(crate) previous: Option<Arc<Object>>,
+    pub(crate) deleted: bool,
+}
+
+/// The objects of one resource.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    /// Paths that field selectors may name.
+    pub(crate) fields: Vec<String>,
+    versions: Versions,
+    history: usize,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    objects: BTreeMap<Arc<str>, Arc<Object>>,
+    changes: VecDeque<Change>,
+    /// How many changes have been forgotten: the place of the oldest one that is kept.
+    forgotten: u64,
+    /// The version of the youngest change that has been forgotten.
+    forgotten_version: u64,
+}
+
+/// Why a write did not happen.
+#[derive(Clone, Debug)]
+pub(crate) enum Refused {
+    /// Somebody else was faster: the object is another one now.
+    Raced,
+    Missing,
+    Exists,
+}
+
+/// The version is older than the history; the oldest that can be had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooOld(pub(crate) u64);
+
+/// Some objects in the order of their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) objects: Vec<Arc<Object>>,
+    /// The version at which all of them were as they are here.
+    pub(crate) version: u64,
+    /// How many objects follow, if any.
+    pub(crate) remaining: usize,
+}
+
+/// Which objects to list.
+pub(crate) struct Range<'a> {
+    /// Empty: all.
+    pub(crate) namespace: &'a str,
+    /// Only keys behind this one; empty: from the first.
+    pub(crate) behind: &'a str,
+    /// 0: all.
+    pub(crate) limit: usize,
+    /// As they were at this version.
+    pub(crate) at: Option<u64>,
+}
+
+impl Range<'_> {
+    pub(crate) const ALL: Range<'static> = Range { namespace: "", behind: "", limit: 0, at: None };
+}
+
+/// What a watcher reads at once.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) changes: Vec<Change>,
+    /// Where to read on.
+    pub(crate) place: u64,
+    /// All changes up to this version have been read.
+    pub(crate) version: u64,
+}
+
+/// How many changes a watcher takes at once.
+const BATCH: usize = 256;
+
+impl Shelf {
+    /// An empty shelf that keeps the last `history` changes.
+    pub(crate) fn new(versions: Versions, history: usize, fields: Vec<String>) -> Self {
+        let version = versions.now();
+        let state = State {
+            objects: BTreeMap::new(),
+            changes: VecDeque::new(),
+            forgotten: 0,
+            forgotten_version: version.min(1),
+        };
+        Self { fields, versions, history: history.max(1), state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing done under the lock leaves half a change behind.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<Object>> {
+        self.state().objects.get(key).cloned()
+    }
+
+    pub(crate) fn insert(&self, draft: Draft) -> Result<Arc<Object>, Refused> {
+        let mut state = self.state();
+        if state.objects.contains_key(&draft.key) {
+            return Err(Refused::Exists);
+        }
+        Ok(self.put(&mut state, draft, None))
+    }
+
+    /// Replaces the object if it still is at `version`.
+    pub(crate) fn replace(&self, version: u64, draft: Draft) -> Result<Arc<Object>, Refused> {
+        let mut state = self.state();
+        let previous = state.at_version(&draft.key, version)?;
+        Ok(self.put(&mut state, draft, Some(previous)))
+    }
+
+    fn put(&self, state: &mut State, draft: Draft, previous: Option<Arc<Object>>) -> Arc<Object> {
+        let object = Arc::new(draft.seal(self.versions.next()));
+        state.objects.insert(object.key.clone(), object.clone());
+        self.tell(state, Change { object: object.clone(), previous, deleted: false });
+        object
+    }
+
+    /// Removes the object if it still is at `version`. Watchers see it as `last`, or as it was.
+    pub(crate) fn remove(
+        &self,
+        key: &str,
+        version: u64,
+        last: Option<Draft>,
+    ) -> Result<Arc<Object>, Refused> {
+        let mut state = self.state();
+        let previous = state.at_version(key, version)?;
+        state.objects.remove(key);
+        let version = self.versions.next();
+        let object = Arc::new(match last {
+            Some(draft) => draft.seal(version),
+            None => previous.at_version(version),
+        });
+        self.tell(&mut state, Change { object: object.clone(), previous: Some(previous), deleted: true });
+        Ok(object)
+    }
+
+    /// Removes the oldest objects when there are many more than `most`.
+    pub(crate) fn trim(&self, most: usize) {
+        let state = self.state();
+        let count = state.objects.len();
+        // Some at a time, so that this is rare.
+        if count <= most + most / 10 {
+            return;
+        }
+        let mut ages: Vec<_> =
+            state.objects.values().map(|object| (object.version, object.key.clone())).collect();
+        drop(state);
+        ages.sort_unstable();
+        for (version, key) in ages.into_iter().take(count - most) {
+            // One that was written or removed meanwhile is none of the oldest.
+            let _ = self.remove(&key, version, None);
+        }
+    }
+
+    fn tell(&self, state: &mut State, change: Change) {
+        state.changes.push_back(change);
+        if state.changes.len() > self.history
+            && let Some(oldest) = state.changes.pop_front()
+        {
+            state.forgotten += 1;
+            state.forgotten_version = oldest.object.version;
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Lists objects that `wanted` wants.
+    pub(crate) fn list(&self, range: &Range<'_>, wanted: impl Fn(&Object) -> bool) -> Result<Page, TooOld> {
+        let state = self.state();
+        let now = self.versions.now();
+        let version = range.at.unwrap_or(now);
+        let older = state.as_of(version)?;
+        let mut page = Page { version, ..Page::default() };
+        for object in state.merged(&older, range) {
+            if range.limit > 0 && page.objects.len() == range.limit {
+                page.remaining += 1;
+            } else if wanted(object) {
+                page.objects.push(object.clone());
+            }
+        }
+        Ok(page)
+    }
+
+    /// Where a watcher begins that knows everything up to `version`.
+    pub(crate) fn place(&self, version: u64) -> Result<u64, TooOld> {
+        let state = self.state();
+        state.index_behind(version).map(|index| state.forgotten + index as u64)
+    }
+
+    /// All objects, with the place where a watcher goes on.
+    pub(crate) fn list_and_place(&self, namespace: &str, wanted: impl Fn(&Object) -> bool) -> (Page, u64) {
+        let state = self.state();
+        let range = Range { namespace, ..Range::ALL };
+        let objects = state.merged(&BTreeMap::new(), &range).filter(|o| wanted(o)).cloned().collect();
+        let place = state.forgotten + state.changes.len() as u64;
+        (Page { objects, version: self.versions.now(), remaining: 0 }, place)
+    }
+
+    /// The changes from `place` on: none if there is nothing new.
+    pub(crate) fn read(&self, place: u64) -> Result<Batch, TooOld> {
+        let state = self.state();
+        let Some(index) = place.checked_sub(state.forgotten).and_then(|index| usize::try_from(index).ok())
+        else {
+            return Err(TooOld(state.forgotten_version));
+        };
+        let end = (index + BATCH).min(state.changes.len());
+        let changes: Vec<Change> = state.changes.range(index.min(end)..end).cloned().collect();
+        let at_end = end == state.changes.len();
+        let version = match changes.last() {
+            Some(last) if !at_end => last.object.version,
+            _ => self.versions.now(),
+        };
+        Ok(Batch { changes, place: state.forgotten + end as u64, version })
+    }
+
+    /// Wakes after the next change; make it before looking.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+}
+
+impl State {
+    fn at_version(&self, key: &str, version: u64) -> Result<Arc<Object>, Refused> {
+        match self.objects.get(key) {
+            None => Err(Refused::Missing),
+            Some(object) if object.version != version => Err(Refused::Raced),
+            Some(object) => Ok(object.clone()),
+        }
+    }
+
+    /// The index of the first change behind `version`.
+    fn index_behind(&self, version: u64) -> Result<usize, TooOld> {
+        if version < self.forgotten_version {
+            return Err(TooOld(self.forgotten_version));
+        }
+        Ok(self.changes.partition_point(|change| change.object.version <= version))
+    }
+
+    /// What was there at `version` under the keys that were written since.
+    fn as_of(&self, version: u64) -> Result<BTreeMap<&str, Option<&Arc<Object>>>, TooOld> {
+        let mut older = BTreeMap::new();
+        for change in self.changes.range(self.index_behind(version)?..) {
+            older.entry(&*change.object.key).or_insert(change.previous.as_ref());
+        }
+        Ok(older)
+    }
+
+    /// The objects of a range, those in `older` as they are there.
+    fn merged<'a>(
+        &'a self,
+        older: &'a BTreeMap<&'a str, Option<&'a Arc<Object>>>,
+        range: &Range<'_>,
+    ) -> impl Iterator<Item = &'a Arc<Object>> {
+        // Behind all keys of a namespace comes `0`, the character behind the slash.
+        let (first, end) = match range.namespace {
+            "" => (String::new(), None),
+            namespace => (format!("{namespace}/"), Some(format!("{namespace}0"))),
+        };
+        let first = if range.behind > first.as_str() {
+            Bound::Excluded(range.behind.to_owned())
+        } else {
+            Bound::Included(first)
+        };
+        let (low, high) =
+            (first.as_ref().map(String::as_str), end.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
+        let empty =
+            matches!((&low, &high), (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b)) if a >= b);
+        let bounds = if empty { (Bound::Included(""), Bound::Excluded("")) } else { (low, high) };
+        let mut now = self.objects.range::<str, _>(bounds).peekable();
+        let mut then = older.range::<str, _>(bounds).peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let order = match (now.peek(), then.peek()) {
+                    (None, None) => return None,
+                    (Some(_), None) => Order::Less,
+                    (None, Some(_)) => Order::Greater,
+                    (Some((a, _)), Some((b, _))) => (***a).cmp(**b),
+                };
+                if order == Order::Less {
+                    return now.next().map(|(_, object)| object);
+                }
+                if order == Order::Equal {
+                    now.next();
+                }
+                if let Some(object) = then.next().and_then(|(_, object)| *object) {
+                    return Some(object);
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

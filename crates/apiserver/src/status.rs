@@ -1,0 +1,284 @@
+//! What goes wrong, in the shape and words of `metav1.Status`.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+/// A refusal: becomes a `Status` with `status: Failure`.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The machine-readable reason, for example `NotFound`.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+    /// `details` of the status, which may be empty.
+    pub details: Map<String, Value>,
+    /// How a list may go on that is too old for its token; usually empty.
+    pub(crate) continue_token: String,
+}
+
+/// The outcome of a request that may be refused.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// Of which object a failure speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) plural: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl About<'_> {
+    /// `deployments.apps "web"`.
+    fn resource(&self) -> String {
+        format!("{} \"{}\"", qualified(self.plural, self.group), self.name)
+    }
+
+    fn details(&self, kind: &str) -> Map<String, Value> {
+        let parts = [("name", self.name), ("group", self.group), ("kind", kind)];
+        let given = parts.into_iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(key, value)| (key.to_owned(), value.into())).collect()
+    }
+}
+
+/// `deployments.apps`, or `pods` where there is no group.
+pub(crate) fn qualified(plural: &str, group: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
+}
+
+impl Failure {
+    /// A failure without details.
+    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: Map::new(), continue_token: String::new() }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// A path that leads nowhere.
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    pub(crate) fn wrong_method() -> Self {
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    }
+
+    pub(crate) fn not_found(about: About<'_>) -> Self {
+        let details = about.details(about.plural);
+        Self { details, ..Self::new(404, "NotFound", format!("{} not found", about.resource())) }
+    }
+
+    pub(crate) fn already_exists(about: About<'_>) -> Self {
+        let details = about.details(about.plural);
+        Self { details, ..Self::new(409, "AlreadyExists", format!("{} already exists", about.resource())) }
+    }
+
+    pub(crate) fn conflict(about: About<'_>, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {}: {why}", about.resource());
+        Self { details: about.details(about.plural), ..Self::new(409, "Conflict", message) }
+    }
+
+    pub(crate) fn forbidden(about: About<'_>, why: &str) -> Self {
+        let message = format!("{} is forbidden: {why}", about.resource());
+        Self { details: about.details(about.plural), ..Self::new(403, "Forbidden", message) }
+    }
+
+    pub(crate) fn invalid(about: About<'_>, errors: &[FieldError]) -> Self {
+        let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let what = match all.as_slice() {
+            [only] => only.clone(),
+            all => format!("[{}]", all.join(", ")),
+        };
+        let kind = qualified(about.kind, about.group);
+        let causes =
+            errors.iter().map(|e| json!({"reason": e.reason(), "message": e.problem(), "field": e.field}));
+        let mut details = about.details(about.kind);
+        details.insert("causes".into(), causes.collect());
+        Self { details, ..Self::new(422, "Invalid", format!("{kind} \"{}\" is invalid: {what}", about.name)) }
+    }
+
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// A body that is not what the resource is made of.
+    pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// Adds a cause to the details.
+    pub(crate) fn with_cause(mut self, reason: &str, message: &str) -> Self {
+        self.details.insert("causes".into(), json!([{"reason": reason, "message": message}]));
+        self
+    }
+
+    /// Asks the client to come back after so many seconds.
+    pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
+        self.details.insert("retryAfterSeconds".into(), seconds.into());
+        self
+    }
+
+    /// The `metav1.Status`.
+    pub fn to_value(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        });
+        if !self.details.is_empty() {
+            status["details"] = Value::Object(self.details.clone());
+        }
+        if !self.continue_token.is_empty() {
+            status["metadata"]["continue"] = self.continue_token.as_str().into();
+        }
+        status
+    }
+}
+
+/// The `metav1.Status` of something done that leaves no object to answer with.
+pub(crate) fn done() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+/// The `metav1.Status` of a deletion.
+pub(crate) fn success(details: Value) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// One field that is wrong (`field.Error`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldError {
+    pub(crate) field: String,
+    problem: Problem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    Required(String),
+    Invalid { value: String, why: String },
+    Duplicate(String),
+    Forbidden(String),
+    Unsupported { value: String, supported: Vec<&'static str> },
+    TooLong(usize),
+}
+
+impl FieldError {
+    pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
+        Self { field: field.into(), problem: Problem::Required(why.to_owned()) }
+    }
+
+    /// `value` is shown as JSON: texts in quotes, numbers bare.
+    pub(crate) fn invalid(field: impl Into<String>, value: impl Into<Value>, why: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            problem: Problem::Invalid { value: value.into().to_string(), why: why.into() },
+        }
+    }
+
+    pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self { field: field.into(), problem: Problem::Duplicate(value.into().to_string()) }
+    }
+
+    pub(crate) fn forbidden(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: Problem::Forbidden(why.into()) }
+    }
+
+    pub(crate) fn unsupported(field: impl Into<String>, value: &str, supported: &[&'static str]) -> Self {
+        let value = Value::from(value).to_string();
+        Self { field: field.into(), problem: Problem::Unsupported { value, supported: supported.to_vec() } }
+    }
+
+    pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
+        Self { field: field.into(), problem: Problem::TooLong(most) }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.problem {
+            Problem::Required(_) => "FieldValueRequired",
+            Problem::Invalid { .. } => "FieldValueInvalid",
+            Problem::Duplicate(_) => "FieldValueDuplicate",
+            Problem::Forbidden(_) => "FieldValueForbidden",
+            Problem::Unsupported { .. } => "FieldValueNotSupported",
+            Problem::TooLong(_) => "FieldValueTooLong",
+        }
+    }
+
+    /// Without the field.
+    fn problem(&self) -> String {
+        match &self.problem {
+            Problem::Required(why) if why.is_empty() => "Required value".to_owned(),
+            Problem::Required(why) => format!("Required value: {why}"),
+            Problem::Invalid { value, why } if why.is_empty() => format!("Invalid value: {value}"),
+            Problem::Invalid { value, why } => format!("Invalid value: {value}: {why}"),
+            Problem::Duplicate(value) => format!("Duplicate value: {value}"),
+            Problem::Forbidden(why) => format!("Forbidden: {why}"),
+            Problem::Unsupported { value, supported } => {
+                let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+                format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
+            }
+            Problem::TooLong(most) => format!("Too long: may not be more than {most} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: About<'_> = About { group: "", plural: "pods", kind: "Pod", name: "a" };
+    const WEB: About<'_> = About { group: "apps", plural: "deployments", kind: "Deployment", name: "web" };
+
+    #[test]
+    fn messages_read_as_those_of_kube_apiserver() {
+        let required = FieldError::required("spec.containers", "");
+        let wrong = FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0");
+        let policy = FieldError::unsupported("spec.restartPolicy", "x", &["Always", "Never"]);
+        let cases = [
+            (Failure::not_found(WEB), 404, "deployments.apps \"web\" not found"),
+            (Failure::already_exists(POD), 409, "pods \"a\" already exists"),
+            (Failure::conflict(POD, "why"), 409, "Operation cannot be fulfilled on pods \"a\": why"),
+            (Failure::forbidden(POD, "why"), 403, "pods \"a\" is forbidden: why"),
+            (
+                Failure::invalid(WEB, &[wrong]),
+                422,
+                "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            ),
+            (
+                Failure::invalid(POD, &[required, policy]),
+                422,
+                "Pod \"a\" is invalid: [spec.containers: Required value, spec.restartPolicy: Unsupported value: \"x\": \
+                 supported values: \"Always\", \"Never\"]",
+            ),
+        ];
+        for (failure, code, message) in cases {
+            assert_eq!((failure.code, failure.message.as_str()), (code, message));
+        }
+    }
+
+    #[test]
+    fn an_invalid_object_lists_its_causes() {
+        let status = Failure::invalid(POD, &[FieldError::required("spec.containers", "")]).to_value();
+        assert_eq!(
+            status["details"],
+            json!({"name": "a", "kind": "Pod", "causes": [
+                {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.containers"}]})
+        );
+        assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
+    }
+}

@@ -1,0 +1,120 @@
+//! All objects, and the writes to them: what a request does, without HTTP.
+
+mod delete;
+mod public;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use serde_json::{Value, json};
+
+pub(crate) use delete::{Deleted, Deletion};
+pub(crate) use write::Part;
+
+use crate::{
+    Options,
+    kinds::{Kind, Kinds, text},
+    random::Random,
+    rules::{self, Context},
+    shelf::{Range, Shelf, Versions},
+    status::Result,
+};
+
+/// The objects of a server, shared by all who hold it. Stand-ins for controllers and kubelets in the same process read
+/// and write here.
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    versions: Versions,
+    kinds: RwLock<Arc<Kinds>>,
+    random: Random,
+    /// One definition changes the kinds at a time.
+    defining: Mutex<()>,
+}
+
+/// The namespaces that every cluster has.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+impl Store {
+    /// A store with the namespaces and priority classes that every cluster has.
+    pub(crate) fn new(options: Options) -> Self {
+        let versions = Versions::new();
+        let kinds = RwLock::new(Arc::new(Kinds::of_table(&versions, options.history)));
+        let random = Random::new(options.seed);
+        let store = Self(Arc::new(Inner { options, versions, kinds, random, defining: Mutex::new(()) }));
+        for name in NAMESPACES {
+            store.at_start("namespaces", json!({"metadata": {"name": name}}));
+        }
+        for (name, value) in rules::SYSTEM_CLASSES {
+            let class = json!({"metadata": {"name": name}, "value": value});
+            store.at_start("priorityclasses.scheduling.k8s.io", class);
+        }
+        store
+    }
+
+    fn at_start(&self, resource: &str, object: Value) {
+        if let Err(failure) = self.create(resource, object) {
+            tracing::error!(resource, err = %failure, "An object that every cluster has cannot be made");
+        }
+    }
+
+    pub(crate) fn kinds(&self) -> Arc<Kinds> {
+        self.0.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The latest version of all.
+    pub fn version(&self) -> u64 {
+        self.0.versions.now()
+    }
+
+    fn rules<T>(&self, kind: &Kind, apply: impl FnOnce(&Context<'_>) -> Result<T>) -> Result<T> {
+        let kinds = self.kinds();
+        apply(&Context { options: &self.0.options, kinds: &kinds, kind })
+    }
+
+    /// Serves what a definition defines, in place of what it defined before.
+    fn define(&self, definition: &Value, gone: bool) {
+        let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
+        let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+        let kinds = self.kinds();
+        let old = kinds.all().iter().find(|kind| kind.custom && kind.group == group && kind.plural == plural);
+        let shelf = |fields: Vec<String>| match old {
+            Some(old) if old.shelf.fields == fields => old.shelf.clone(),
+            _ => Arc::new(Shelf::new(self.0.versions.clone(), self.0.options.history, fields)),
+        };
+        let new = if gone { Vec::new() } else { rules::kinds_of_definition(definition, shelf) };
+        if gone && let Some(old) = old {
+            clear(old, "");
+        }
+        let next = Arc::new(kinds.with_custom(group, plural, new));
+        *self.0.kinds.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// Removes all objects of a namespace, as its controller would in the end.
+    fn empty_namespace(&self, namespace: &str) {
+        for kind in self.kinds().all().iter().filter(|kind| kind.is_namespaced()) {
+            clear(kind, namespace);
+        }
+    }
+}
+
+/// Removes all objects of a kind, in a namespace or everywhere.
+fn clear(kind: &Kind, namespace: &str) {
+    let page = kind.shelf.list(&Range { namespace, ..Range::ALL }, |_| true).unwrap_or_default();
+    for object in page.objects {
+        let mut version = object.version();
+        // Another writer may be faster; then there is another version to remove.
+        while kind.shelf.remove(&object.key, version, None).is_err() {
+            match kind.shelf.get(&object.key) {
+                Some(other) => version = other.version(),
+                None => break,
+            }
+        }
+    }
+}

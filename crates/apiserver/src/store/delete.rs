@@ -1,0 +1,131 @@
+//! Deleting objects.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{Store, write::is_finished};
+use crate::{
+    kinds::{Kind, Rules, text},
+    object::{Draft, Object, key},
+    shelf::Refused,
+    status::{Failure, Result},
+    time::now,
+};
+
+/// How an object is to be deleted (`DeleteOptions`).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deletion {
+    pub(crate) grace: Option<i64>,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+    pub(crate) dry_run: bool,
+}
+
+/// What came of a deletion.
+#[derive(Clone, Debug)]
+pub(crate) enum Deleted {
+    /// It is gone; as it was last.
+    Gone(Arc<Object>),
+    /// It goes when its grace period is over and its finalizers are done.
+    Ending(Arc<Object>),
+}
+
+impl Store {
+    /// Deletes an object, or begins to.
+    pub(crate) fn delete_in(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        how: &Deletion,
+    ) -> Result<Deleted> {
+        let about = kind.about(name);
+        let key = key(namespace, name);
+        loop {
+            let current = kind.shelf.get(&key).ok_or_else(|| Failure::not_found(about))?;
+            let old = current.value();
+            check_preconditions(kind, &current, &old, how)?;
+            let new = ending(kind, &old, how);
+            if how.dry_run {
+                return Ok(Deleted::Gone(current));
+            }
+            let finished = is_finished(&new);
+            let mut current = current;
+            // Of a pod everybody is told first that it ends, even if that is at once.
+            if new != old && (!finished || kind.rules == Rules::Pod) {
+                match kind.shelf.replace(current.version(), Draft::new(&new, &kind.shelf.fields)) {
+                    Ok(object) => current = object,
+                    Err(Refused::Missing) => return Err(Failure::not_found(about)),
+                    Err(Refused::Raced | Refused::Exists) => continue,
+                }
+            }
+            if !finished {
+                return Ok(Deleted::Ending(current));
+            }
+            if kind.rules == Rules::Namespace {
+                self.empty_namespace(name);
+            }
+            match kind.shelf.remove(&key, current.version(), None) {
+                Ok(last) => {
+                    if kind.rules == Rules::Definition {
+                        self.define(&old, true);
+                    }
+                    return Ok(Deleted::Gone(last));
+                }
+                Err(Refused::Missing) => return Err(Failure::not_found(about)),
+                Err(Refused::Raced | Refused::Exists) => {}
+            }
+        }
+    }
+}
+
+fn check_preconditions(kind: &Kind, current: &Object, old: &Value, how: &Deletion) -> Result<()> {
+    let (uid, version) = (text(old, "/metadata/uid"), current.version().to_string());
+    for (what, wanted, found) in
+        [("UID", how.uid.as_str(), uid), ("ResourceVersion", how.version.as_str(), version.as_str())]
+    {
+        if !wanted.is_empty() && wanted != found {
+            let why = format!(
+                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            );
+            return Err(Failure::conflict(kind.about(current.name()), &why));
+        }
+    }
+    Ok(())
+}
+
+/// The object with its end written into it.
+fn ending(kind: &Kind, old: &Value, how: &Deletion) -> Value {
+    let grace = if kind.rules == Rules::Pod { grace_of_pod(old, how) } else { 0 };
+    let mut new = old.clone();
+    let metadata = &mut new["metadata"];
+    let before = old.pointer("/metadata/deletionTimestamp").is_some();
+    let left = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    // A second deletion can only shorten the time.
+    if before && grace >= left {
+        return new;
+    }
+    metadata["deletionTimestamp"] = (now() + Duration::from_secs(grace.unsigned_abs())).to_rfc3339().into();
+    metadata["deletionGracePeriodSeconds"] = json!(grace);
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
+        && !before
+    {
+        metadata["generation"] = json!(generation + 1);
+    }
+    new
+}
+
+/// A pod that no kubelet has begun, or that has ended, goes at once.
+fn grace_of_pod(pod: &Value, how: &Deletion) -> i64 {
+    if text(pod, "/spec/nodeName").is_empty() || matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+    {
+        return 0;
+    }
+    let own = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
+    match how.grace.unwrap_or(own) {
+        grace if grace < 0 => 1,
+        // Absurd periods would be dates beyond the calendar.
+        grace => grace.min(1 << 31),
+    }
+}

@@ -1,0 +1,164 @@
+//! The store as stand-ins for controllers and kubelets use it: no HTTP, the same rules.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Deletion, Part, Store};
+use crate::{
+    forms,
+    kinds::{Kind, text},
+    object::{Object, key},
+    selector::Selector,
+    shelf::Range,
+    status::{Failure, Result},
+    watch::Watch,
+};
+
+impl Store {
+    /// A kind by `pods` or `deployments.apps`.
+    fn kind(&self, resource: &str) -> Result<Arc<Kind>> {
+        self.kinds().named(resource).ok_or_else(Failure::no_such_path)
+    }
+
+    /// The object under that name; `namespace` is empty for kinds without. `resource` is `pods` or
+    /// `deployments.apps`, here and below.
+    ///
+    /// # Errors
+    /// When there is no such object.
+    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Result<Arc<Object>> {
+        let kind = self.kind(resource)?;
+        kind.shelf.get(&key(namespace, name)).ok_or_else(|| Failure::not_found(kind.about(name)))
+    }
+
+    /// All objects that both selectors choose, in the order of their names, and the version at which that was so.
+    /// Empty selectors choose everything, an empty namespace all of them.
+    ///
+    /// # Errors
+    /// When a selector is wrong.
+    pub fn list(
+        &self,
+        resource: &str,
+        namespace: &str,
+        labels: &str,
+        fields: &str,
+    ) -> Result<(Vec<Arc<Object>>, u64)> {
+        let kind = self.kind(resource)?;
+        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        let range = Range { namespace, ..Range::ALL };
+        let page = kind.shelf.list(&range, |object| selector.matches(object)).unwrap_or_default();
+        Ok((page.objects, page.version))
+    }
+
+    /// Creates an object, with the defaults and checks of a request.
+    ///
+    /// # Errors
+    /// When the object is refused.
+    pub fn create(&self, resource: &str, object: Value) -> Result<Arc<Object>> {
+        let kind = self.kind(resource)?;
+        let namespace = match text(&object, "/metadata/namespace") {
+            "" if kind.is_namespaced() => "default".to_owned(),
+            namespace => namespace.to_owned(),
+        };
+        self.create_in(&kind, &namespace, object, false)
+    }
+
+    /// Changes an object but for its status. `change` may be called more than once, when others are faster.
+    ///
+    /// # Errors
+    /// When there is no such object, or the change is refused.
+    pub fn update(
+        &self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        change: impl FnMut(&mut Value),
+    ) -> Result<Arc<Object>> {
+        self.change(resource, namespace, name, Part::Main, change)
+    }
+
+    /// Changes the status of an object.
+    ///
+    /// # Errors
+    /// When there is no such object, or the change is refused.
+    pub fn update_status(
+        &self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        change: impl FnMut(&mut Value),
+    ) -> Result<Arc<Object>> {
+        self.change(resource, namespace, name, Part::Status, change)
+    }
+
+    fn change(
+        &self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        mut change: impl FnMut(&mut Value),
+    ) -> Result<Arc<Object>> {
+        let kind = self.kind(resource)?;
+        self.modify(&kind, namespace, name, part, false, |old| {
+            let mut new = old.clone();
+            change(&mut new);
+            Ok(new)
+        })
+    }
+
+    /// Merges a patch (RFC 7396) into an object, or into its status.
+    ///
+    /// # Errors
+    /// When there is no such object, or the change is refused.
+    pub fn merge(
+        &self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        status: bool,
+        patch: &Value,
+    ) -> Result<Arc<Object>> {
+        let part = if status { Part::Status } else { Part::Main };
+        self.change(resource, namespace, name, part, |object| json_patch::merge(object, patch))
+    }
+
+    /// Deletes an object. Without a grace period the object's own counts; 0 ends a pod at once.
+    ///
+    /// # Errors
+    /// When there is no such object.
+    pub fn delete(&self, resource: &str, namespace: &str, name: &str, grace: Option<i64>) -> Result<()> {
+        let kind = self.kind(resource)?;
+        self.delete_in(&kind, namespace, name, &Deletion { grace, ..Deletion::default() }).map(|_| ())
+    }
+
+    /// Watches objects that both selectors choose: first all there are, then what happens to them.
+    ///
+    /// # Errors
+    /// When a selector is wrong.
+    pub fn watch(&self, resource: &str, namespace: &str, labels: &str, fields: &str) -> Result<Watch> {
+        let kind = self.kind(resource)?;
+        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        Ok(Watch::from_now(kind.shelf.clone(), namespace, selector))
+    }
+
+    /// Binds a pod to a node, as the `binding` subresource does.
+    ///
+    /// # Errors
+    /// When the pod is bound already, or is going.
+    pub fn bind(&self, namespace: &str, name: &str, node: &str) -> Result<()> {
+        let binding =
+            serde_json::json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
+        crate::pods::bind(self, namespace, name, &binding, false)
+    }
+
+    /// The object in the form in which `resource` shows it, which matters for events of `events.k8s.io` and for
+    /// versions of custom resources.
+    ///
+    /// # Errors
+    /// When there is no such resource.
+    pub fn shown(&self, resource: &str, object: &Object) -> Result<Value> {
+        let kind = self.kind(resource)?;
+        Ok(forms::shown(&kind, object))
+    }
+}

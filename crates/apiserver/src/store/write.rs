@@ -1,0 +1,246 @@
+//! Creating and changing objects.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Store;
+use crate::{
+    forms,
+    kinds::{Kind, Rules, STATUS, VERSIONED, text},
+    object::{Draft, Object, key},
+    rules,
+    shelf::Refused,
+    status::{Failure, FieldError, Result},
+    time::now,
+};
+
+/// How often a write is tried when others are faster.
+const TRIES: u32 = 100;
+/// How often a name is generated anew when it is taken.
+const NAMES: u32 = 8;
+/// Longest prefix that a generated name keeps.
+const LONGEST_PREFIX: usize = 58;
+
+/// Which part of an object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All but the status.
+    Main,
+    /// The status and the metadata.
+    Status,
+    /// Anything, unchecked: the server itself writes.
+    Whole,
+}
+
+/// What the words for a lost race are.
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+impl Store {
+    /// Creates an object in a namespace, which is empty for kinds without.
+    pub(crate) fn create_in(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Arc<Object>> {
+        forms::check(kind, &object)?;
+        if !text(&object, "/metadata/resourceVersion").is_empty() {
+            return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        forms::to_stored(kind, &mut object);
+        place(kind, &mut object, namespace)?;
+        if kind.is_namespaced() {
+            self.check_namespace(namespace)?;
+        }
+        let prefix: String = text(&object, "/metadata/generateName").chars().take(LONGEST_PREFIX).collect();
+        let generates = text(&object, "/metadata/name").is_empty() && !prefix.is_empty();
+        if generates {
+            object["metadata"]["name"] = format!("{prefix}{}", self.0.random.suffix()).into();
+        }
+        if text(&object, "/metadata/name").is_empty() {
+            let error = FieldError::required("metadata.name", "name or generateName is required");
+            return Err(Failure::invalid(kind.about(""), &[error]));
+        }
+        rules::stamp(kind, &mut object, &self.0.random.uid(), &now().to_rfc3339());
+        self.rules(kind, |rules| rules.create(&mut object))?;
+        if kind.rules == Rules::Definition {
+            rules::establish(&mut object);
+        }
+        let mut tries = 0;
+        loop {
+            let draft = Draft::new(&object, &kind.shelf.fields);
+            if dry_run {
+                return match kind.shelf.get(&draft.key) {
+                    Some(_) => Err(Failure::already_exists(kind.about(text(&object, "/metadata/name")))),
+                    None => Ok(Arc::new(draft.unsealed())),
+                };
+            }
+            match kind.shelf.insert(draft) {
+                Ok(created) => {
+                    self.created(kind, &object);
+                    return Ok(created);
+                }
+                Err(_) if generates && tries < NAMES => {
+                    tries += 1;
+                    object["metadata"]["name"] = format!("{prefix}{}", self.0.random.suffix()).into();
+                }
+                Err(_) => return Err(Failure::already_exists(kind.about(text(&object, "/metadata/name")))),
+            }
+        }
+    }
+
+    fn check_namespace(&self, namespace: &str) -> Result<()> {
+        let kinds = self.kinds();
+        let namespaces = kinds.named("namespaces");
+        match namespaces {
+            Some(kind) if kind.shelf.get(namespace).is_none() => {
+                Err(Failure::not_found(kind.about(namespace)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What follows from an object's creation.
+    fn created(&self, kind: &Kind, object: &Value) {
+        match kind.rules {
+            Rules::Namespace => {
+                let metadata = json!({"name": "default", "namespace": text(object, "/metadata/name")});
+                self.at_start("serviceaccounts", json!({"metadata": metadata}));
+            }
+            Rules::Definition => self.define(object, false),
+            Rules::Event => kind.shelf.trim(self.0.options.events),
+            _ => {}
+        }
+    }
+
+    /// Changes an object. `change` is given it in the form of the kind, and may be called more than once.
+    pub(crate) fn modify(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        dry_run: bool,
+        mut change: impl FnMut(&Value) -> Result<Value>,
+    ) -> Result<Arc<Object>> {
+        let about = kind.about(name);
+        let key = key(namespace, name);
+        for _ in 0..TRIES {
+            let current = kind.shelf.get(&key).ok_or_else(|| Failure::not_found(about))?;
+            let old = current.value();
+            let mut new = change(&forms::shown(kind, &current))?;
+            forms::check(kind, &new)?;
+            forms::to_stored(kind, &mut new);
+            check_version(kind, &current, &old, &new)?;
+            let mut new = of_part(kind, part, &old, new);
+            if part == Part::Whole {
+                new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+            } else {
+                self.rules(kind, |rules| rules.update(&old, &mut new))?;
+            }
+            if new == old {
+                return Ok(current);
+            }
+            let draft = Draft::new(&new, &kind.shelf.fields);
+            if dry_run {
+                return Ok(Arc::new(draft.seal(current.version())));
+            }
+            let written = if is_finished(&new) {
+                kind.shelf.remove(&key, current.version(), Some(draft))
+            } else {
+                kind.shelf.replace(current.version(), draft)
+            };
+            match written {
+                Ok(object) => {
+                    if kind.rules == Rules::Definition && old.get("spec") != new.get("spec") {
+                        self.define(&new, false);
+                    }
+                    return Ok(object);
+                }
+                Err(Refused::Missing) => return Err(Failure::not_found(about)),
+                Err(Refused::Raced | Refused::Exists) => {}
+            }
+        }
+        Err(Failure::conflict(about, MODIFIED))
+    }
+}
+
+/// Writes the namespace into a new object, which must not name another one.
+fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
+    let Some(metadata) = rules::map(object, "metadata") else {
+        return Err(Failure::bad_request("the object provided is unrecognized: metadata is no JSON object"));
+    };
+    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    if !kind.is_namespaced() {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    if !given.is_empty() && given != namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata.insert("namespace".into(), namespace.into());
+    Ok(())
+}
+
+/// A request that names a version or an identity means that one.
+fn check_version(kind: &Kind, current: &Object, old: &Value, new: &Value) -> Result<()> {
+    let about = kind.about(current.name());
+    let given = text(new, "/metadata/resourceVersion");
+    if given.is_empty() && (kind.custom || kind.has(VERSIONED)) {
+        let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        return Err(Failure::invalid(about, &[error]));
+    }
+    if !given.is_empty() && given != "0" && given.parse() != Ok(current.version()) {
+        return Err(Failure::conflict(about, MODIFIED));
+    }
+    let (before, uid) = (text(old, "/metadata/uid"), text(new, "/metadata/uid"));
+    if !uid.is_empty() && uid != before {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {before}");
+        return Err(Failure::conflict(about, &why));
+    }
+    Ok(())
+}
+
+/// The new object with what the request may not change as it was.
+fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
+    let put = |object: &mut Value, name: &str, value: Option<Value>| {
+        if let Some(map) = object.as_object_mut() {
+            match value {
+                Some(value) => map.insert(name.to_owned(), value),
+                None => map.remove(name),
+            };
+        }
+    };
+    match part {
+        Part::Whole => new,
+        Part::Main => {
+            if kind.has(STATUS) {
+                put(&mut new, "status", old.get("status").cloned());
+            }
+            new
+        }
+        Part::Status => {
+            let mut kept = old.clone();
+            put(&mut kept, "status", new.get("status").cloned());
+            if !kind.custom {
+                put(&mut kept, "metadata", new.get("metadata").cloned());
+            }
+            kept
+        }
+    }
+}
+
+/// Whether nothing holds an object any longer that is being deleted.
+pub(super) fn is_finished(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    let grace = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    metadata.get("deletionTimestamp").is_some_and(|at| !at.is_null())
+        && grace == 0
+        && metadata.get("finalizers").is_none_or(is_empty)
+}

@@ -1,0 +1,93 @@
+use super::*;
+
+const NOW: &str = "2026-01-01T01:00:00Z";
+
+/// The cells of an object as texts.
+fn cells(columns: &[Column], object: &Value) -> Vec<String> {
+    let now = Timestamp::parse(NOW).unwrap();
+    let table = table(columns, std::iter::once(object.clone()), Include::None, json!({}), now);
+    let cells = table["rows"][0]["cells"].as_array().unwrap();
+    cells.iter().map(|cell| cell.as_str().map_or_else(|| cell.to_string(), str::to_owned)).collect()
+}
+
+#[test]
+fn a_pods_status_tells_what_its_containers_do() {
+    let running = json!({"name": "a", "ready": true, "state": {"running": {}}});
+    let broken = json!({"name": "b", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                        "lastState": {"terminated": {"finishedAt": "2026-01-01T00:55:00Z"}}});
+    for (status, deleted, expected) in [
+        (json!({"phase": "Pending"}), false, ["0/2", "Pending", "0"]),
+        (json!({"phase": "Running", "containerStatuses": [running]}), false, ["1/2", "Running", "0"]),
+        (json!({"phase": "Running"}), true, ["0/2", "Terminating", "0"]),
+        (json!({"phase": "Succeeded"}), true, ["0/2", "Succeeded", "0"]),
+        (
+            json!({"phase": "Running", "containerStatuses": [running, broken]}),
+            false,
+            ["1/2", "CrashLoopBackOff", "3 (5m ago)"],
+        ),
+        (
+            json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}),
+            false,
+            ["0/2", "SchedulingGated", "0"],
+        ),
+        (
+            json!({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 2}}}]}),
+            false,
+            ["0/2", "Init:ExitCode:2", "0"],
+        ),
+        (
+            json!({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}),
+            false,
+            ["0/2", "Error", "0"],
+        ),
+    ] {
+        let mut pod = json!({
+            "kind": "Pod",
+            "metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"containers": [{}, {}], "initContainers": [{"name": "i"}]},
+            "status": status,
+        });
+        if deleted {
+            pod["metadata"]["deletionTimestamp"] = json!(NOW);
+        }
+        let cells = cells(columns::PODS, &pod);
+        assert_eq!(cells[1..4], expected, "{pod}");
+        assert_eq!((cells[4].as_str(), cells[6].as_str()), ("60m", "<none>"));
+    }
+}
+
+#[test]
+fn a_nodes_status_and_roles_are_joined() {
+    let node = json!({
+        "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/b": "", "kubernetes.io/role": "a"}},
+        "spec": {"unschedulable": true},
+        "status": {"conditions": [{"type": "Ready", "status": "False"}], "nodeInfo": {"kubeletVersion": "v1"}},
+    });
+    assert_eq!(
+        cells(columns::NODES, &node)[..5],
+        ["n", "NotReady,SchedulingDisabled", "a,b", "<unknown>", "v1"]
+    );
+}
+
+#[test]
+fn a_row_carries_as_much_of_the_object_as_asked_for() {
+    let pod = json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Succeeded"}});
+    let row = |include| {
+        table(columns::PODS, std::iter::once(pod.clone()), include, json!({}), Timestamp::default())["rows"]
+            [0]
+        .clone()
+    };
+    assert_eq!(row(Include::None).get("object"), None);
+    assert_eq!(row(Include::Metadata)["object"]["kind"], "PartialObjectMetadata");
+    assert_eq!(row(Include::Object)["object"], pod);
+    assert_eq!(row(Include::None)["conditions"][0]["reason"], "Succeeded");
+}
+
+#[test]
+fn every_column_bears_any_object() {
+    let odd = json!({"metadata": 5, "spec": [], "status": "x", "kind": []});
+    for kind in crate::kinds::Kinds::of_table(&crate::shelf::Versions::new(), 1).all() {
+        assert_eq!(cells(&kind.columns, &odd).len(), kind.columns.len(), "{}", kind.kind);
+        assert_eq!(cells(&kind.columns, &json!(null)).len(), kind.columns.len(), "{}", kind.kind);
+    }
+}
