@@ -28,6 +28,8 @@ const TURN: Duration = Duration::from_millis(2500);
 /// 3. where the scheduler serves metrics, no pod is queued, and no attempt was
 ///    made between two looks.
 pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
+    // Whoever gives no account of itself may be busy with something that nobody sees yet.
+    let quiet = if scheduler.activity()?.is_some() { quiet } else { quiet * 3 };
     let deadline = Instant::now() + LIMIT;
     // The change that this is about has reached us, but perhaps not the scheduler.
     let earliest = Instant::now() + quiet;
