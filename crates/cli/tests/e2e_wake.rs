@@ -1,8 +1,9 @@
 //! Pending pods are tried again when something happens that can help them, and not otherwise: for every event the test
 //! says whom it wakes, and the real kube-scheduler, at work on copies of the pods, must agree.
 //!
-//! Every pod is held back by one plugin only: the nodes are small, tainted, unlabelled and cordoned, and every pod
-//! puts up with all of that but one. Attempts are counted in the logs.
+//! Every pod is held back by one plugin only. In one kind of scene the nodes are small, tainted, unlabelled and
+//! cordoned, and every pod puts up with all of that but one. In another it is pods that are in the way, or missing.
+//! Attempts are counted in the logs.
 //!
 //! One event wakes more pods than it can help, by a rule of kube-scheduler's: a change of taints, uncordoning
 //! included, wakes everyone who was rejected by a plugin that listens to new nodes but not to taints.
@@ -12,7 +13,9 @@ mod e2e;
 use std::{collections::BTreeMap, fs, path::PathBuf, thread::sleep, time::Duration};
 
 use e2e::{
-    cluster::{delete_pod, events, eventually, own, wait_until_bound, wait_until_explained},
+    cluster::{
+        create_priority_classes, delete_pod, events, eventually, own, wait_until_bound, wait_until_explained,
+    },
     objects::{NODES, PODS, config, node, pod},
     process::Harbormaster,
 };
@@ -31,13 +34,15 @@ const GATE: &str = "gated";
 const WAITING: [&str; 5] = [CPU, TAINT, LABEL, CORDON, GATE];
 
 /// How long a pod that was woken wrongly would take to be tried, with much to spare.
-const QUIET: Duration = Duration::from_millis(600);
+const QUIET: Duration = Duration::from_millis(400);
 
 struct Scene {
     // Dropped in order.
     harbormaster: Harbormaster,
     original: Component,
     original_log: PathBuf,
+    /// The waiting pods, without their schedulers' names.
+    names: Vec<&'static str>,
     client: ApiClient,
     _cluster: ControlPlane,
 }
@@ -45,11 +50,28 @@ struct Scene {
 type Attempts = BTreeMap<&'static str, usize>;
 
 impl Scene {
+    /// Pods that wait for other nodes.
     fn new() -> Self {
+        let nodes = ["n1", "n2", "n3", "n4"].map(unwelcoming);
+        Self::of(&nodes, &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
+    }
+
+    /// Nodes, pods that are placed on them, and pods that wait: a copy for each scheduler.
+    fn of(
+        nodes: &[Value],
+        placed: &[Value],
+        names: &[&'static str],
+        waiting: impl Fn(&str) -> Vec<Value>,
+    ) -> Self {
         let mut cluster = own();
         let client = cluster.client().clone();
-        for name in ["n1", "n2", "n3", "n4"] {
-            client.post(NODES, &unwelcoming(name)).expect("the node is created");
+        create_priority_classes(&client);
+        client.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).expect("it is created");
+        for node in nodes {
+            client.post(NODES, node).expect("the node is created");
+        }
+        for pod in placed {
+            client.post(PODS, pod).expect("the pod is created");
         }
         let path = cluster.write_scheduler_config(&config(OURS).to_string()).expect("it is written");
         let log = cluster.directory().join("harbormaster.log");
@@ -58,14 +80,15 @@ impl Scene {
             .start_kube_scheduler(&config(THEIRS).to_string(), &["--v=3".to_owned()])
             .expect("it starts");
         let original_log = original.log_path().to_owned();
-        let scene = Self { harbormaster, original, original_log, client, _cluster: cluster };
+        let names = names.to_vec();
+        let scene = Self { harbormaster, original, original_log, names, client, _cluster: cluster };
         for scheduler in [OURS, THEIRS] {
-            for pod in waiting_pods(scheduler) {
+            for pod in waiting(scheduler) {
                 scene.client.post(PODS, &pod).expect("the pod is created");
             }
         }
         for scheduler in [OURS, THEIRS] {
-            for name in &WAITING[..4] {
+            for name in scene.names.iter().filter(|name| **name != GATE) {
                 wait_until_explained(&scene.client, &format!("{name}-{scheduler}"));
             }
         }
@@ -83,7 +106,7 @@ impl Scene {
                 let is_try = |line: &&str| line.contains("Attempting to schedule pod") && line.contains(&pod);
                 (*name, log.lines().filter(is_try).count())
             };
-            WAITING.iter().map(tries).collect()
+            self.names.iter().map(tries).collect()
         })
     }
 
@@ -119,9 +142,7 @@ impl Scene {
                 *count += usize::from(woken.contains(name));
             }
         }
-        let [ours, theirs] = self.attempts();
-        assert_eq!(ours, expected[0], "ours after: {what}");
-        assert_eq!(theirs, expected[1], "the original's after: {what}");
+        assert_eq!(self.attempts(), expected, "ours and the original's after: {what}");
     }
 
     fn patch_node(&self, name: &str, patch: Value) {
@@ -288,5 +309,195 @@ fn new_nodes_and_tolerations_wake_those_who_get_a_place_by_them() {
         node["spec"]["taints"] = json!([]);
         scene.client.post(NODES, &node).expect("the node is created");
     });
+    scene.end();
+}
+
+const SPREAD: &str = "spread";
+const KEYS: &str = "without-keys";
+const FRIEND: &str = "friendless";
+const FOE: &str = "among-foes";
+const OUTCAST: &str = "outcast";
+const ROOM: &str = "preempting";
+const AMONG_PODS: [&str; 6] = [SPREAD, KEYS, FRIEND, FOE, OUTCAST, ROOM];
+
+/// Nodes in two zones, and one for each scheduler where a pod must make way.
+fn zones() -> Vec<Value> {
+    let zone = |name: &str, zone: &str| node(name, json!({"zone": zone}), "4", "4Gi", 40);
+    let room = |scheduler: &str| {
+        node(&format!("room-{scheduler}"), json!({"zone": "a", "room": scheduler}), "8", "4Gi", 40)
+    };
+    vec![zone("n1", "a"), zone("n2", "b"), room(OURS), room(THEIRS)]
+}
+
+/// A pod on a node, with labels.
+fn placed(name: &str, node: &str, labels: Value, spec: Value) -> Value {
+    let mut pod = pod(name, "nobody", json!({}), spec);
+    pod["metadata"]["labels"] = labels;
+    pod["spec"]["nodeName"] = json!(node);
+    pod
+}
+
+/// Terms of required affinity or anti-affinity within a zone.
+fn terms(labels: &[(&str, &str)]) -> Value {
+    let term = |(key, value): &(&str, &str)| json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {*key: *value}}});
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": labels.iter().map(term).collect::<Vec<_>>()})
+}
+
+/// What is in the way of those who wait.
+fn obstacles() -> Vec<Value> {
+    let guard = |name: &str, node: &str| {
+        let affinity = json!({"affinity": {"podAntiAffinity": terms(&[("app", "outcast")])}});
+        placed(name, node, json!({"app": "guard"}), affinity)
+    };
+    let labelled = |name: &str, node: &str, app: &str| placed(name, node, json!({"app": app}), json!({}));
+    let victim = |scheduler: &str| {
+        let mut pod = labelled(&format!("victim-{scheduler}"), &format!("room-{scheduler}"), "victim");
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "7"}});
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(600);
+        pod
+    };
+    vec![
+        labelled("spread-a", "n1", "spread"),
+        labelled("spread-b", "n2", "spread"),
+        labelled("foe-a1", "n1", "foe"),
+        labelled("foe-a2", "n1", "foe"),
+        labelled("foe-a3", "n1", "foe"),
+        labelled("foe-b", "n2", "foe"),
+        guard("guard-a1", "n1"),
+        guard("guard-a2", "n1"),
+        guard("guard-b", "n2"),
+        victim(OURS),
+        victim(THEIRS),
+    ]
+}
+
+fn pods_among_pods(scheduler: &str) -> Vec<Value> {
+    let constraint = |key: &str, app: &str| {
+        json!({
+            "topologyKey": key,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": app}},
+        })
+    };
+    // A zone is missing: none may have more than one.
+    let mut three_zones = constraint("zone", "spread");
+    three_zones["minDomains"] = json!(3);
+    let keys = [constraint("rack", "none"), constraint("row", "none")];
+    // Without requests the full nodes are not full for them.
+    [
+        (SPREAD, json!({}), json!({"topologySpreadConstraints": [three_zones]})),
+        (KEYS, json!({}), json!({"topologySpreadConstraints": keys})),
+        (
+            FRIEND,
+            json!({}),
+            json!({"affinity": {"podAffinity": terms(&[("app", "friend"), ("tier", "near")])}}),
+        ),
+        (FOE, json!({}), json!({"affinity": {"podAntiAffinity": terms(&[("app", "foe")])}})),
+        (OUTCAST, json!({}), json!({})),
+        (
+            ROOM,
+            json!({"cpu": "6"}),
+            json!({"priorityClassName": "high", "nodeSelector": {"room": scheduler}}),
+        ),
+    ]
+    .map(|(name, requests, spec)| {
+        let mut pod = pod(&format!("{name}-{scheduler}"), scheduler, requests, spec);
+        pod["metadata"]["labels"] = json!({"app": name});
+        pod
+    })
+    .into()
+}
+
+fn among_pods() -> Scene {
+    let scene = Scene::of(&zones(), &obstacles(), &AMONG_PODS, pods_among_pods);
+    for attempts in scene.attempts() {
+        assert_eq!(AMONG_PODS.map(|name| attempts[name]), [1; 6], "each was tried once");
+    }
+    scene
+}
+
+#[test]
+fn other_pods_wake_those_who_look_at_pods_like_them() {
+    let scene = among_pods();
+    let add = |name: &str, labels: Value| {
+        let pod = placed(name, "n1", labels, json!({}));
+        scene.client.post(PODS, &pod).expect("the pod is created");
+    };
+    let relabel = |name: &str, labels: Value| {
+        let patch = json!({"metadata": {"labels": labels}});
+        scene.client.merge_patch(&format!("{PODS}/{name}"), &patch).expect("the patch is taken");
+    };
+    let delete = |name: &str| delete_pod(&scene.client, name);
+
+    scene.wakes("a stranger", &[], || add("x", json!({"app": "stranger"})));
+    scene.wakes("a stranger with other labels", &[], || relabel("x", json!({"app": "still"})));
+    scene.wakes("one more to be spread", &[SPREAD], || relabel("x", json!({"app": "spread"})));
+    scene.wakes("one less to be spread", &[SPREAD], || relabel("x", json!({"app": "loner"})));
+    scene.wakes("a stranger who goes: room for the preemptor", &[ROOM], || delete("x"));
+    scene.wakes("pods of another namespace", &[], || {
+        for app in ["spread", "friend", "foe"] {
+            let pod = placed(app, "n1", json!({"app": app, "tier": "near"}), json!({}));
+            scene.client.post("/api/v1/namespaces/other/pods", &pod).expect("the pod is created");
+        }
+    });
+    scene.wakes("relabelled pods of another namespace", &[], || {
+        let patch = json!({"metadata": {"labels": {"app": "spread", "tier": null}}});
+        for app in ["friend", "foe"] {
+            let path = format!("/api/v1/namespaces/other/pods/{app}");
+            scene.client.merge_patch(&path, &patch).expect("the patch is taken");
+        }
+    });
+    scene.wakes("a friend without a node comes and goes", &[], || {
+        let mut pod = placed("lost", "", json!({"app": "friend", "tier": "near"}), json!({}));
+        pod["spec"]["nodeName"] = Value::Null;
+        scene.client.post(PODS, &pod).expect("the pod is created");
+        delete("lost");
+    });
+    scene.wakes("half a friend", &[], || add("half", json!({"app": "friend"})));
+    scene.wakes("a foe who turns", &[FOE], || relabel("foe-a3", json!({"app": "neutral"})));
+    scene.wakes("a foe who leaves others behind", &[FOE, ROOM], || delete("foe-a2"));
+    scene.wakes("a guard with another name", &[], || relabel("guard-a2", json!({"app": "sentry"})));
+    scene.wakes("a guard who leaves others behind", &[OUTCAST, ROOM], || delete("guard-a2"));
+
+    scene.helps(FRIEND, "n1", &[FRIEND], || relabel("half", json!({"tier": "near"})));
+    scene.helps(OUTCAST, "n2", &[OUTCAST, ROOM], || delete("guard-b"));
+    scene.helps(FOE, "n2", &[FOE, ROOM], || delete("foe-b"));
+    scene.helps(SPREAD, "n2", &[SPREAD, ROOM], || delete("spread-b"));
+    for scheduler in [OURS, THEIRS] {
+        delete(&format!("victim-{scheduler}"));
+        assert_eq!(
+            wait_until_bound(&scene.client, &format!("{ROOM}-{scheduler}")),
+            format!("room-{scheduler}")
+        );
+    }
+    scene.end();
+}
+
+#[test]
+fn nodes_wake_those_whose_topology_they_change() {
+    let scene = among_pods();
+    let add = |name: &str, labels: Value| {
+        scene.client.post(NODES, &node(name, labels, "4", "4Gi", 40)).expect("the node is created");
+    };
+    let label = |labels: Value| scene.patch_node("n4", json!({"metadata": {"labels": labels}}));
+    let taint = |taints: Value| scene.patch_node("n4", json!({"spec": {"taints": taints}}));
+
+    scene.wakes("one more node of a zone", &[SPREAD, FRIEND, FOE], || add("n4", json!({"zone": "b"})));
+    scene.wakes("another label", &[], || label(json!({"disk": "ssd"})));
+    scene.wakes("another zone", &[SPREAD, FRIEND, FOE], || label(json!({"zone": "a"})));
+    scene.wakes("one of two keys", &[], || label(json!({"rack": "1"})));
+    scene.wakes("a taint", &[SPREAD, FRIEND, FOE, OUTCAST, ROOM], || {
+        taint(json!([{"key": "other", "effect": "NoSchedule"}]));
+    });
+    scene.wakes("no taint", &[SPREAD, FRIEND, FOE, OUTCAST, ROOM], || taint(json!([])));
+    scene.wakes("a node less", &[SPREAD], || {
+        scene.client.delete(&format!("{NODES}/n4")).expect("the node is deleted");
+    });
+    add("n4", json!({"zone": "a", "rack": "1"}));
+    sleep(QUIET);
+    scene.helps(KEYS, "n4", &[KEYS], || label(json!({"row": "1"})));
+    scene.helps(FOE, "n4", &[FOE, SPREAD], || label(json!({"zone": null})));
+    scene.helps(SPREAD, "n5", &[SPREAD, FRIEND], || add("n5", json!({"zone": "c"})));
     scene.end();
 }

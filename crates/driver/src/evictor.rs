@@ -1,13 +1,16 @@
 //! Evictions: the API server is told why a pod must go, then the pod is deleted.
 
-use std::sync::{Arc, mpsc};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use harbormaster_api::Timestamp;
 use harbormaster_core::{EvictOutcome, EvictTask, Input};
 use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::sleep};
 
 use crate::{
     binder::Rests,
@@ -19,6 +22,8 @@ use crate::{
 
 /// Evictions that talk to the API server at a time.
 const AT_ONCE: usize = 32;
+/// A refusal may be for good (a role, a webhook), and the engine tries the preemptor again at once: not faster than this.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// The type of the condition of a pod that must make way.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Its reason.
@@ -46,6 +51,9 @@ impl Evictor {
             let permit = room.acquire().await;
             let outcome = evict(&client, &task, now).await;
             drop(permit);
+            if matches!(outcome, EvictOutcome::Failed(_)) {
+                sleep(AFTER_FAILURE).await;
+            }
             // The engine is gone only when the process ends.
             let _ = engine.send(ToEngine::Inputs(vec![Input::EvictFinished { task, outcome }]));
         });

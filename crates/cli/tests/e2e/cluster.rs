@@ -7,9 +7,9 @@ use std::{
 };
 
 use harbormaster_oracle::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::objects::{EVENTS, PODS, node_of, scheduled_condition};
+use super::objects::{EVENTS, PODS, PRIORITY_CLASSES, node_of, pod, priority_classes, scheduled_condition};
 
 const POLL: Duration = Duration::from_millis(20);
 /// Longer than any retry that is waited for.
@@ -19,7 +19,12 @@ static SHARED: Mutex<Weak<ControlPlane>> = Mutex::new(Weak::new());
 
 /// A control plane of one's own.
 pub fn own() -> ControlPlane {
-    ControlPlane::start(&ControlPlaneOptions::default()).expect("the API server starts")
+    own_with(&ControlPlaneOptions::default())
+}
+
+/// A control plane of one's own, started with these options.
+pub fn own_with(options: &ControlPlaneOptions) -> ControlPlane {
+    ControlPlane::start(options).expect("the API server starts")
 }
 
 /// The control plane of all tests that run at the moment; it ends with the last of them.
@@ -79,4 +84,19 @@ pub fn events(client: &ApiClient, pod: &str, reason: &str) -> Vec<Value> {
 /// Deletes a pod at once.
 pub fn delete_pod(client: &ApiClient, name: &str) {
     client.delete(&format!("{PODS}/{name}?gracePeriodSeconds=0")).expect("the pod is deleted");
+}
+
+/// Creates the priority classes that are not there yet, and waits until pods may name them.
+pub fn create_priority_classes(client: &ApiClient) {
+    for class in priority_classes() {
+        match client.post(PRIORITY_CLASSES, &class) {
+            Err(Error::Refused { status: 409, .. }) => {}
+            answer => drop(answer.expect("the priority class is created")),
+        }
+        let name = &class["metadata"]["name"];
+        let probe = pod("probe", "nobody", json!({}), json!({"priorityClassName": name}));
+        eventually("the priority class is known", PATIENCE, || {
+            client.post(&format!("{PODS}?dryRun=All"), &probe).ok()
+        });
+    }
 }

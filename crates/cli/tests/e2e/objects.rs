@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 pub const NODES: &str = "/api/v1/nodes";
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const PRIORITY_CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 pub const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
 /// A KubeSchedulerConfiguration with one profile, without the plugins that are not built yet, and with a client that
@@ -48,6 +49,14 @@ pub fn pod(name: &str, scheduler_name: &str, requests: Value, spec: Value) -> Va
     pod
 }
 
+/// Priority classes besides none at all: `middle`, `high`, and `patient`, which is high but never preempts.
+pub fn priority_classes() -> [Value; 3] {
+    [("middle", 100, "PreemptLowerPriority"), ("high", 1000, "PreemptLowerPriority"), ("patient", 1000, "Never")]
+        .map(|(name, value, policy)| {
+            json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": policy})
+        })
+}
+
 /// The node of a pod, if it has one.
 pub fn node_of(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str()
@@ -55,7 +64,21 @@ pub fn node_of(pod: &Value) -> Option<&str> {
 
 /// Status, reason and message of the `PodScheduled` condition, if there is one.
 pub fn scheduled_condition(pod: &Value) -> Option<[&str; 3]> {
+    condition(pod, "PodScheduled")
+}
+
+/// Status, reason and message of the `DisruptionTarget` condition, if there is one.
+pub fn disruption(pod: &Value) -> Option<[&str; 3]> {
+    condition(pod, "DisruptionTarget")
+}
+
+/// Whether the pod is on its way out.
+pub fn is_terminating(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn condition<'a>(pod: &'a Value, type_: &str) -> Option<[&'a str; 3]> {
     let conditions = pod["status"]["conditions"].as_array()?;
-    let condition = conditions.iter().find(|condition| condition["type"] == "PodScheduled")?;
+    let condition = conditions.iter().find(|condition| condition["type"] == type_)?;
     Some(["status", "reason", "message"].map(|field| condition[field].as_str().unwrap_or_default()))
 }

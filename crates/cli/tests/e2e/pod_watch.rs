@@ -10,7 +10,7 @@ use std::{
 use harbormaster_oracle::components::ApiClient;
 use serde_json::Value;
 
-use super::objects::{PODS, node_of};
+use super::objects::{PODS, disruption, is_terminating, node_of};
 
 /// Follows all pods of the namespace `default`. Its thread ends with the API server.
 pub struct PodWatch(Arc<Mutex<Seen>>);
@@ -21,6 +21,8 @@ struct Seen {
     bound: BTreeMap<String, (String, String)>,
     /// Pods whose node changed after they had one.
     moved: Vec<String>,
+    /// By UID: names of pods that were told to make way for another, and went.
+    evicted: BTreeMap<String, String>,
 }
 
 impl PodWatch {
@@ -35,7 +37,7 @@ impl PodWatch {
         thread::spawn(move || {
             for line in stream.lines().map_while(Result::ok) {
                 let event: Value = serde_json::from_str(&line).expect("a watch sends JSON");
-                writer.lock().note(&event["object"]);
+                writer.lock().note(&event["object"], event["type"] == "DELETED");
             }
         });
         Self(seen)
@@ -56,15 +58,26 @@ impl PodWatch {
         self.lock().moved.clone()
     }
 
+    /// Names of pods that made way for others, in alphabetical order.
+    pub fn evicted(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.lock().evicted.values().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     fn lock(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Seen {
-    fn note(&mut self, pod: &Value) {
+    fn note(&mut self, pod: &Value, deleted: bool) {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (uid, node) = (text("uid"), node_of(pod));
+        let is_victim = disruption(pod).is_some_and(|[_, reason, _]| reason == "PreemptionByScheduler");
+        if is_victim && (deleted || is_terminating(pod)) {
+            self.evicted.insert(uid.clone(), text("name"));
+        }
         match self.bound.get(&uid) {
             Some((_, before)) if Some(before.as_str()) != node => self.moved.push(text("name")),
             Some(_) => {}

@@ -37,6 +37,10 @@ impl Request {
         self.method == "PATCH" && self.path.ends_with(&format!("/pods/{pod}/status"))
     }
 
+    pub fn is_delete_of(&self, pod: &str) -> bool {
+        self.method == "DELETE" && self.path.ends_with(&format!("/pods/{pod}"))
+    }
+
     /// A new event about that pod.
     pub fn is_event_about(&self, pod: &str) -> bool {
         self.method == "POST"
@@ -340,16 +344,25 @@ impl State {
 
 impl Upstream {
     fn send(&self, request: &Request) -> Response<ureq::Body> {
-        let out = HttpRequest::builder()
-            .method(request.method.as_str())
-            .uri(format!("{}{}", self.server, request.path))
-            .header("authorization", &self.authorization)
-            .header("accept", "application/json");
-        let answer = match request.body.is_empty() {
-            true => self.agent.run(out.body(()).expect("a request")),
-            false => {
-                let out = out.header("content-type", &request.content_type);
-                self.agent.run(out.body(&request.body[..]).expect("a request"))
+        let uri = format!("{}{}", self.server, request.path);
+        let mut headers =
+            vec![("authorization", self.authorization.as_str()), ("accept", "application/json")];
+        if !request.body.is_empty() {
+            headers.push(("content-type", &request.content_type));
+        }
+        let answer = if request.method == "DELETE" {
+            // A body has to be insisted on here.
+            let out = self.agent.delete(&uri).force_send_body();
+            headers
+                .into_iter()
+                .fold(out, |out, (name, value)| out.header(name, value))
+                .send(&request.body[..])
+        } else {
+            let out = HttpRequest::builder().method(request.method.as_str()).uri(&uri);
+            let out = headers.into_iter().fold(out, |out, (name, value)| out.header(name, value));
+            match request.body.is_empty() {
+                true => self.agent.run(out.body(()).expect("a request")),
+                false => self.agent.run(out.body(&request.body[..]).expect("a request")),
             }
         };
         answer.expect("the API server answers")

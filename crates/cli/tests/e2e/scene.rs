@@ -6,8 +6,8 @@ use harbormaster_oracle::components::{ApiClient, ControlPlane};
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{PATIENCE, eventually, get_pod, shared, wait_until_bound},
-    objects::{NODES, PODS, config, node, node_of, pod},
+    cluster::{PATIENCE, create_priority_classes, delete_pod, eventually, get_pod, shared, wait_until_bound},
+    objects::{NODES, PODS, config, is_terminating, node, node_of, pod},
     pod_watch::PodWatch,
     process::Harbormaster,
     proxy::{Fault, Proxy, Record, Request},
@@ -41,6 +41,7 @@ impl Scene {
         let client = cluster.client().clone();
         let scene =
             Self { name, proxy: Proxy::new(&cluster), watch: PodWatch::start(&client), client, cluster };
+        create_priority_classes(&scene.client);
         scene.create_node("node", "2", "a");
         scene
     }
@@ -60,6 +61,59 @@ impl Scene {
         let spec = json!({"nodeSelector": node_selector});
         let pod = pod(&self.full(name), self.name, json!({"cpu": cpu}), spec);
         self.client.post(PODS, &pod).expect("the pod is created");
+    }
+
+    /// A pod of a priority class, or of none, for the nodes of one rack.
+    pub fn create_ranked(&self, name: &str, class: Option<&str>, cpu: &str, rack: &str) {
+        let spec = json!({
+            "nodeSelector": {"scene": self.name, "rack": rack},
+            "priorityClassName": class,
+        });
+        let pod = pod(&self.full(name), self.name, json!({"cpu": cpu}), spec);
+        self.client.post(PODS, &pod).expect("the pod is created");
+    }
+
+    /// A pod that runs on a node already and takes some seconds to end.
+    pub fn place(&self, name: &str, class: Option<&str>, cpu: &str, node: &str, seconds: u32) {
+        let pod = self.placed(name, class, cpu, node, seconds);
+        self.client.post(PODS, &pod).expect("the pod is created");
+    }
+
+    /// What [`Self::place`] creates.
+    pub fn placed(&self, name: &str, class: Option<&str>, cpu: &str, node: &str, seconds: u32) -> Value {
+        let spec = json!({
+            "nodeName": self.full(node),
+            "priorityClassName": class,
+            "terminationGracePeriodSeconds": seconds,
+        });
+        pod(&self.full(name), self.name, json!({"cpu": cpu}), spec)
+    }
+
+    /// Names of this scene's pods that made way for others, without the scene's.
+    pub fn evicted(&self) -> Vec<String> {
+        let prefix = self.full("");
+        self.watch.evicted().iter().filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect()
+    }
+
+    pub fn get(&self, name: &str) -> Option<Value> {
+        get_pod(&self.client, &self.full(name))
+    }
+
+    /// Waits until the pod is on its way out.
+    pub fn is_going(&self, name: &str) -> Value {
+        eventually(&format!("{name} is on its way out"), PATIENCE, || self.get(name).filter(is_terminating))
+    }
+
+    /// Waits until the pod counts on a node.
+    pub fn is_nominated(&self, name: &str) -> String {
+        eventually(&format!("{name} is nominated"), PATIENCE, || {
+            self.get(name)?["status"]["nominatedNodeName"].as_str().map(str::to_owned)
+        })
+    }
+
+    /// What a kubelet does at the end of a pod.
+    pub fn finish(&self, name: &str) {
+        delete_pod(&self.client, &self.full(name));
     }
 
     /// Names are unique in the cluster.

@@ -1,0 +1,378 @@
+//! Preemption beside the real kube-scheduler: both choose alike and say the same, and when both want the same room it
+//! comes to rest. Disruption budgets are those of the real controller.
+
+mod e2e;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use e2e::{
+    cluster::{
+        PATIENCE, create_priority_classes, events, eventually, get_pod, own_with, wait_until_bound,
+        wait_until_explained,
+    },
+    objects::{EVENTS, NODES, PODS, config, disruption, is_terminating, node, node_of, pod},
+    pod_watch::PodWatch,
+    process::Harbormaster,
+    proxy::{Fault, Proxy, Request},
+};
+use harbormaster_oracle::components::{ApiClient, Component, ControlPlane, ControlPlaneOptions};
+use serde_json::{Value, json};
+
+const OURS: &str = "ours";
+const THEIRS: &str = "theirs";
+const BOTH: [&str; 2] = [OURS, THEIRS];
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+/// Long enough for everything that a wrong decision would bring about.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Both schedulers on one cluster, each behind a proxy of its own.
+struct Pair {
+    // Dropped in order.
+    harbormaster: Harbormaster,
+    original: Component,
+    proxies: BTreeMap<&'static str, Proxy>,
+    watch: PodWatch,
+    client: ApiClient,
+    _cluster: ControlPlane,
+}
+
+impl Pair {
+    fn new(controller_manager: bool) -> Self {
+        let mut cluster = own_with(&ControlPlaneOptions { controller_manager, ..Default::default() });
+        let client = cluster.client().clone();
+        create_priority_classes(&client);
+        let proxies: BTreeMap<_, _> = BOTH.map(|name| (name, Proxy::new(&cluster))).into();
+        proxies.values().for_each(Proxy::listen);
+        let master = |name: &str| format!("--master=http://127.0.0.1:{}", proxies[name].port);
+        let path = cluster.write_scheduler_config(&config(OURS).to_string()).expect("it is written");
+        let log = cluster.directory().join("harbormaster.log");
+        let harbormaster = Harbormaster::start(&[format!("--config={}", path.display()), master(OURS)], log);
+        let original = cluster
+            .start_kube_scheduler(&config(THEIRS).to_string(), &[master(THEIRS), "--v=3".to_owned()])
+            .expect("it starts");
+        let watch = PodWatch::start(&client);
+        Self { harbormaster, original, proxies, watch, client, _cluster: cluster }
+    }
+
+    fn create_node(&self, name: &str, cpu: &str, pool: &str) {
+        let node = node(name, json!({"pool": pool}), cpu, "4Gi", 100);
+        self.client.post(NODES, &node).expect("the node is created");
+    }
+
+    /// A pod for a pool, or for a node if `spec` names one; its UID. Without a grace period of its own it has none.
+    fn create(&self, name: &str, scheduler: &str, class: &str, cpu: &str, spec: Value) -> String {
+        let mut pod = pod(name, scheduler, json!({"cpu": cpu}), spec);
+        if !class.is_empty() {
+            pod["spec"]["priorityClassName"] = json!(class);
+        }
+        pod["metadata"]["labels"] = json!({"app": name});
+        if pod["spec"]["terminationGracePeriodSeconds"].is_null() {
+            pod["spec"]["terminationGracePeriodSeconds"] = json!(0);
+        }
+        let created = self.client.post(PODS, &pod).expect("the pod is created");
+        created["metadata"]["uid"].as_str().expect("a UID").to_owned()
+    }
+
+    fn pods(&self) -> Vec<Value> {
+        let mut list = self.client.get(PODS).expect("the API server answers");
+        match list["items"].take() {
+            Value::Array(pods) => pods,
+            _ => Vec::new(),
+        }
+    }
+
+    /// How often a pod was tried by its scheduler.
+    fn attempts(&self, pod: &str, scheduler: &str) -> usize {
+        match scheduler {
+            OURS => self.harbormaster.attempts(pod),
+            _ => {
+                let log = fs::read_to_string(self.original.log_path()).expect("the log can be read");
+                let name = format!("pod=\"default/{pod}\"");
+                let is_try =
+                    |line: &&str| line.contains("Attempting to schedule pod") && line.contains(&name);
+                log.lines().filter(is_try).count()
+            }
+        }
+    }
+
+    /// `DELETE`s that came from a scheduler.
+    fn deletes(&self, scheduler: &str) -> usize {
+        self.proxies[scheduler].count(is_delete)
+    }
+
+    fn end(self) {
+        self.harbormaster.ends_well();
+        self.original.stop().expect("it ends");
+    }
+}
+
+fn is_delete(request: &Request) -> bool {
+    request.method == "DELETE"
+}
+
+fn name_of(pod: &Value) -> &str {
+    pod["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn on(node: &str) -> Value {
+    json!({"nodeName": node})
+}
+
+fn in_pool(pool: &str) -> Value {
+    json!({"nodeSelector": {"pool": pool}})
+}
+
+/// A budget that wants one pod of that name, known to the controller.
+fn guard(pair: &Pair, name: &str) {
+    let running =
+        json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    pair.client.strategic_patch(&format!("{PODS}/{name}/status"), &running).expect("the patch is taken");
+    let budget = json!({
+        "metadata": {"name": name},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
+    });
+    pair.client.post(BUDGETS, &budget).expect("the budget is created");
+    eventually("the budget is in force", PATIENCE, || {
+        let budget = pair.client.get(&format!("{BUDGETS}/{name}")).ok()?;
+        let status = &budget["status"];
+        (status["currentHealthy"] == 1 && status["disruptionsAllowed"] == 0).then_some(())
+    });
+}
+
+#[test]
+fn both_choose_alike_and_say_the_same() {
+    let pair = Pair::new(true);
+    for scheduler in BOTH {
+        // The guarded pod is of lower priority, but the other one may go without breaking a budget.
+        let (guarded, free) = (format!("guarded-{scheduler}"), format!("free-{scheduler}"));
+        pair.create_node(&guarded, "1", scheduler);
+        pair.create_node(&free, "1", scheduler);
+        pair.create(&guarded, scheduler, "", "1", on(&guarded));
+        pair.create(&free, scheduler, "middle", "1", on(&free));
+        guard(&pair, &guarded);
+    }
+    // Both must have heard of the budgets.
+    sleep(Duration::from_millis(500));
+
+    // Refusals, word for word.
+    for (name, class, cpu, pool) in [
+        ("nowhere", "high", "1", Some("nowhere")),
+        ("large", "high", "2", None),
+        ("patient", "patient", "1", None),
+        ("low", "", "1", None),
+    ] {
+        let [ours, theirs] = BOTH.map(|scheduler| {
+            let pod = format!("{name}-{scheduler}");
+            pair.create(&pod, scheduler, class, cpu, in_pool(pool.unwrap_or(scheduler)));
+            wait_until_explained(&pair.client, &pod)
+        });
+        assert!(ours.1.contains("preemption: "), "{ours:?}");
+        assert_eq!(ours, theirs, "{name}");
+    }
+    assert_eq!(BOTH.map(|scheduler| pair.deletes(scheduler)), [0, 0]);
+
+    // The free pod goes, then the guarded one: a budget is a wish.
+    for (top, victim) in [("first", "free"), ("second", "guarded")] {
+        let [ours, theirs] = BOTH.map(|scheduler| {
+            let (top, victim) = (format!("{top}-{scheduler}"), format!("{victim}-{scheduler}"));
+            let uid = pair.create(&top, scheduler, "high", "1", in_pool(scheduler));
+            assert_eq!(wait_until_bound(&pair.client, &top), victim, "its node has the victim's name");
+            assert!(get_pod(&pair.client, &victim).is_none());
+            let event =
+                eventually("the event", PATIENCE, || events(&pair.client, &victim, "Preempted").pop());
+            let failed = eventually("the other event", PATIENCE, || {
+                events(&pair.client, &top, "FailedScheduling").pop()
+            });
+            let note = event["note"].as_str().unwrap_or_default().replace(&uid, "UID");
+            let fields = ["type", "action", "related"].map(|field| event[field].clone());
+            (note.replace(scheduler, "X"), fields, failed["note"].clone())
+        });
+        assert_eq!(ours, theirs);
+    }
+    let evicted = ["free-ours", "free-theirs", "guarded-ours", "guarded-theirs"];
+    assert_eq!(pair.watch.evicted(), evicted);
+    assert_eq!(BOTH.map(|scheduler| pair.deletes(scheduler)), [2, 2]);
+    pair.end();
+}
+
+#[test]
+fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried() {
+    const PAUSE: Duration = Duration::from_secs(3);
+    let pair = Pair::new(false);
+    for scheduler in BOTH {
+        pair.proxies[scheduler].fault(1, Fault::delay(PAUSE), |request| {
+            request.method == "DELETE" && request.path.contains("/low-")
+        });
+        pair.create_node(scheduler, "2", scheduler);
+        pair.create_node(&format!("beside-{scheduler}"), "1", scheduler);
+        pair.create(&format!("low-{scheduler}"), scheduler, "", "1", on(scheduler));
+        pair.create(
+            &format!("beside-{scheduler}"),
+            scheduler,
+            "high",
+            "1",
+            on(&format!("beside-{scheduler}")),
+        );
+        pair.create(&format!("peer-{scheduler}"), scheduler, "high", "1", on(scheduler));
+    }
+    sleep(Duration::from_millis(500));
+    let top = |scheduler: &str| format!("top-{scheduler}");
+    for scheduler in BOTH {
+        pair.create(&top(scheduler), scheduler, "high", "1", in_pool(scheduler));
+    }
+    for scheduler in BOTH {
+        eventually("its victim is told", PATIENCE, || {
+            disruption(&get_pod(&pair.client, &format!("low-{scheduler}"))?).map(|_| ())
+        });
+    }
+    // This would wake them, if they were not kept back: there is room now.
+    for scheduler in BOTH {
+        pair.client.delete(&format!("{PODS}/beside-{scheduler}")).expect("it is deleted");
+    }
+    sleep(PAUSE / 3);
+    let attempts = || BOTH.map(|scheduler| pair.attempts(&top(scheduler), scheduler));
+    assert_eq!(attempts(), [1, 1], "kept back");
+    for scheduler in BOTH {
+        wait_until_bound(&pair.client, &top(scheduler));
+    }
+    assert_eq!(attempts(), [2, 2]);
+    pair.end();
+}
+
+const NODES_OF_THE_CROWD: usize = 4;
+/// CPUs of all nodes; each pod takes one.
+const ROOM: usize = 2 * NODES_OF_THE_CROWD;
+
+/// Ends pods that are on their way out and turns away what came to a full node, as kubelets do.
+#[derive(Default)]
+struct Kubelets {
+    /// UIDs of pods that run.
+    admitted: BTreeSet<String>,
+    /// Names of pods for which there was no room.
+    rejected: BTreeSet<String>,
+}
+
+impl Kubelets {
+    /// All pods after one round of that.
+    fn work(&mut self, pair: &Pair) -> Vec<Value> {
+        let pods = pair.pods();
+        for pod in pods.iter().filter(|pod| is_terminating(pod)) {
+            // It may be gone by now.
+            let _ = pair.client.delete(&format!("{PODS}/{}?gracePeriodSeconds=0", name_of(pod)));
+        }
+        let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        self.admitted.retain(|known| pods.iter().any(|pod| uid(pod) == *known));
+        for pod in pods.iter().filter(|pod| pod["status"]["phase"] != "Failed") {
+            let Some(node) = node_of(pod) else { continue };
+            let beside = |other: &&Value| node_of(other) == Some(node) && self.admitted.contains(&uid(other));
+            if self.admitted.contains(&uid(pod)) {
+                continue;
+            }
+            if pods.iter().filter(beside).count() < 2 {
+                self.admitted.insert(uid(pod));
+            } else {
+                let failed = json!({"status": {"phase": "Failed", "reason": "OutOfcpu"}});
+                let path = format!("{PODS}/{}/status", name_of(pod));
+                if pair.client.strategic_patch(&path, &failed).is_ok() {
+                    self.rejected.insert(name_of(pod).to_owned());
+                }
+            }
+        }
+        pods
+    }
+}
+
+/// Lets the kubelets work until nothing happens any more; all pods.
+fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
+    let seen = || (BOTH.map(|scheduler| pair.deletes(scheduler)), pair.watch.bound());
+    let (mut last, mut since) = (seen(), Instant::now());
+    let pods = eventually("it comes to rest", 2 * PATIENCE, || {
+        let pods = kubelets.work(pair);
+        if last != seen() {
+            (last, since) = (seen(), Instant::now());
+        }
+        (since.elapsed() > QUIET).then_some(pods)
+    });
+    let attempts = || pair.harbormaster.lines_with(&["Attempting to schedule pod"]).len();
+    let before = attempts();
+    sleep(QUIET);
+    assert_eq!(last, seen(), "nobody is evicted or bound any more");
+    assert!(attempts() - before <= 5, "{} attempts while nothing happens", attempts() - before);
+    pods
+}
+
+#[test]
+fn two_schedulers_that_want_the_same_room_come_to_rest() {
+    let pair = Pair::new(false);
+    // The pods of one of the two take a moment to end.
+    let graceful = |scheduler: &str, mut spec: Value| {
+        spec["terminationGracePeriodSeconds"] = json!(if scheduler == OURS { 0 } else { 5 });
+        spec
+    };
+    let mut ranks: BTreeMap<String, &str> = BTreeMap::new();
+    for index in 0..NODES_OF_THE_CROWD {
+        let node = format!("crowd-{index}");
+        pair.create_node(&node, "2", "crowd");
+        for scheduler in BOTH {
+            pair.create(
+                &format!("low-{index}-{scheduler}"),
+                scheduler,
+                "",
+                "1",
+                graceful(scheduler, on(&node)),
+            );
+        }
+    }
+    let mut kubelets = Kubelets::default();
+    kubelets.work(&pair);
+    sleep(Duration::from_millis(500));
+    // First they fill everything with pods of middle priority, then there are more important ones.
+    let mut pods = Vec::new();
+    for (class, count) in [("middle", 8), ("high", 3)] {
+        for index in 0..count {
+            for scheduler in BOTH {
+                let name = format!("{class}-{index}-{scheduler}");
+                let uid = pair.create(&name, scheduler, class, "1", graceful(scheduler, in_pool("crowd")));
+                ranks.insert(uid, class);
+            }
+        }
+        pods = settle(&pair, &mut kubelets);
+    }
+    let rank = |class: &str| ["low", "middle", "high"].iter().position(|c| *c == class).expect("a class");
+    let class_of = |pod: &str| rank(pod.split('-').next().unwrap_or_default());
+
+    // Every CPU is in use unless too many were turned away, and nothing waits that ranks above something that runs.
+    let running: Vec<&str> = (pods.iter())
+        .filter(|pod| node_of(pod).is_some() && pod["status"]["phase"] != "Failed")
+        .map(name_of)
+        .collect();
+    let waiting: Vec<&str> = pods.iter().filter(|pod| node_of(pod).is_none()).map(name_of).collect();
+    let mut evicted = pair.watch.evicted();
+    evicted.retain(|pod| !kubelets.rejected.contains(pod));
+    println!("{running:?}\nwait: {waiting:?}\nevicted: {evicted:?}\nturned away: {:?}", kubelets.rejected);
+    assert!(running.len() == ROOM || waiting.is_empty() && running.len() < ROOM);
+    let highest_waiting = waiting.iter().map(|pod| class_of(pod)).max().unwrap_or_default();
+    assert!(running.iter().all(|pod| class_of(pod) >= highest_waiting));
+
+    // Each eviction made room for a pod that came to a node, and nobody else is missing.
+    let bound_later = pair.watch.bound() - ROOM;
+    assert!(evicted.len() <= bound_later, "{bound_later}");
+    assert_eq!(ROOM + bound_later, running.len() + evicted.len() + kubelets.rejected.len());
+    assert!(evicted.iter().all(|pod| class_of(pod) < rank("high")));
+    let deletes: usize = BOTH.map(|scheduler| pair.deletes(scheduler)).iter().sum();
+    assert!(deletes <= 2 * evicted.len(), "{deletes} DELETEs");
+    let list = pair.client.get(&format!("{EVENTS}?fieldSelector=reason%3DPreempted")).expect("it answers");
+    for event in list["items"].as_array().into_iter().flatten() {
+        let note = event["note"].as_str().unwrap_or_default();
+        let by = note.split_whitespace().nth(3).unwrap_or_default();
+        let victim = event["regarding"]["name"].as_str().unwrap_or_default();
+        assert!(class_of(victim) < rank(ranks[by]), "{victim}: {note}");
+    }
+    assert!(pods.iter().all(|pod| disruption(pod).is_none()), "nobody was told to go who stayed");
+    pair.end();
+}
