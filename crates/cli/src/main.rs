@@ -1,19 +1,20 @@
 //! The `harbormaster` binary.
 //!
-//! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`simulate`], [`files`] and
-//! [`table`] (scheduling manifests), [`log`] (log lines). Under the name `kube-scheduler` (a symbolic link) the binary
-//! behaves as `harbormaster run`.
+//! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`sandbox`] (a make-believe
+//! cluster), [`simulate`], [`files`] and [`table`] (scheduling manifests), [`log`] (log lines). Under the name
+//! `kube-scheduler` (a symbolic link) the binary behaves as `harbormaster run`.
 
 mod files;
 mod flags;
 mod log;
 mod run;
+mod sandbox;
 mod simulate;
 mod table;
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
-use clap::{Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
 
@@ -54,15 +55,21 @@ fn dispatch(mut args: Vec<OsString>) -> Ended {
         }
     };
     match matches.subcommand() {
-        Some(("simulate", matches)) => match simulate::Options::from_arg_matches(matches) {
-            Ok(options) => simulate::main(&options),
-            Err(error) => {
-                let _ = error.print();
-                Err(Failed)
-            }
-        },
+        Some(("sandbox", matches)) => with(matches, |options| sandbox::main(&options)),
+        Some(("simulate", matches)) => with(matches, |options| simulate::main(&options)),
         _ => {
             let _ = command().print_help();
+            Err(Failed)
+        }
+    }
+}
+
+/// Runs a command with its options.
+fn with<O: FromArgMatches>(matches: &ArgMatches, command: impl FnOnce(O) -> Ended) -> Ended {
+    match O::from_arg_matches(matches) {
+        Ok(options) => command(options),
+        Err(error) => {
+            let _ = error.print();
             Err(Failed)
         }
     }
@@ -73,6 +80,9 @@ fn command() -> Command {
     let simulate = simulate::Options::augment_args(Command::new("simulate"))
         .about("Show where the pods of manifests would be placed, without a cluster")
         .after_help(AFTER_HELP);
+    let sandbox = sandbox::Options::augment_args(Command::new("sandbox"))
+        .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
+        .after_help(AFTER_HELP);
     Command::new("harbormaster")
         .bin_name("harbormaster")
         .version(env!("CARGO_PKG_VERSION"))
@@ -81,6 +91,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(flags::command("run"))
+        .subcommand(sandbox)
         .subcommand(simulate)
 }
 

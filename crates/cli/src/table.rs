@@ -40,7 +40,8 @@ pub(crate) fn render(report: &Report, style: Style) -> String {
     text
 }
 
-fn new_table<const N: usize>(style: Style, header: [&str; N]) -> Table {
+/// A table without lines, with its header.
+pub(crate) fn new_table<const N: usize>(style: Style, header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     if style.colours {
@@ -55,7 +56,8 @@ fn new_table<const N: usize>(style: Style, header: [&str; N]) -> Table {
     table
 }
 
-fn finished(table: &Table) -> String {
+/// The lines of a table.
+pub(crate) fn finished(table: &Table) -> String {
     table.lines().map(|line| line.trim().to_owned() + "\n").collect()
 }
 

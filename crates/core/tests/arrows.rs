@@ -16,11 +16,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &["api", "framework", "config", "core", "plugins"]),
     ("oracle", &["api", "sim"]),
     ("apiserver", &["api"]),
-    ("cli", &["api", "framework", "config", "core", "plugins", "driver", "sim"]),
+    ("sandbox", &["api", "framework", "config", "core", "driver", "sim", "apiserver"]),
+    ("cli", &["api", "framework", "config", "core", "plugins", "driver", "sim", "sandbox"]),
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "cli", "oracle", "apiserver"];
+const OUTSIDE: &[&str] = &["driver", "cli", "oracle", "apiserver", "sandbox"];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 

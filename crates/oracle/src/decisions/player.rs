@@ -184,6 +184,15 @@ impl Player<'_> {
                 self.settle(QUIET)
             }
             Step::Reap => {
+                // Others that are woken too would take room here and there, and whether a nominated pod with hard spread or
+                // affinity constraints is tried again after each of them depends on when their bindings are confirmed.
+                let is_other = |pod: &Value| {
+                    pod["spec"]["nodeName"].is_null() && pod["status"]["nominatedNodeName"].is_null()
+                };
+                for pod in self.board.pods(is_other) {
+                    self.remove(&pod)?;
+                }
+                self.settle(QUIET)?;
                 for pod in self.board.pods(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
                     self.await_backoff();
                     self.remove(&pod)?;

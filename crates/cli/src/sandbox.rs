@@ -1,0 +1,281 @@
+//! `harbormaster sandbox`.
+
+mod screen;
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use harbormaster_config::FeatureGates;
+use harbormaster_sandbox::{Board, News, PodState, Sandbox, Scheduler, Update};
+use harbormaster_sim::{Choices, setup};
+
+use crate::{Ended, Failed, files, log, run::Signals};
+use screen::Screen;
+
+/// What `harbormaster sandbox` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get -o yaml`, or - for standard input. Without
+    /// them and without --nodes a small demonstration is shown
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
+    files: Vec<String>,
+    /// Make this many nodes from nothing, in three zones
+    #[arg(long, value_name = "N")]
+    nodes: Option<usize>,
+    /// A KubeSchedulerConfiguration
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Stay until Ctrl-C, for kubectl; otherwise it ends when every pod has a node or a reason why it has none
+    #[arg(long)]
+    serve: bool,
+    /// Where to write a kubeconfig [default with --serve: ./harbormaster-sandbox.kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig_out: Option<PathBuf>,
+    /// Who places the pods; none leaves them to a scheduler of your own, and stays as --serve does
+    #[arg(long, value_enum, default_value_t)]
+    scheduler: Who,
+    /// The port of the API server on 127.0.0.1; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Comma-separated list of pairs: Gate=true,Other=false
+    #[arg(long, value_name = "LIST")]
+    feature_gates: Vec<String>,
+    /// Verbosity of the scheduler's log on stderr [default: warnings only]
+    #[arg(short, value_name = "LEVEL")]
+    verbosity: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Who {
+    #[default]
+    Harbormaster,
+    None,
+}
+
+const KUBECONFIG: &str = "harbormaster-sandbox.kubeconfig";
+/// Time between two looks at whether the screen is to be drawn anew.
+const REFRESH: Duration = Duration::from_millis(100);
+
+impl Options {
+    fn stays(&self) -> bool {
+        self.serve || self.scheduler == Who::None
+    }
+
+    fn is_demonstration(&self) -> bool {
+        self.files.is_empty() && self.nodes.is_none()
+    }
+}
+
+pub(crate) fn main(options: &Options) -> Ended {
+    log::start(log::Format::Text, options.verbosity.unwrap_or(-1));
+    let ran = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| format!("starting the runtime: {e}"))
+        .and_then(|runtime| runtime.block_on(play(options)));
+    ran.map_err(|why| {
+        eprintln!("error: {why}");
+        Failed
+    })
+}
+
+async fn play(options: &Options) -> Result<(), String> {
+    let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
+    let mut sandbox = Sandbox::start(contents(options)?).await.map_err(|e| e.to_string())?;
+    if options.is_demonstration() {
+        eprintln!("note: without -f and --nodes this is a demonstration");
+    }
+    for notice in sandbox.notices() {
+        eprintln!("note: {notice}");
+    }
+    if sandbox.store().list("nodes", "", "", "").is_ok_and(|(nodes, _)| nodes.is_empty()) {
+        eprintln!("note: there are no nodes; --nodes 3 would make some");
+    }
+    tell_how_to_connect(options, &sandbox)?;
+    let mut view = View::new(options);
+    let ended = watch(options, &mut sandbox, &mut signals, &mut view).await;
+    view.end(&sandbox.board).map_err(|e| format!("standard output: {e}"))?;
+    if sandbox.board.pods().next().is_none() && !options.stays() {
+        eprintln!("note: there were no pods; -f FILE gives some, --serve waits for yours");
+    }
+    tokio::select! {
+        stopped = sandbox.stop() => ended.and(stopped.map_err(|e| e.to_string())),
+        () = signals.next() => Err("a second signal: ending at once".to_owned()),
+    }
+}
+
+/// What the sandbox begins with.
+fn contents(options: &Options) -> Result<harbormaster_sandbox::Options, String> {
+    let scheduler = match options.scheduler {
+        Who::None if options.config.is_some() => {
+            return Err("--config has no meaning with --scheduler=none".to_owned());
+        }
+        Who::None => Scheduler::None,
+        Who::Harbormaster => {
+            let gates = FeatureGates::parse(options.feature_gates.iter().map(String::as_str))
+                .map_err(|e| e.to_string())?;
+            let choices = Choices { features: gates.features(), ..Choices::default() };
+            let config = options.config.as_deref().map(files::read).transpose()?;
+            let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
+            let setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
+            for warning in &setup.warnings {
+                eprintln!("warning: {warning}");
+            }
+            Scheduler::Engine(setup.engine)
+        }
+    };
+    let given = match options.is_demonstration() {
+        true => harbormaster_sandbox::Options::demo(),
+        false => harbormaster_sandbox::Options {
+            manifests: files::read_all(&options.files)?,
+            nodes: options.nodes.unwrap_or(0),
+            ..harbormaster_sandbox::Options::default()
+        },
+    };
+    Ok(harbormaster_sandbox::Options { scheduler, port: options.port, ..given })
+}
+
+fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<(), String> {
+    let default = || options.stays().then(|| PathBuf::from(KUBECONFIG));
+    let Some(path) = options.kubeconfig_out.clone().or_else(default) else { return Ok(()) };
+    std::fs::write(&path, sandbox.kubeconfig()).map_err(|e| format!("{}: {e}", path.display()))?;
+    let path = std::path::absolute(&path).unwrap_or(path);
+    if options.stays() {
+        println!("API server at https://{}, for kubectl in another terminal:\n", sandbox.address());
+        println!("  export KUBECONFIG={}\n", quoted(&path));
+    }
+    Ok(())
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+/// Shows what happens until it is over, or the user has seen enough.
+async fn watch(
+    options: &Options,
+    sandbox: &mut Sandbox,
+    signals: &mut Signals,
+    view: &mut View,
+) -> Result<(), String> {
+    let mut refresh = tokio::time::interval(REFRESH);
+    refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let shown = tokio::select! {
+            update = sandbox.next() => match update.map_err(|e| e.to_string())? {
+                Update::News(news) => view.news(&news),
+                Update::Settled if options.stays() => Ok(()),
+                Update::Settled => return Ok(()),
+            },
+            _ = refresh.tick() => view.refresh(&sandbox.board),
+            () = signals.next() => return Ok(()),
+        };
+        match shown {
+            Ok(()) => {}
+            // Whoever read has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !options.stays() => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => return Err(format!("standard output: {error}")),
+        }
+    }
+}
+
+/// How things are shown: a table that is drawn anew in its place, or lines.
+enum View {
+    Screen(Screen),
+    Lines,
+}
+
+impl View {
+    fn new(options: &Options) -> Self {
+        // Log lines would tear the table apart.
+        let draws = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        match io::stdout().is_terminal() && draws && options.verbosity.is_none() {
+            true => Self::Screen(Screen::new(colours())),
+            false => Self::Lines,
+        }
+    }
+
+    fn news(&mut self, news: &[News]) -> io::Result<()> {
+        match self {
+            Self::Screen(screen) => {
+                screen.is_stale();
+                Ok(())
+            }
+            Self::Lines => {
+                let lines: String = news.iter().map(|news| screen::plain(&news.to_string()) + "\n").collect();
+                write(&lines)
+            }
+        }
+    }
+
+    fn refresh(&mut self, board: &Board) -> io::Result<()> {
+        match self {
+            Self::Screen(screen) => write(&screen.redrawn(board)),
+            Self::Lines => Ok(()),
+        }
+    }
+
+    /// Shows all pods once more where they were cut, and sums up.
+    fn end(&self, board: &Board) -> io::Result<()> {
+        let table = match self {
+            Self::Screen(screen) => screen.whole(board),
+            Self::Lines => String::new(),
+        };
+        match write(&format!("{table}\n{}\n", summary(board))) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// `12 pods: 9 placed, 2 unschedulable, 1 gated`.
+fn summary(board: &Board) -> String {
+    let always = [PodState::Placed, PodState::Unschedulable, PodState::Gated];
+    let of = |state: PodState, word: &str| {
+        let count = board.count(state);
+        (count > 0 || always.contains(&state)).then(|| format!("{count} {word}"))
+    };
+    let parts: Vec<String> = [
+        of(PodState::Placed, "placed"),
+        of(PodState::Unschedulable, "unschedulable"),
+        of(PodState::Gated, "gated"),
+        of(PodState::Waiting, "undecided"),
+        of(PodState::Finished, "finished"),
+        of(PodState::Ending, "being deleted"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let count = board.pods().count();
+    format!("{count} {}: {}", if count == 1 { "pod" } else { "pods" }, parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted(Path::new("/a/b.kubeconfig")), "/a/b.kubeconfig");
+        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    }
+}

@@ -1,0 +1,172 @@
+//! A table of pods that is drawn anew in its place.
+
+use comfy_table::{Cell, Color};
+use harbormaster_sandbox::{Board, PodState, PodView};
+
+use crate::table::{self, Style};
+
+/// What a terminal that does not tell its size is taken for.
+const SIZE: (u16, u16) = (100, 30);
+/// Lines of the terminal that are not for pods: title, what was cut, sum, and the cursor's.
+const OTHER_LINES: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Screen {
+    colours: bool,
+    stale: bool,
+    /// How many lines the last drawing took.
+    lines: usize,
+}
+
+impl Screen {
+    pub(super) fn new(colours: bool) -> Self {
+        Self { colours, stale: true, lines: 0 }
+    }
+
+    /// What is shown is no longer true.
+    pub(super) fn is_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// What to print in order to show the board as it is; nothing if it is shown already.
+    pub(super) fn redrawn(&mut self, board: &Board) -> String {
+        if !std::mem::take(&mut self.stale) {
+            return String::new();
+        }
+        let (width, height) = crossterm::terminal::size().unwrap_or(SIZE);
+        let frame = frame(&ordered(board), width.into(), height.into(), self.colours);
+        let text = frame.iter().fold(self.erased(), |text, line| text + line + "\n");
+        self.lines = frame.len();
+        text + &super::summary(board) + "\r"
+    }
+
+    /// All pods and all they say, in place of the last drawing.
+    pub(super) fn whole(&self, board: &Board) -> String {
+        let style = Style { colours: self.colours, fit_terminal: true };
+        let mut table = table::new_table(style, ["POD", "NODE", "MESSAGE"]);
+        for pod in ordered(board) {
+            let node = Cell::new(where_to(pod)).fg(match pod.state {
+                PodState::Placed | PodState::Finished => Color::Green,
+                PodState::Unschedulable => Color::Red,
+                _ => Color::Yellow,
+            });
+            table.add_row([Cell::new(plain(&pod.name)), node, Cell::new(words(pod))]);
+        }
+        self.erased() + &table::finished(&table)
+    }
+
+    fn erased(&self) -> String {
+        match self.lines {
+            0 => "\r\x1b[J".to_owned(),
+            lines => format!("\x1b[{lines}A\r\x1b[J"),
+        }
+    }
+}
+
+/// Pods that wait come first, because they are what one looks for.
+fn ordered(board: &Board) -> Vec<&PodView> {
+    let mut pods: Vec<&PodView> = board.pods().collect();
+    pods.sort_by_key(|pod| pod.state);
+    pods
+}
+
+fn where_to(pod: &PodView) -> String {
+    match (pod.state, &pod.node) {
+        (PodState::Gated, _) => "<gated>".to_owned(),
+        (PodState::Unschedulable, _) => "<none>".to_owned(),
+        (PodState::Waiting, _) => "…".to_owned(),
+        (_, Some(node)) => plain(node),
+        (_, None) => "<none>".to_owned(),
+    }
+}
+
+fn words(pod: &PodView) -> String {
+    match (&pod.message, pod.state) {
+        (Some(message), PodState::Ending) => format!("is being deleted: {}", plain(message)),
+        (Some(message), _) => plain(message),
+        (None, PodState::Ending) => "is being deleted".to_owned(),
+        (None, PodState::Finished) => "has finished".to_owned(),
+        (None, PodState::Gated) => "waits for its scheduling gates".to_owned(),
+        (None, PodState::Placed) => pod.phase.clone(),
+        (None, _) => String::new(),
+    }
+}
+
+/// Text from outside, without what would move a terminal's cursor.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Lines that fit a terminal of that size.
+fn frame(pods: &[&PodView], width: usize, height: usize, colours: bool) -> Vec<String> {
+    let room = height.saturating_sub(OTHER_LINES).max(1);
+    let (shown, cut) = pods.split_at(room.min(pods.len()));
+    let columns = |pod: &PodView| [plain(&pod.name), where_to(pod), words(pod)];
+    let rows: Vec<[String; 3]> = shown.iter().map(|pod| columns(pod)).collect();
+    let longest = |column: usize, title: &str| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.chain([title.len()]).max().unwrap_or(0)
+    };
+    let (first, second) = (longest(0, "POD"), longest(1, "NODE"));
+    let line = |[pod, node, message]: &[String; 3]| {
+        let text = format!("{pod:first$}  {node:second$}  {message}");
+        let text = text.trim_end();
+        match text.chars().count() > width {
+            true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+            false => text.to_owned(),
+        }
+    };
+    let paint = |text: String, code: &str| match colours {
+        true => format!("\x1b[{code}m{text}\x1b[0m"),
+        false => text,
+    };
+    let mut lines = vec![paint(line(&["POD", "NODE", "MESSAGE"].map(str::to_owned)), "1")];
+    for (row, pod) in rows.iter().zip(shown) {
+        let code = match pod.state {
+            PodState::Unschedulable => "31",
+            PodState::Placed | PodState::Finished => "32",
+            _ => "33",
+        };
+        lines.push(paint(line(row), code));
+    }
+    if !cut.is_empty() {
+        lines.push(format!("… and {} more", cut.len()));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, state: PodState, message: Option<&str>) -> PodView {
+        PodView {
+            name: name.to_owned(),
+            uid: String::new(),
+            node: Some("n1".to_owned()).filter(|_| state == PodState::Placed),
+            phase: "Running".to_owned(),
+            state,
+            message: message.map(str::to_owned),
+            scheduler: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_frame_fits_the_terminal_and_says_what_it_leaves_out() {
+        let stuck = pod("a/stuck", PodState::Unschedulable, Some("no\x1b[2J luck at all, and a long story"));
+        let placed = pod("a/placed", PodState::Placed, None);
+        let pods = [&stuck, &placed, &placed, &placed];
+        let lines = frame(&pods, 30, 7, false);
+        assert_eq!(
+            lines,
+            [
+                "POD       NODE    MESSAGE",
+                "a/stuck   <none>  no [2J luck…",
+                "a/placed  n1      Running",
+                "a/placed  n1      Running",
+                "… and 1 more",
+            ]
+        );
+        assert!(frame(&pods, 30, 7, true)[1].starts_with("\x1b[31ma/stuck"));
+    }
+}

@@ -1,0 +1,275 @@
+//! Where pods went, and why others went nowhere.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use harbormaster_apiserver::{Event, EventType, Store, Watch};
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    fields::{condition, is_ending, is_finished, key, list, text, uid},
+    sandbox::SandboxError,
+};
+
+/// When all pods are decided on and nothing has changed for this long, no more is expected. Longer than a pod that was
+/// rejected waits for its second attempt.
+const QUIET: Duration = Duration::from_millis(1500);
+/// When nothing has changed for this long, nothing will.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What has become of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodState {
+    /// It was tried and fits nowhere, for now.
+    Unschedulable,
+    /// It has scheduling gates.
+    Gated,
+    /// It has not been decided on yet, or waits for its victims to go.
+    Waiting,
+    /// It has a node.
+    Placed,
+    /// It is being deleted.
+    Ending,
+    /// It has run to its end.
+    Finished,
+}
+
+/// A pod as people want to see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    /// `namespace/name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.nodeName`.
+    pub node: Option<String>,
+    /// `status.phase`.
+    pub phase: String,
+    /// What has become of it.
+    pub state: PodState,
+    /// Why it has no node, or why it is being deleted, if anybody has said so.
+    pub message: Option<String>,
+    /// `spec.schedulerName`.
+    pub scheduler: String,
+}
+
+impl PodView {
+    /// Reads a pod.
+    pub fn of(pod: &Value) -> Self {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let message = |name: &str, status: &str| {
+            let condition = condition(pod, name).filter(|c| text(c, "/status") == status)?;
+            some(text(condition, "/message"))
+        };
+        let node = some(text(pod, "/spec/nodeName"));
+        let rejected = message("PodScheduled", "False");
+        let state = if is_ending(pod) {
+            PodState::Ending
+        } else if is_finished(pod) {
+            PodState::Finished
+        } else if node.is_some() {
+            PodState::Placed
+        } else if !list(pod, "/spec/schedulingGates").is_empty() {
+            PodState::Gated
+        } else if rejected.is_some() && text(pod, "/status/nominatedNodeName").is_empty() {
+            PodState::Unschedulable
+        } else {
+            PodState::Waiting
+        };
+        let message = match state {
+            PodState::Ending => message("DisruptionTarget", "True"),
+            PodState::Placed | PodState::Finished => None,
+            _ => rejected,
+        };
+        Self {
+            name: key(pod).into_owned(),
+            uid: uid(pod).to_owned(),
+            node,
+            phase: text(pod, "/status/phase").to_owned(),
+            state,
+            message,
+            scheduler: text(pod, "/spec/schedulerName").to_owned(),
+        }
+    }
+}
+
+/// Something that happened to a pod; prints as one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It was bound.
+    Placed {
+        /// `namespace/name`.
+        pod: String,
+        /// Where.
+        node: String,
+    },
+    /// It has no node, for a reason that is new.
+    Stuck {
+        /// `namespace/name`.
+        pod: String,
+        /// Its condition's message.
+        why: String,
+    },
+    /// It is being deleted.
+    Ending {
+        /// `namespace/name`.
+        pod: String,
+        /// Who wanted that, if that is known.
+        why: Option<String>,
+    },
+    /// It has run to its end.
+    Finished {
+        /// `namespace/name`.
+        pod: String,
+    },
+    /// It was deleted, at once.
+    Gone {
+        /// `namespace/name`.
+        pod: String,
+    },
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Placed { pod, node } => write!(f, "pod {pod} -> {node}"),
+            Self::Stuck { pod, why } => write!(f, "pod {pod}: {why}"),
+            Self::Ending { pod, why: None } => write!(f, "pod {pod} is being deleted"),
+            Self::Ending { pod, why: Some(why) } => write!(f, "pod {pod} is being deleted: {why}"),
+            Self::Finished { pod } => write!(f, "pod {pod} has finished"),
+            Self::Gone { pod } => write!(f, "pod {pod} was deleted"),
+        }
+    }
+}
+
+/// What [`Board::next`] tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Pods have changed. There may be nothing to tell in a line.
+    News(Vec<News>),
+    /// Every pod has a node or a reason why it has none, and no more is expected until somebody changes something.
+    /// Told once, until something changes again.
+    Settled,
+}
+
+/// All pods, and what is new about them.
+#[derive(Debug)]
+pub struct Board {
+    store: Store,
+    watch: Watch,
+    /// Whose pods are waited for.
+    schedulers: Vec<String>,
+    pods: BTreeMap<String, PodView>,
+    changed: Instant,
+    settled: bool,
+}
+
+impl Board {
+    /// Begins with the pods there are. Of pods that name none of the schedulers nobody expects anything.
+    pub(crate) fn new(store: &Store, schedulers: Vec<String>) -> Result<Self, SandboxError> {
+        let mut board = Self {
+            store: store.clone(),
+            watch: watch(store)?,
+            schedulers,
+            pods: BTreeMap::new(),
+            changed: Instant::now(),
+            settled: false,
+        };
+        board.list()?;
+        Ok(board)
+    }
+
+    fn list(&mut self) -> Result<(), SandboxError> {
+        let (pods, _) =
+            self.store.list("pods", "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
+        let views = pods.iter().map(|pod| PodView::of(&pod.value()));
+        self.pods = views.map(|view| (view.name.clone(), view)).collect();
+        Ok(())
+    }
+
+    /// All pods, by namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = &PodView> {
+        self.pods.values()
+    }
+
+    /// The pod `namespace/name`.
+    pub fn pod(&self, name: &str) -> Option<&PodView> {
+        self.pods.get(name)
+    }
+
+    /// How many pods are in a state.
+    pub fn count(&self, state: PodState) -> usize {
+        self.pods().filter(|pod| pod.state == state).count()
+    }
+
+    /// Waits for what comes next. Nothing is lost if this is dropped before it ends.
+    pub async fn next(&mut self) -> Update {
+        let limit = if self.pods().any(|pod| self.is_open(pod)) { PATIENCE } else { QUIET };
+        let settled = async {
+            match self.settled {
+                true => std::future::pending().await,
+                false => sleep_until(self.changed + limit).await,
+            }
+        };
+        let events = tokio::select! {
+            events = self.watch.next() => events,
+            () = settled => {
+                self.settled = true;
+                return Update::Settled;
+            }
+        };
+        (self.changed, self.settled) = (Instant::now(), false);
+        match events {
+            Ok(events) => Update::News(events.into_iter().filter_map(|event| self.apply(event)).collect()),
+            Err(_) => {
+                let again = watch(&self.store).and_then(|watch| {
+                    self.watch = watch;
+                    self.list()
+                });
+                if let Err(error) = again {
+                    tracing::error!(err = %error, "Pods cannot be watched");
+                }
+                Update::News(Vec::new())
+            }
+        }
+    }
+
+    /// Whether something is still to happen to a pod.
+    fn is_open(&self, pod: &PodView) -> bool {
+        match pod.state {
+            PodState::Waiting => self.schedulers.contains(&pod.scheduler),
+            PodState::Ending => true,
+            _ => false,
+        }
+    }
+
+    fn apply(&mut self, Event { event, object }: Event) -> Option<News> {
+        let new = PodView::of(&object.value());
+        let pod = new.name.clone();
+        if event == EventType::Deleted {
+            let old = self.pods.remove(&pod)?;
+            return (old.state != PodState::Ending).then_some(News::Gone { pod });
+        }
+        let old = self.pods.insert(pod.clone(), new.clone()).filter(|old| old.uid == new.uid);
+        let old = old.as_ref();
+        let state = old.map(|old| old.state);
+        match new.state {
+            PodState::Ending if state != Some(PodState::Ending) => {
+                Some(News::Ending { pod, why: new.message })
+            }
+            PodState::Finished if state != Some(PodState::Finished) => Some(News::Finished { pod }),
+            PodState::Placed if old.is_none_or(|old| old.node.is_none()) => {
+                Some(News::Placed { pod, node: new.node? })
+            }
+            PodState::Unschedulable | PodState::Gated | PodState::Waiting => {
+                let why = new.message.filter(|why| old.and_then(|old| old.message.as_ref()) != Some(why))?;
+                Some(News::Stuck { pod, why })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn watch(store: &Store) -> Result<Watch, SandboxError> {
+    store.watch("pods", "", "", "").map_err(|e| SandboxError::Store(e.to_string()))
+}

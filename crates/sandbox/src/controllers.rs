@@ -1,0 +1,208 @@
+//! Stand-ins for the controllers. Each looks at everything it is responsible for whenever anything has changed, and
+//! brings it one step closer to what is asked for.
+
+mod budgets;
+mod deployments;
+mod jobs;
+mod replica_sets;
+mod stateful_sets;
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use harbormaster_apiserver::Store;
+use serde_json::{Value, json};
+
+use crate::{
+    fields::{controller, is_ending, list, name, namespace, owned_by, text, uid},
+    mirror::Mirror,
+    sandbox::{SandboxError, carry_on},
+};
+
+/// Changes that come together are looked at together.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Most pods that one owner gets per step.
+const MOST_AT_ONCE: usize = 500;
+
+#[derive(Debug)]
+pub(crate) struct Controllers {
+    store: Store,
+    mirrors: Mirrors,
+}
+
+#[derive(Debug)]
+struct Mirrors {
+    nodes: Mirror,
+    pods: Mirror,
+    deployments: Mirror,
+    replica_sets: Mirror,
+    replication_controllers: Mirror,
+    stateful_sets: Mirror,
+    jobs: Mirror,
+    budgets: Mirror,
+}
+
+impl Controllers {
+    pub(crate) fn new(store: &Store) -> Result<Self, SandboxError> {
+        let mirrors = Mirrors {
+            nodes: Mirror::new(store, "nodes")?,
+            pods: Mirror::new(store, "pods")?,
+            deployments: Mirror::new(store, "deployments.apps")?,
+            replica_sets: Mirror::new(store, "replicasets.apps")?,
+            replication_controllers: Mirror::new(store, "replicationcontrollers")?,
+            stateful_sets: Mirror::new(store, "statefulsets.apps")?,
+            jobs: Mirror::new(store, "jobs.batch")?,
+            budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
+        };
+        Ok(Self { store: store.clone(), mirrors })
+    }
+
+    /// Ends with its task only.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.mirrors.changed().await;
+            tokio::time::sleep(PAUSE).await;
+            self.mirrors.catch_up().await;
+            self.collect_garbage();
+            let (store, mirrors) = (&self.store, &self.mirrors);
+            let pods = Owned::new(mirrors.pods.all());
+            let sets = Owned::new(mirrors.replica_sets.all());
+            deployments::reconcile(store, &mirrors.deployments, &sets, &pods);
+            replica_sets::reconcile(store, "replicasets.apps", &mirrors.replica_sets, &pods);
+            replica_sets::reconcile(store, "replicationcontrollers", &mirrors.replication_controllers, &pods);
+            stateful_sets::reconcile(store, &mirrors.stateful_sets, &pods);
+            jobs::reconcile(store, &mirrors.jobs, &pods);
+            budgets::reconcile(store, mirrors);
+        }
+    }
+
+    /// Deletes what belonged to owners and nodes that are gone.
+    fn collect_garbage(&mut self) {
+        let mirrors = &mut self.mirrors;
+        let owners = [
+            &mut mirrors.deployments,
+            &mut mirrors.replica_sets,
+            &mut mirrors.replication_controllers,
+            &mut mirrors.stateful_sets,
+            &mut mirrors.jobs,
+        ];
+        let gone: Vec<Value> = owners.into_iter().flat_map(Mirror::take_gone).collect();
+        let gone: HashSet<&str> = gone.iter().map(uid).collect();
+        let nodes = mirrors.nodes.take_gone();
+        let nodes: HashSet<&str> = nodes.iter().map(name).collect();
+        mirrors.pods.take_gone();
+        mirrors.budgets.take_gone();
+        if gone.is_empty() && nodes.is_empty() {
+            return;
+        }
+        let is_orphan = |object: &&Value| {
+            let mut owners = list(object, "/metadata/ownerReferences").iter();
+            owners.any(|owner| gone.contains(text(owner, "/uid")))
+        };
+        for set in mirrors.replica_sets.all().filter(is_orphan) {
+            delete(&self.store, "replicasets.apps", set, None);
+        }
+        for pod in mirrors.pods.all() {
+            if nodes.contains(text(pod, "/spec/nodeName")) {
+                delete(&self.store, "pods", pod, Some(0));
+            } else if is_orphan(&pod) && !is_ending(pod) {
+                delete(&self.store, "pods", pod, None);
+            }
+        }
+    }
+}
+
+impl Mirrors {
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.nodes.changed() => {}
+            () = self.pods.changed() => {}
+            () = self.deployments.changed() => {}
+            () = self.replica_sets.changed() => {}
+            () = self.replication_controllers.changed() => {}
+            () = self.stateful_sets.changed() => {}
+            () = self.jobs.changed() => {}
+            () = self.budgets.changed() => {}
+        }
+    }
+
+    async fn catch_up(&mut self) {
+        let all = [
+            &mut self.nodes,
+            &mut self.pods,
+            &mut self.deployments,
+            &mut self.replica_sets,
+            &mut self.replication_controllers,
+            &mut self.stateful_sets,
+            &mut self.jobs,
+            &mut self.budgets,
+        ];
+        for mirror in all {
+            mirror.catch_up().await;
+        }
+    }
+}
+
+/// Objects by the UID of the owner that manages them.
+struct Owned<'a>(HashMap<&'a str, Vec<&'a Value>>);
+
+impl<'a> Owned<'a> {
+    fn new(objects: impl Iterator<Item = &'a Value>) -> Self {
+        let mut owned: HashMap<&str, Vec<&Value>> = HashMap::new();
+        for object in objects {
+            if let Some(owner) = controller(object) {
+                owned.entry(text(owner, "/uid")).or_default().push(object);
+            }
+        }
+        Self(owned)
+    }
+
+    fn of(&self, owner: &Value) -> &[&'a Value] {
+        self.0.get(uid(owner)).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn delete(store: &Store, resource: &str, object: &Value, grace: Option<i64>) {
+    carry_on("A controller", store.delete(resource, namespace(object), name(object), grace));
+}
+
+/// Changes an object's status, if that makes a difference.
+fn write_status(store: &Store, resource: &str, object: &Value, change: impl Fn(&mut Value)) {
+    let change = |object: &mut Value| {
+        if !object["status"].is_object() {
+            object["status"] = json!({});
+        }
+        change(object);
+    };
+    let mut new = object.clone();
+    change(&mut new);
+    if new != *object {
+        let done = store.update_status(resource, namespace(object), name(object), change);
+        carry_on("A controller", done.map(|_| ()));
+    }
+}
+
+/// A pod of an owner's template. The metadata has no name yet.
+fn pod_of(owner: &Value) -> Value {
+    let template = &owner["spec"]["template"];
+    let mut metadata = json!({"namespace": namespace(owner), "ownerReferences": owned_by(owner)});
+    for field in ["labels", "annotations"] {
+        if template["metadata"][field].is_object() {
+            metadata[field] = template["metadata"][field].clone();
+        }
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+}
+
+/// A short name for a template, in the letters that Kubernetes uses where it makes up names.
+fn hash(template: &Value) -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    // FNV-1a, 32 bits.
+    let hash = template
+        .to_string()
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
+}

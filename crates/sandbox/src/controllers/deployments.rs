@@ -1,0 +1,168 @@
+//! Deployments: one ReplicaSet per template, and pods moved from old ones to the new one.
+
+use harbormaster_apiserver::Store;
+use serde_json::{Value, json};
+
+use super::{Owned, hash, write_status};
+use crate::{
+    fields::{is_ending, is_finished, name, namespace, number, owned_by, set_condition, share, text},
+    mirror::Mirror,
+    sandbox::carry_on,
+};
+
+const RESOURCE: &str = "deployments.apps";
+const SETS: &str = "replicasets.apps";
+const HASH_LABEL: &str = "pod-template-hash";
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+pub(super) fn reconcile(store: &Store, deployments: &Mirror, sets: &Owned<'_>, pods: &Owned<'_>) {
+    for deployment in deployments.all().filter(|deployment| !is_ending(deployment)) {
+        let own: Vec<&Value> = sets.of(deployment).iter().copied().filter(|set| !is_ending(set)).collect();
+        let newest = own.iter().copied().find(|set| is_of(set, deployment));
+        let old: Vec<&Value> =
+            own.iter().copied().filter(|set| newest.is_none_or(|new| name(new) != name(set))).collect();
+        let paused = deployment["spec"]["paused"] == true;
+        match newest {
+            None if paused => {}
+            None => {
+                let has_pods = |set: &&Value| pods.of(set).iter().any(|pod| !is_finished(pod));
+                if is_recreated(deployment) && old.iter().any(has_pods) {
+                    old.iter().for_each(|set| scale(store, set, 0));
+                } else {
+                    create(store, deployment, &own);
+                }
+            }
+            Some(new) if is_recreated(deployment) || paused || old.iter().all(|set| wanted(set) == 0) => {
+                scale(store, new, wanted(deployment));
+            }
+            Some(new) => roll(store, deployment, new, &old),
+        }
+        write_status(store, RESOURCE, deployment, |deployment| status(deployment, newest, &own));
+    }
+}
+
+fn is_recreated(deployment: &Value) -> bool {
+    text(deployment, "/spec/strategy/type") == "Recreate"
+}
+
+fn wanted(object: &Value) -> i64 {
+    number(object, "/spec/replicas").unwrap_or(1)
+}
+
+fn sum(sets: &[&Value], pointer: &str) -> i64 {
+    sets.iter().map(|set| number(set, pointer).unwrap_or(0)).sum()
+}
+
+/// Whether a set has the deployment's template as it is now.
+fn is_of(set: &Value, deployment: &Value) -> bool {
+    let mut template = set["spec"]["template"].clone();
+    if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove(HASH_LABEL);
+    }
+    let mut wanted = deployment["spec"]["template"].clone();
+    // Written by some tools, and the same as nothing.
+    for template in [&mut template, &mut wanted] {
+        if let Some(metadata) = template.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|_, value| !value.is_null());
+        }
+    }
+    template == wanted
+}
+
+fn create(store: &Store, deployment: &Value, own: &[&Value]) {
+    let spec = &deployment["spec"];
+    let hash = hash(&spec["template"]);
+    let revisions = own
+        .iter()
+        .filter_map(|set| set.pointer("/metadata/annotations")?.get(REVISION)?.as_str()?.parse::<i64>().ok());
+    let revision = revisions.max().unwrap_or(0) + 1;
+    let mut template = spec["template"].clone();
+    let mut selector = spec["selector"].clone();
+    template["metadata"]["labels"][HASH_LABEL] = hash.clone().into();
+    selector["matchLabels"][HASH_LABEL] = hash.clone().into();
+    let set = json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": format!("{}-{hash}", name(deployment)),
+            "namespace": namespace(deployment),
+            "labels": template["metadata"]["labels"],
+            "annotations": {REVISION: revision.to_string()},
+            "ownerReferences": owned_by(deployment),
+        },
+        // The next step gives it as many as it may have beside the old ones.
+        "spec": {
+            "replicas": if own.is_empty() { wanted(deployment) } else { 0 },
+            "selector": selector,
+            "template": template,
+        },
+    });
+    carry_on("The deployment controller", store.create(SETS, set).map(|_| ()));
+    let note = json!({"metadata": {"annotations": {REVISION: revision.to_string()}}});
+    let noted = store.merge(RESOURCE, namespace(deployment), name(deployment), false, &note);
+    carry_on("The deployment controller", noted.map(|_| ()));
+}
+
+fn scale(store: &Store, set: &Value, replicas: i64) {
+    if wanted(set) != replicas {
+        let scaled = store
+            .update(SETS, namespace(set), name(set), |set| set["spec"]["replicas"] = json!(replicas.max(0)));
+        carry_on("The deployment controller", scaled.map(|_| ()));
+    }
+}
+
+/// One step of a rolling update: the new set grows as far as `maxSurge` allows, the old ones shrink as far as
+/// `maxUnavailable` does.
+fn roll(store: &Store, deployment: &Value, new: &Value, old: &[&Value]) {
+    let total = wanted(deployment);
+    let limit = |field: &str, round_up| {
+        share(&deployment["spec"]["strategy"]["rollingUpdate"][field], total, round_up).unwrap_or(0)
+    };
+    let (surge, mut unavailable) = (limit("maxSurge", true), limit("maxUnavailable", false));
+    if surge == 0 && unavailable == 0 {
+        unavailable = 1;
+    }
+    let old_wanted = sum(old, "/spec/replicas");
+    let room = total + surge - old_wanted - wanted(new);
+    scale(store, new, (wanted(new) + room.max(0)).min(total));
+
+    let available = |set: &Value| number(set, "/status/availableReplicas").unwrap_or(0);
+    let least = total - unavailable;
+    // Pods that do not work help nobody and go first.
+    let mut spare_useless = old_wanted + available(new) - least;
+    let mut spare = sum(old, "/status/availableReplicas") + available(new) - least;
+    for set in old {
+        let useless = (wanted(set) - available(set)).min(spare_useless).max(0);
+        let useful = available(set).min(wanted(set)).min(spare).max(0);
+        (spare_useless, spare) = (spare_useless - useless, spare - useful);
+        scale(store, set, wanted(set) - useless - useful);
+    }
+}
+
+fn status(deployment: &mut Value, new: Option<&Value>, own: &[&Value]) {
+    let new: Vec<&Value> = new.into_iter().collect();
+    let (total, updated) = (sum(own, "/status/replicas"), sum(&new, "/status/replicas"));
+    let available = sum(own, "/status/availableReplicas");
+    let replicas = wanted(deployment);
+    let generation = deployment["metadata"]["generation"].clone();
+    for (field, value) in [
+        ("observedGeneration", generation),
+        ("replicas", json!(total)),
+        ("updatedReplicas", json!(updated)),
+        ("readyReplicas", json!(sum(own, "/status/readyReplicas"))),
+        ("availableReplicas", json!(available)),
+        ("unavailableReplicas", json!((replicas - available).max(0))),
+    ] {
+        deployment["status"][field] = value;
+    }
+    let limit = &deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"];
+    let needed = replicas - share(limit, replicas, false).unwrap_or(0);
+    let (holds, reason) = match available >= needed {
+        true => (true, "MinimumReplicasAvailable"),
+        false => (false, "MinimumReplicasUnavailable"),
+    };
+    set_condition(deployment, "Available", holds, reason, "");
+    let is_done = updated >= replicas && available >= replicas && total == updated;
+    let reason = if is_done { "NewReplicaSetAvailable" } else { "ReplicaSetUpdated" };
+    set_condition(deployment, "Progressing", true, reason, "");
+}

@@ -1,0 +1,87 @@
+//! A make-believe cluster: the API server of `harbormaster-apiserver`, the real scheduler attached to it over HTTP, and
+//! small stand-ins for what else a cluster has. For trying Harbormaster with kubectl, for tests and for authors of
+//! plugins.
+//!
+//! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (what it begins with), `kubelet` and
+//! `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `mirror` and `fields` (helpers).
+//!
+//! What the stand-ins do:
+//! - *kubelet*: pods with a node that exists become Running and Ready; pods that are being deleted are gone after a
+//!   moment; pods of Jobs, and others that may end, finish after the time in their annotation [`RUN_FOR`].
+//! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets and Jobs have their pods, disruption
+//!   budgets their status; what an owner leaves behind is deleted, and so are pods of nodes that are gone.
+//!
+//! What they do not: DaemonSets, CronJobs, autoscaling, services' endpoints, volumes, eviction for taints, failing
+//! containers, readiness probes. Nodes are ready, always.
+
+mod board;
+mod controllers;
+mod fields;
+mod kubelet;
+mod manifests;
+mod mirror;
+mod nodes;
+mod sandbox;
+
+use std::time::Duration;
+
+pub use board::{Board, News, PodState, PodView, Update};
+pub use harbormaster_sim::Source;
+pub use kubelet::RUN_FOR;
+pub use sandbox::{Sandbox, SandboxError};
+
+use harbormaster_core::EngineConfig;
+
+/// What a sandbox begins with, and how it behaves.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// YAML or JSON: manifests, and dumps of `kubectl get -o yaml`.
+    pub manifests: Vec<Source>,
+    /// How many nodes are made from nothing, in three zones.
+    pub nodes: usize,
+    /// Who places pods.
+    pub scheduler: Scheduler,
+    /// The port on 127.0.0.1; 0 takes any that is free.
+    pub port: u16,
+    /// How fast the stand-ins are.
+    pub pace: Pace,
+}
+
+impl Options {
+    /// A small demonstration: six nodes in three zones, workloads, and pods that fit nowhere.
+    #[must_use]
+    pub fn demo() -> Self {
+        let text = include_str!("demo.yaml").to_owned();
+        Self { manifests: vec![Source { name: "demo".to_owned(), text }], nodes: 6, ..Self::default() }
+    }
+}
+
+/// Who places pods.
+#[derive(Clone, Debug, Default)]
+pub enum Scheduler {
+    /// Harbormaster with the default profile.
+    #[default]
+    Default,
+    /// Harbormaster, set up in this way.
+    Engine(EngineConfig),
+    /// Another scheduler will be attached.
+    None,
+}
+
+/// How fast the stand-ins are.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// From a pod's binding until it runs.
+    pub start: Duration,
+    /// From a pod's deletion until it is gone.
+    pub stop: Duration,
+    /// How long pods of Jobs run that do not say.
+    pub run_for: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let millis = Duration::from_millis;
+        Self { start: millis(200), stop: millis(500), run_for: Duration::from_secs(30) }
+    }
+}

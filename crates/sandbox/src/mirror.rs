@@ -1,0 +1,75 @@
+//! The objects of one resource, decoded and kept up to date.
+
+use std::collections::BTreeMap;
+
+use harbormaster_apiserver::{Event, EventType, Expired, Store, Watch};
+use serde_json::Value;
+
+use crate::sandbox::SandboxError;
+
+/// The objects of one resource as of the last [`Mirror::catch_up`]. Writes of this process are seen by the next one.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    store: Store,
+    resource: &'static str,
+    watch: Watch,
+    /// By namespace and name.
+    objects: BTreeMap<String, Value>,
+    /// What was deleted and not taken yet, as it was last.
+    gone: Vec<Value>,
+}
+
+impl Mirror {
+    pub(crate) fn new(store: &Store, resource: &'static str) -> Result<Self, SandboxError> {
+        let watch = store.watch(resource, "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
+        Ok(Self { store: store.clone(), resource, watch, objects: BTreeMap::new(), gone: Vec::new() })
+    }
+
+    /// Waits until something has changed.
+    pub(crate) async fn changed(&mut self) {
+        let events = self.watch.next().await;
+        self.apply(events);
+    }
+
+    /// Applies what has happened so far.
+    pub(crate) async fn catch_up(&mut self) {
+        loop {
+            let events = tokio::select! {
+                biased;
+                events = self.watch.next() => events,
+                () = std::future::ready(()) => return,
+            };
+            self.apply(events);
+        }
+    }
+
+    fn apply(&mut self, events: Result<Vec<Event>, Expired>) {
+        let Ok(events) = events else {
+            match self.store.watch(self.resource, "", "", "") {
+                Ok(watch) => self.watch = watch,
+                Err(error) => tracing::error!(err = %error, resource = self.resource, "Cannot be watched"),
+            }
+            self.objects.clear();
+            return;
+        };
+        for Event { event, object } in events {
+            let key = format!("{}/{}", object.namespace(), object.name());
+            match event {
+                EventType::Added | EventType::Modified => {
+                    self.objects.insert(key, object.value());
+                }
+                EventType::Deleted => self.gone.extend(self.objects.remove(&key)),
+            }
+        }
+    }
+
+    /// All objects, in the order of namespaces and names.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Value> {
+        self.objects.values()
+    }
+
+    /// What was deleted since the last call.
+    pub(crate) fn take_gone(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.gone)
+    }
+}

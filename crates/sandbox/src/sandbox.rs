@@ -1,0 +1,238 @@
+//! The whole: the API server, the scheduler and the stand-ins.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, kubeconfig_yaml};
+use harbormaster_core::EngineConfig;
+use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason};
+use harbormaster_sim::{Choices, ManifestErrors, SetupError, setup};
+use tokio::{
+    net::TcpListener,
+    sync::oneshot,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+
+use crate::{
+    Options, Scheduler,
+    board::{Board, Update},
+    controllers::Controllers,
+    kubelet::Kubelet,
+    manifests,
+};
+
+/// Why there is no sandbox, or why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// Manifests are wrong.
+    #[error(transparent)]
+    Manifests(#[from] ManifestErrors),
+    /// The API server refuses some objects of manifests; one line each.
+    #[error("{0}")]
+    Manifest(String),
+    /// No scheduler can be made.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// Nothing can listen on the port.
+    #[error("listening on 127.0.0.1:{port}: {error}")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// Why.
+        error: io::Error,
+    },
+    /// The API server refuses what it should not.
+    #[error("the API server failed: {0}")]
+    Store(String),
+    /// The scheduler has failed.
+    #[error("the scheduler failed: {0}")]
+    Scheduler(#[from] DriverError),
+    /// The scheduler has ended, and nobody has asked it to.
+    #[error("the scheduler ended by itself: {0}")]
+    Ended(String),
+}
+
+/// A make-believe cluster, which runs until it is stopped or dropped. Needs a tokio runtime with time and I/O.
+#[derive(Debug)]
+pub struct Sandbox {
+    /// Where pods went, since the beginning.
+    pub board: Board,
+    store: Store,
+    server: Running,
+    authority: String,
+    /// The scheduler's own way to the server.
+    inner: Option<Running>,
+    scheduler: Option<Attached>,
+    stand_ins: JoinSet<()>,
+    schedulers: Vec<String>,
+    notices: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Attached {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<ExitReason, DriverError>>,
+}
+
+impl Sandbox {
+    /// Loads the manifests, then starts everything.
+    ///
+    /// # Errors
+    /// When manifests or the port are of no use.
+    pub async fn start(options: Options) -> Result<Self, SandboxError> {
+        let mut notices = Vec::new();
+        let engine = match options.scheduler {
+            Scheduler::None => None,
+            Scheduler::Engine(engine) => Some(engine),
+            Scheduler::Default => {
+                let setup = setup::setup(None, &Choices::default())?;
+                notices.extend(setup.warnings);
+                Some(setup.engine)
+            }
+        };
+        let schedulers: Vec<String> = engine
+            .iter()
+            .flat_map(|engine| engine.profiles.iter().map(|profile| profile.name().to_string()))
+            .collect();
+        let api = ApiServer::new(harbormaster_apiserver::Options::default());
+        let store = api.store();
+        notices.extend(manifests::load(&store, &options.manifests, options.nodes)?);
+        let certificate = Certificate::self_signed(&[]).map_err(|e| SandboxError::Store(e.to_string()))?;
+        let server = listen(&api, options.port, Some(&certificate)).await?;
+        let board = Board::new(&store, schedulers.clone())?;
+        let mut stand_ins = JoinSet::new();
+        stand_ins.spawn(Kubelet::new(&store, options.pace)?.run());
+        stand_ins.spawn(Controllers::new(&store)?.run());
+        let (mut inner, mut scheduler) = (None, None);
+        if let Some(engine) = engine {
+            let plain = listen(&api, 0, None).await?;
+            scheduler = Some(attach(engine, plain.address()));
+            inner = Some(plain);
+        }
+        let authority = certificate.authority_pem();
+        Ok(Self { board, store, server, authority, inner, scheduler, stand_ins, schedulers, notices })
+    }
+
+    /// All objects; what is written here is seen by everybody.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Where the server listens, over HTTPS.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// A kubeconfig with which kubectl, or another scheduler, reaches the server.
+    pub fn kubeconfig(&self) -> String {
+        kubeconfig_yaml(self.address(), Some(&self.authority), None)
+    }
+
+    /// The names under which pods ask for the scheduler.
+    pub fn schedulers(&self) -> &[String] {
+        &self.schedulers
+    }
+
+    /// What the user should know; one line each.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// Waits until the board is settled. False if that takes too long.
+    pub async fn settled(&mut self, limit: Duration) -> bool {
+        let settled = async { while self.board.next().await != Update::Settled {} };
+        timeout(limit, settled).await.is_ok()
+    }
+
+    /// The next change of the board, or the scheduler's failure.
+    ///
+    /// # Errors
+    /// When the scheduler has ended.
+    pub async fn next(&mut self) -> Result<Update, SandboxError> {
+        let Some(scheduler) = &mut self.scheduler else { return Ok(self.board.next().await) };
+        tokio::select! {
+            update = self.board.next() => Ok(update),
+            ended = &mut scheduler.task => {
+                self.scheduler = None;
+                match ended {
+                    Ok(Ok(reason)) => Err(SandboxError::Ended(format!("{reason:?}"))),
+                    Ok(Err(error)) => Err(error.into()),
+                    Err(error) => Err(SandboxError::Ended(error.to_string())),
+                }
+            }
+        }
+    }
+
+    /// Ends the scheduler, then the rest.
+    ///
+    /// # Errors
+    /// When the scheduler had failed.
+    pub async fn stop(mut self) -> Result<(), SandboxError> {
+        let mut ended = Ok(());
+        if let Some(Attached { stop, task }) = self.scheduler.take() {
+            // It has ended already if nobody listens.
+            let _ = stop.send(());
+            ended = match task.await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(error.into()),
+                Err(error) => Err(SandboxError::Ended(error.to_string())),
+            };
+        }
+        self.stand_ins.shutdown().await;
+        if let Some(inner) = self.inner.take() {
+            inner.stop().await;
+        }
+        self.server.stop().await;
+        ended
+    }
+}
+
+async fn listen(
+    api: &ApiServer,
+    port: u16,
+    certificate: Option<&Certificate>,
+) -> Result<Running, SandboxError> {
+    let failed = |error| SandboxError::Listen { port, error };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
+    api.serve(listener, certificate).map_err(failed)
+}
+
+/// Runs the scheduler as it would run against a cluster.
+fn attach(engine: EngineConfig, server: SocketAddr) -> Attached {
+    let connection = ConnectionConfig {
+        master: Some(format!("http://{server}")),
+        // Nobody else is to be spared.
+        qps: -1.0,
+        ..ConnectionConfig::default()
+    };
+    let config = DriverConfig { connection, leader_elect: false, hostname: Some("sandbox".to_owned()) };
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let shutdown = async {
+            if stopped.await.is_err() {
+                // The sandbox was dropped, and its runtime or its server goes as well.
+                tracing::debug!(v = 2, "The sandbox is gone");
+            }
+        };
+        harbormaster_driver::run(config, engine, shutdown).await
+    });
+    Attached { stop, task }
+}
+
+/// Whether a request failed only because something else happened at the same time; the next look at things will show.
+pub(crate) fn is_passing(failure: &Failure) -> bool {
+    matches!(failure.code, 404 | 409)
+}
+
+/// What a stand-in does about a request that failed: it says so and goes on.
+pub(crate) fn carry_on(who: &str, done: Result<(), Failure>) {
+    if let Err(failure) = done
+        && !is_passing(&failure)
+    {
+        tracing::warn!(err = %failure, "{who} was refused a request");
+    }
+}
