@@ -216,7 +216,8 @@ impl Engine {
         let mut nomination = NewNomination::Keep;
         for plugin in plugins {
             let mut what_if = TableWhatIf { engine: self, entry };
-            let mut cx = PostFilterCycle { pod: &entry.pod, pre_filter: pre_filter.clone(), what_if: &mut what_if };
+            let mut cx =
+                PostFilterCycle { pod: &entry.pod, pre_filter: pre_filter.clone(), what_if: &mut what_if };
             match profile.plugin(plugin).post_filter(&mut cx) {
                 Ok(PostFiltered::Nominate { node, victims }) => {
                     self.begin_eviction(entry, &node, victims, now);

@@ -50,8 +50,10 @@ impl Attempt {
             let totals = self.score(profile, cluster, pod, &rows)?;
             return Ok(Some(best_rotating(&rows, &totals, start, cluster.rows())));
         };
-        if as_kept && slots.iter().all(Option::is_none) {
-            return Ok(totals.best(start));
+        // The best of all that kept filters left is also the best of some of them, if it is among these.
+        let best = totals.best(start).filter(|row| self.fits.contains(*row));
+        if best.is_some() && slots.iter().all(Option::is_none) {
+            return Ok(best);
         }
         let sums = &mut self.scratch.totals;
         totals.copy_to(sums);
