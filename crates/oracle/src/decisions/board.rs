@@ -29,8 +29,8 @@ pub(super) struct Board {
 #[derive(Debug)]
 struct State {
     pods: BTreeMap<String, Value>,
-    /// By reason and pod name: time and note of the last event.
-    notes: BTreeMap<(String, String), (String, String)>,
+    /// By reason and pod name: the last event.
+    notes: BTreeMap<(String, String), Note>,
     /// The names of all pods that there have been, by UID.
     names: BTreeMap<String, String>,
     /// Pods that a scheduler has begun to preempt.
@@ -40,6 +40,16 @@ struct State {
     /// The resource version of every node and pod, by kind and name.
     versions: BTreeMap<(String, String), u64>,
     last_change: Instant,
+}
+
+/// What an event says.
+#[derive(Debug, Default)]
+struct Note {
+    /// When the event happened for the last time.
+    time: String,
+    text: String,
+    /// Whether it happened more than once; the text is then that of the first time.
+    is_repeated: bool,
 }
 
 impl Board {
@@ -207,11 +217,13 @@ impl State {
             return;
         }
         let name = text(&event["regarding"]["name"]);
+        let series = &event["series"];
+        let is_repeated = !series.is_null();
         // Events are written side by side, so their order of arrival says little.
-        let time = text(&event["eventTime"]);
+        let time = text(if is_repeated { &series["lastObservedTime"] } else { &event["eventTime"] });
         let last = self.notes.entry((reason, name)).or_default();
-        if time >= last.0 {
-            *last = (time, text(&event["note"]));
+        if time >= last.time {
+            *last = Note { time, text: text(&event["note"]), is_repeated };
         }
     }
 
@@ -225,13 +237,16 @@ impl State {
 
     fn outcome(&self, name: &str, pod: &Value) -> PodOutcome {
         let preempted = self.note("Preempted", name).unwrap_or_default();
-        PodOutcome { preempted, ..PodOutcome::new(pod, self.note("FailedScheduling", name)) }
+        let key = ("FailedScheduling".to_owned(), name.to_owned());
+        let event_is_repeated = self.notes.get(&key).is_some_and(|note| note.is_repeated);
+        let event = self.note("FailedScheduling", name);
+        PodOutcome { preempted, event_is_repeated, ..PodOutcome::new(pod, event) }
     }
 
     /// The note of the last event, with names in place of the UIDs of pods.
     fn note(&self, reason: &str, pod: &str) -> Option<String> {
-        let (_, note) = self.notes.get(&(reason.to_owned(), pod.to_owned()))?;
-        let words = note.split(' ').map(|word| self.names.get(word).map_or(word, String::as_str));
+        let note = self.notes.get(&(reason.to_owned(), pod.to_owned()))?;
+        let words = note.text.split(' ').map(|word| self.names.get(word).map_or(word, String::as_str));
         Some(words.collect::<Vec<_>>().join(" "))
     }
 

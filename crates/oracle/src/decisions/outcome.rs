@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+/// The name of [`PodOutcome::event`] in [`PodOutcome::fields`].
+pub(super) const EVENT: &str = "FailedScheduling event";
+
 /// What a scheduler wrote about one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,6 +18,9 @@ pub struct PodOutcome {
     pub condition: [String; 3],
     /// The note of the last FailedScheduling event.
     pub event: String,
+    /// Whether that event happened more than once. Its note is then that of the
+    /// first time: client-go's recorder counts what differs in nothing but the note.
+    pub event_is_repeated: bool,
     /// `status.nominatedNodeName`.
     pub nominated_node: String,
     /// The note of the last Preempted event, with the preemptor's name.
@@ -40,11 +46,19 @@ impl PodOutcome {
             node: text(&pod["spec"]["nodeName"]),
             condition: fields("PodScheduled"),
             event: event.unwrap_or_default(),
+            event_is_repeated: false,
             nominated_node: text(&pod["status"]["nominatedNodeName"]),
             preempted: String::new(),
             disruption: fields("DisruptionTarget").join(" ").trim().to_owned(),
             end: if pod["metadata"]["deletionTimestamp"].is_null() { "" } else { "terminating" },
         }
+    }
+
+    /// Whether the event's note is older than the condition. Which attempts are
+    /// counted together depends on how often the pod was tried meanwhile.
+    #[must_use]
+    pub fn event_is_stale(&self) -> bool {
+        self.event_is_repeated && self.event != self.condition[2]
     }
 
     /// The fields with their names, for a comparison.
@@ -56,7 +70,7 @@ impl PodOutcome {
             ("PodScheduled status", status),
             ("PodScheduled reason", reason),
             ("PodScheduled message", message),
-            ("FailedScheduling event", &self.event),
+            (EVENT, &self.event),
             ("nominated node", &self.nominated_node),
             ("Preempted event", &self.preempted),
             ("DisruptionTarget", &self.disruption),
