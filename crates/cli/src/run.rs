@@ -106,7 +106,8 @@ fn choices(given: &Given) -> Result<Choices, String> {
     let gates = FeatureGates::parse(given.list("feature-gates")).map_err(|e| e.to_string())?;
     let max_wait =
         given.parsed::<GoDuration>("pod-max-in-unschedulable-pods-duration").map(GoDuration::to_std);
-    Ok(Choices { features: gates.features(), parity: given.switch("parity").unwrap_or(false), max_wait })
+    let parity = given.switch("parity").unwrap_or(false);
+    Ok(Choices { features: gates.features(), parity, max_wait, ..Choices::default() })
 }
 
 /// The configuration file, or the default configuration with the deprecated flags; then the flags of leader election,

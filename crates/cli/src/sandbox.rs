@@ -123,8 +123,9 @@ fn contents(options: &Options) -> Result<harbormaster_sandbox::Options, String> 
             let config = options.config.as_deref().map(files::read).transpose()?;
             let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
             let setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
-            for warning in &setup.warnings {
-                eprintln!("warning: {warning}");
+            // Preferences that nobody asked for would not be missed.
+            if config.is_some() {
+                setup.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             }
             Scheduler::Engine(setup.engine)
         }

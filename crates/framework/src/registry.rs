@@ -61,6 +61,7 @@ pub enum BuildError {
 
 type BuildFn = fn(Option<&Value>, &BuildCycle) -> Result<Arc<dyn ErasedPlugin>, PluginError>;
 
+#[derive(Clone)]
 struct Factory {
     name: &'static str,
     points: PointSet,
@@ -68,7 +69,7 @@ struct Factory {
 }
 
 /// All plugins that profiles may name.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Registry(BTreeMap<&'static str, Factory>);
 
 impl Registry {

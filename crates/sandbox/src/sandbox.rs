@@ -148,6 +148,16 @@ impl Sandbox {
         timeout(limit, settled).await.is_ok()
     }
 
+    /// Waits until the board shows what is wanted. False if that takes too long.
+    pub async fn shows(&mut self, limit: Duration, is_wanted: impl Fn(&Board) -> bool) -> bool {
+        let shown = async {
+            while !is_wanted(&self.board) {
+                self.board.next().await;
+            }
+        };
+        timeout(limit, shown).await.is_ok()
+    }
+
     /// The next change of the board, or the scheduler's failure.
     ///
     /// # Errors

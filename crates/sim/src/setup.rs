@@ -18,14 +18,24 @@ use serde_json::json;
 const UNBUILT: &str = "HarbormasterUnbuilt";
 
 /// What is decided outside of the configuration.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Choices {
+    /// The plugins that the configuration may name: those of this repository, unless others are registered besides.
+    pub plugins: Registry,
     /// Feature gates.
     pub features: Features,
     /// Walks, samples and breaks ties as kube-scheduler with `parallelism: 1`.
     pub parity: bool,
     /// `--pod-max-in-unschedulable-pods-duration`; `None` for the default.
     pub max_wait: Option<Duration>,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        let mut plugins = Registry::default();
+        harbormaster_plugins::in_tree(&mut plugins);
+        Self { plugins, features: Features::default(), parity: false, max_wait: None }
+    }
 }
 
 /// What came of a configuration.
@@ -69,14 +79,13 @@ pub fn setup(config: Option<(&str, &str)>, choices: &Choices) -> Result<Setup, S
 pub fn build(config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Setup, SetupError> {
     harbormaster_config::validate(&config, &choices.features)?;
     ConfigErrors::from(harbormaster_config::unsupported(&config)).into_result()?;
-    let mut registry = Registry::default();
-    harbormaster_plugins::in_tree(&mut registry);
+    let registry = &choices.plugins;
     let catalog = |plugin: &str| registry.points(plugin);
     let plans = harbormaster_config::plan_profiles(&config, &catalog, &choices.features)?;
     let cx = BuildCycle { features: choices.features };
     let profiles = plans
         .iter()
-        .map(|plan| Profile::build(&spec(plan, &registry, choices.parity), &registry, &cx).map(Arc::new))
+        .map(|plan| Profile::build(&spec(plan, registry, choices.parity), registry, &cx).map(Arc::new))
         .collect::<Result<Vec<_>, _>>()?;
     let mut engine = EngineConfig::new(profiles);
     engine.parity = choices.parity;
