@@ -1,6 +1,6 @@
-//! What is served: discovery in both forms, the version, and as much OpenAPI as kubectl reads.
+//! What is served: discovery in both forms, and the version.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     kinds::{Kind, Kinds, Rules, api_version},
@@ -13,6 +13,8 @@ use crate::{
 pub const VERSION: &str = "v1.36.3";
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// Namespaces are not deleted as a collection.
+const OF_NAMESPACES: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 const WRITE: [&str; 3] = ["get", "patch", "update"];
 
 /// `/version`.
@@ -20,6 +22,10 @@ pub(crate) fn version() -> Value {
     json!({
         "major": "1",
         "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
         "gitVersion": VERSION,
         "gitCommit": "harbormaster",
         "gitTreeState": "clean",
@@ -53,10 +59,28 @@ fn listed(kind: &Kind) -> Listed<'_> {
         namespaced: kind.is_namespaced(),
         short_names: &kind.short_names,
         categories: &kind.categories,
-        verbs: &VERBS,
+        verbs: if kind.rules == Rules::Namespace { &OF_NAMESPACES } else { &VERBS },
         subresources: kind.subresources().into_iter().map(|(name, sent)| (name, sent, verbs(name))).collect(),
     }
 }
+
+/// The order in which kube-apiserver lists its groups; those of custom resources come last.
+const ORDER: [&str; 14] = [
+    "",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "batch",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+];
 
 /// Groups and versions with all that is in them, the core group first.
 fn groups(kinds: &Kinds) -> Vec<(&str, &str)> {
@@ -66,6 +90,7 @@ fn groups(kinds: &Kinds) -> Vec<(&str, &str)> {
             all.push((group, "v1"));
         }
     }
+    all.sort_by_key(|(group, _)| ORDER.iter().position(|known| known == group).unwrap_or(ORDER.len()));
     all
 }
 
@@ -83,6 +108,7 @@ fn resources<'a>(kinds: &'a Kinds, group: &'a str, version: &'a str) -> Vec<List
         verbs: &VERBS[..1],
         subresources: Vec::new(),
     }));
+    all.sort_by_key(|listed| listed.plural);
     all
 }
 
@@ -110,7 +136,7 @@ pub(crate) fn discover(kinds: &Kinds, request: &Request) -> Result<(Value, &'sta
         ["apis", name] => {
             let mut group = group(kinds, name);
             if group["versions"].as_array().is_none_or(Vec::is_empty) {
-                return Err(Failure::no_such_path());
+                return Err(Failure::no_such_page());
             }
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();
@@ -184,12 +210,16 @@ fn resource_list(kinds: &Kinds, group: &str, version: &str) -> Result<Value> {
             entries.push(entry);
         }
     }
-    Ok(json!({
+    let mut list = json!({
         "kind": "APIResourceList",
-        "apiVersion": "v1",
         "groupVersion": api_version(group, version),
         "resources": entries,
-    }))
+    });
+    // That of the core group does not say what it is a version of.
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    Ok(list)
 }
 
 fn aggregate(kinds: &Kinds, core: bool, api: &str) -> Value {
@@ -234,56 +264,6 @@ fn aggregated_resource(listed: &Listed<'_>) -> Value {
         "shortNames": listed.short_names,
         "categories": listed.categories,
         "subresources": subresources,
-    })
-}
-
-/// `/openapi/v3` and its documents: enough for kubectl to see that fields may be validated here.
-pub(crate) fn openapi(kinds: &Kinds, path: &[String]) -> Result<Value> {
-    let place = |group: &str, version: &str| match group {
-        "" => format!("api/{version}"),
-        group => format!("apis/{group}/{version}"),
-    };
-    let all = kinds.versions();
-    let path = path.join("/");
-    if path.is_empty() {
-        let documents: Map<String, Value> = all
-            .into_iter()
-            .map(|(group, version)| {
-                let place = place(group, version);
-                // What is served changes with definitions, so that documents are not to be kept.
-                let url = format!("/openapi/v3/{place}");
-                (place, json!({"serverRelativeURL": url}))
-            })
-            .collect();
-        return Ok(json!({"paths": documents}));
-    }
-    let found = all.into_iter().find(|(group, version)| place(group, version) == path);
-    let (group, version) = found.ok_or_else(Failure::no_such_path)?;
-    let of_version = kinds.all().iter().filter(|kind| kind.group == group && kind.version == version);
-    let paths: Map<String, Value> = of_version
-        .map(|kind| {
-            let namespaces = if kind.is_namespaced() { "namespaces/{namespace}/" } else { "" };
-            (format!("/{path}/{namespaces}{}/{{name}}", kind.plural), json!({"patch": patch_operation(kind)}))
-        })
-        .collect();
-    Ok(json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
-        "paths": paths,
-        "components": {"schemas": {}},
-    }))
-}
-
-fn patch_operation(kind: &Kind) -> Value {
-    let query =
-        |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-    json!({
-        "description": format!("partially update the specified {}", kind.kind),
-        "operationId": format!("patch{}", kind.kind),
-        "parameters": [query("dryRun"), query("fieldManager"), query("fieldValidation")],
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
     })
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::{
     kinds::{Form, Kind},
     object::Object,
+    schema,
     status::{Failure, Result},
 };
 
@@ -37,7 +38,12 @@ pub(crate) fn to_stored(kind: &Kind, object: &mut Value) {
 pub(crate) fn from_stored(kind: &Kind, object: &mut Value) {
     match kind.form {
         Form::Stored => return,
-        Form::NewEvents => rename(object, |both| both),
+        Form::NewEvents => {
+            rename(object, |both| both);
+            if let Some(map) = object.as_object_mut() {
+                map.retain(|name, value| !(name.starts_with("reporting") && value == ""));
+            }
+        }
         Form::Version(_) => {}
     }
     name(kind, object, kind.api_version());
@@ -79,7 +85,8 @@ fn rename(object: &mut Value, direction: fn((&'static str, &'static str)) -> (&'
 pub(crate) fn check(kind: &Kind, object: &Value) -> Result<()> {
     let Some(map) = object.as_object() else {
         return Err(Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): it is no JSON object",
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: it is no \
+             JSON object",
             kind.kind
         )));
     };
@@ -109,8 +116,9 @@ pub(crate) fn check(kind: &Kind, object: &Value) -> Result<()> {
     }
     match map.get("metadata") {
         None | Some(Value::Null | Value::Object(_)) => Ok(()),
-        Some(_) => {
-            Err(Failure::bad_request("the object provided is unrecognized: metadata is no JSON object"))
+        Some(other) => {
+            let into = format!("Go struct field {}.metadata of type v1.ObjectMeta", kind.kind);
+            Err(Failure::bad_request(kind.cannot_be_handled(&schema::wrong(other, &into))))
         }
     }
 }

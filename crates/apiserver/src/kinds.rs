@@ -7,6 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde_json::Value;
 
 use crate::{
+    rules::defaults::Defaults,
     shelf::{Shelf, Versions},
     status::{About, qualified},
     table::Column,
@@ -23,6 +24,7 @@ pub(crate) struct Row {
     /// What field selectors may name besides `metadata.name` and `metadata.namespace`.
     pub(crate) fields: &'static [&'static str],
     pub(crate) columns: &'static [Column],
+    pub(crate) defaults: Defaults,
     pub(crate) rules: Rules,
 }
 
@@ -59,14 +61,14 @@ pub(crate) enum Rules {
     Node,
     Namespace,
     PriorityClass,
-    /// Has `spec.replicas`, 1 by default.
-    Replicated,
+    /// Has replicas, or a template and a selector.
+    Workload,
     Job,
     Budget,
     Service,
+    Secret,
     Claim,
     Volume,
-    StorageClass,
     Event,
     Definition,
 }
@@ -95,6 +97,7 @@ pub(crate) struct Kind {
     pub(crate) categories: Vec<String>,
     pub(crate) flags: Flags,
     pub(crate) columns: Vec<Column>,
+    pub(crate) defaults: Defaults,
     pub(crate) rules: Rules,
     pub(crate) form: Form,
     /// Whether a definition made it.
@@ -114,6 +117,12 @@ impl Kind {
     /// `apps/v1`, or `v1` of the core group.
     pub(crate) fn api_version(&self) -> String {
         api_version(&self.group, &self.version)
+    }
+
+    /// What is said about an object that is none of the kind.
+    pub(crate) fn cannot_be_handled(&self, why: &str) -> String {
+        let Self { kind, version, .. } = self;
+        format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")
     }
 
     /// `deployments.apps`.
@@ -141,6 +150,7 @@ impl Kind {
             all.push(("ephemeralcontainers", own));
             all.push(("eviction", ("policy", "v1", "Eviction")));
         }
+        all.sort_unstable();
         all
     }
 }
@@ -176,9 +186,14 @@ impl Kinds {
                 kind: row.kind.to_owned(),
                 list_kind: format!("{}List", row.kind),
                 short_names: row.short_names.iter().map(ToString::to_string).collect(),
-                categories: if row.flags & ALL != 0 { vec!["all".to_owned()] } else { Vec::new() },
+                categories: match row.rules {
+                    _ if row.flags & ALL != 0 => vec!["all".to_owned()],
+                    Rules::Definition => vec!["api-extensions".to_owned()],
+                    _ => Vec::new(),
+                },
                 flags: row.flags,
                 columns: row.columns.to_vec(),
+                defaults: row.defaults,
                 rules: row.rules,
                 form,
                 custom: false,

@@ -2,11 +2,11 @@
 //! benchmarks.
 //!
 //! Reading order: `kinds` (the one table that everything follows), `object` and `shelf` (what is stored, and how
-//! watchers read it), `store` (what requests do), `rules` (defaults and checks), `server` (HTTP), `read` (lists
-//! and watches on the wire), `discovery` and `table` (what kubectl needs besides).
+//! watchers read it), `store` (what requests do), `rules` (defaults and checks), `server` (HTTP), `serve`
+//! (sockets), `read` (lists and watches on the wire), `discovery` and `table` (what kubectl needs besides).
 //!
 //! An object is encoded once, when it is written; lists and watches send those bytes. Watchers have no queues: each
-//! reads one bounded history at its own pace, and is cut when it falls behind it.
+//! reads one bounded history at its own pace, and is cut when it falls behind it, or does not read at all.
 //!
 //! There are no controllers and no kubelets, with these exceptions: deleting a namespace removes what is in it, each
 //! namespace has a service account `default`, and definitions of custom resources are established at once. What is not
@@ -14,10 +14,13 @@
 
 mod certificate;
 mod discovery;
+mod extent;
 mod forms;
 mod kinds;
 mod object;
+mod openapi;
 mod patch;
+mod patient;
 mod pods;
 mod protobuf;
 mod random;
@@ -27,6 +30,7 @@ mod request;
 mod reviews;
 mod rules;
 mod scale;
+mod schema;
 mod selector;
 mod serve;
 mod server;

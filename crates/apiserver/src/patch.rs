@@ -2,14 +2,18 @@
 
 mod strategic;
 
+use json_patch::PatchOperation;
 use serde_json::{Map, Value};
 
-use crate::status::{Failure, Result};
+use crate::{
+    extent,
+    status::{Failure, Result},
+};
 
 /// Most operations that a JSON patch may have.
 const MOST_OPERATIONS: usize = 10_000;
-/// How large an object may grow by copying within it.
-const MOST_COPIED: usize = 30 << 20;
+/// How many bytes a JSON patch may copy and move.
+const MOST_COPIED: usize = 3 << 20;
 
 /// A patch that has been read.
 #[derive(Clone, Debug)]
@@ -27,8 +31,16 @@ impl Patch {
     pub(crate) fn parse(content_type: &str, custom: bool, body: &Value) -> Result<Self> {
         match content_type {
             "application/json-patch+json" => {
-                let patch: json_patch::Patch = serde_json::from_value(body.clone())
-                    .map_err(|e| Failure::bad_request(format!("error decoding patch: {e}")))?;
+                let Value::Array(operations) = body else {
+                    return Err(Failure::bad_request(
+                        "error decoding patch: json: it is no list of operations",
+                    ));
+                };
+                let patch = serde_json::from_value(body.clone());
+                let patch: json_patch::Patch = patch.map_err(|e| {
+                    tracing::debug!(operations = operations.len(), error = %e, "A JSON patch cannot be read");
+                    refused()
+                })?;
                 if patch.0.len() > MOST_OPERATIONS {
                     let message = format!(
                         "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
@@ -38,10 +50,13 @@ impl Patch {
                 }
                 Ok(Self::Json(patch))
             }
-            "application/merge-patch+json" => Ok(Self::Merge(body.clone())),
+            "application/merge-patch+json" => match body {
+                Value::Object(_) => Ok(Self::Merge(body.clone())),
+                _ => Err(Failure::bad_request("error decoding patch: json: a merge patch is an object")),
+            },
             "application/strategic-merge-patch+json" if !custom => match body {
                 Value::Object(patch) => Ok(Self::Strategic(patch.clone())),
-                _ => Err(Failure::bad_request("error decoding patch: a strategic merge patch is an object")),
+                _ => Err(Failure::bad_request("json: a strategic merge patch is an object")),
             },
             "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
                 Err(Failure::unsupported_media(
@@ -68,7 +83,7 @@ impl Patch {
                 let patch = patch.clone();
                 let place = strategic::Place { kind, parent: "" };
                 let map = object.as_object_mut().ok_or_else(not_an_object)?;
-                strategic::merge(map, patch, place).map_err(Failure::bad_request)?;
+                strategic::merge(map, patch, place).map_err(Failure::internal)?;
             }
         }
         if object.is_object() { Ok(()) } else { Err(not_an_object()) }
@@ -79,20 +94,31 @@ fn not_an_object() -> Failure {
     Failure::bad_request("the patched object is no object")
 }
 
+/// kube-apiserver does not say what is wrong with a JSON patch.
+fn refused() -> Failure {
+    Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
+}
+
 fn apply_json(patch: &json_patch::Patch, object: &mut Value) -> Result<()> {
     let refused = |why: String| {
-        Failure::new(
-            422,
-            "Invalid",
-            format!("the server rejected our request due to an error in our request: {why}"),
-        )
+        tracing::debug!(why, "A JSON patch cannot be applied");
+        refused()
     };
+    let mut copied = 0;
     for operation in &patch.0 {
-        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|e| refused(e.to_string()))?;
-        let copies = matches!(operation, json_patch::PatchOperation::Copy(_));
-        if copies && object.to_string().len() > MOST_COPIED {
-            return Err(refused("the object grows too large by copying".into()));
+        let from = match operation {
+            PatchOperation::Copy(copy) => object.pointer(copy.from.as_str()),
+            PatchOperation::Move(moved) => object.pointer(moved.from.as_str()),
+            _ => None,
+        };
+        // What is added is as deep as a body can be, at most.
+        let levels = extent::DEEPEST.checked_sub(operation.path().count());
+        let taken = levels.and_then(|levels| from.map_or(Some(0), |value| extent::bytes(value, levels)));
+        copied += taken.ok_or_else(|| refused("the object is too deep".into()))?;
+        if copied > MOST_COPIED {
+            return Err(refused(format!("more than {MOST_COPIED} bytes are copied")));
         }
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|e| refused(e.to_string()))?;
     }
     Ok(())
 }
@@ -127,6 +153,20 @@ mod tests {
         let doubling: Vec<Value> =
             (0..64).map(|i| json!({"op": "copy", "from": "/a", "path": format!("/a/k{i}")})).collect();
         assert_eq!(patched("application/json-patch+json", &object, &json!(doubling)).unwrap_err().code, 422);
+    }
+
+    #[test]
+    fn a_patch_that_deepens_the_object_over_and_over_is_stopped() {
+        let way = "/a".repeat(60);
+        let skeleton = (0..60).fold(json!({}), |value, _| json!({"a": value}));
+        let mut deepening = vec![json!({"op": "add", "path": "/x", "value": skeleton})];
+        for _ in 0..1000 {
+            deepening.push(json!({"op": "add", "path": "/y", "value": skeleton}));
+            deepening.push(json!({"op": "move", "from": "/x", "path": format!("/y{way}/a")}));
+            deepening.push(json!({"op": "move", "from": "/y", "path": "/x"}));
+        }
+        let failure = patched("application/json-patch+json", &json!({}), &json!(deepening)).unwrap_err();
+        assert_eq!(failure.code, 422, "{failure}");
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, 
     let (target, node) = (text(binding, "/target/kind"), text(binding, "/target/name"));
     let about = About { group: "", plural: "bindings", kind: "Binding", name };
     if !matches!(target, "" | "Node") {
-        let errors = [FieldError::unsupported("target.kind", target, &["Node", "<empty>"])];
-        return Err(Failure::invalid(about, &errors));
+        let error = FieldError::unsupported("target.kind", target, &["Node", "<empty>"]);
+        return Err(Failure::internal(error.to_string()));
     }
     if node.is_empty() {
         return Err(Failure::invalid(about, &[FieldError::required("target.name", "")]));
@@ -86,24 +86,43 @@ fn set_scheduled(pod: &mut Value) {
         "lastProbeTime": null,
         "lastTransitionTime": now().to_rfc3339(),
     });
-    if !pod["status"].is_object() {
-        pod["status"] = json!({});
+    set_condition(pod, condition);
+}
+
+/// Puts a condition in the place of the one of its type. It keeps its time if its status has not changed.
+fn set_condition(object: &mut Value, mut condition: Value) {
+    if !object["status"].is_object() {
+        object["status"] = json!({});
     }
-    let conditions = &mut pod["status"]["conditions"];
+    let conditions = &mut object["status"]["conditions"];
     if !conditions.is_array() {
         *conditions = json!([]);
     }
     if let Some(conditions) = conditions.as_array_mut() {
-        match conditions.iter_mut().find(|c| text(c, "/type") == "PodScheduled") {
-            Some(old) => *old = condition,
+        match conditions.iter_mut().find(|old| old["type"] == condition["type"]) {
+            Some(old) => {
+                if old["status"] == condition["status"] {
+                    condition["lastTransitionTime"] = old["lastTransitionTime"].take();
+                }
+                *old = condition;
+            }
             None => conditions.push(condition),
         }
     }
 }
 
 /// Evicts a pod if its disruption budgets allow.
-pub(crate) fn evict(store: &Store, namespace: &str, name: &str, how: &Deletion) -> Result<()> {
+pub(crate) fn evict(
+    store: &Store,
+    namespace: &str,
+    name: &str,
+    eviction: &Value,
+    how: &Deletion,
+) -> Result<()> {
     let pods = kind(store, "pods")?;
+    if text(eviction, "/metadata/name") != name {
+        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
+    }
     let key = crate::object::key(namespace, name);
     let pod = pods.shelf.get(&key).ok_or_else(|| Failure::not_found(pods.about(name)))?;
     let value = pod.value();
@@ -123,11 +142,40 @@ pub(crate) fn evict(store: &Store, namespace: &str, name: &str, how: &Deletion) 
             [budget] => spend(store, &budgets, namespace, budget.name(), name, how.dry_run)?,
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                return Err(Failure::new(500, "InternalError", message));
+                return Err(Failure::internal(message));
             }
         }
     }
+    if !how.dry_run {
+        store.modify(&pods, namespace, name, Part::Whole, false, |old| {
+            let mut new = old.clone();
+            let condition = json!({
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+                "lastProbeTime": null,
+                "lastTransitionTime": now().to_rfc3339(),
+            });
+            set_condition(&mut new, condition);
+            Ok(new)
+        })?;
+    }
     store.delete_in(&pods, namespace, name, how).map(|_| ())
+}
+
+/// Writes the condition `DisruptionAllowed`.
+fn set_allowed(budget: &mut Value, allowed: bool) {
+    let (status, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let condition = json!({
+        "type": "DisruptionAllowed",
+        "status": status,
+        "reason": reason,
+        "message": "",
+        "observedGeneration": budget.pointer("/status/observedGeneration").cloned().unwrap_or(json!(0)),
+        "lastTransitionTime": now().to_rfc3339(),
+    });
+    set_condition(budget, condition);
 }
 
 /// Takes one disruption off a budget.
@@ -168,6 +216,7 @@ fn spend(
         if let Some(pods) = rules::map(&mut new["status"], "disruptedPods") {
             pods.insert(pod.to_owned(), now().to_rfc3339().into());
         }
+        set_allowed(&mut new, allowed > 1);
         Ok(new)
     })?;
     Ok(())

@@ -53,8 +53,8 @@ impl Continue {
     fn parse(token: &str) -> Result<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
         let parsed = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        parsed
-            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
+        let why = "invalid continue token: continue key is not valid: it was not made by this server";
+        parsed.ok_or_else(|| Failure::bad_request(why))
     }
 }
 
@@ -130,7 +130,7 @@ async fn list(
     }
     if view == View::Plain {
         let items = page.objects.iter().map(|object| forms::json(&kind, object)).collect();
-        return Ok(reply::list(&kind.list_kind, &kind.api_version(), &metadata, items));
+        return Ok(reply::list(&kind, &metadata, items));
     }
     let many = page.objects.len() > MANY_ROWS;
     let make = move || match view {
@@ -142,7 +142,8 @@ async fn list(
             json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items})
         }
     };
-    let made = if many { tokio::task::spawn_blocking(make).await.unwrap_or_default() } else { make() };
+    let made =
+        if many { tokio::task::spawn_blocking(make).await.map_err(|_| Failure::panicked())? } else { make() };
     Ok(reply::value(200, &made))
 }
 
@@ -232,28 +233,22 @@ fn too_large(version: u64, now: u64) -> Failure {
 }
 
 fn check_rule(rule: &str, version: Option<u64>, token: &str) -> Result<()> {
-    let wrong = |why: &str| {
-        Err(Failure::new(
-            422,
-            "Invalid",
-            format!("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: {why}"),
-        ))
-    };
+    let field = "resourceVersionMatch";
+    let wrong = |why: &str| Err(Failure::invalid_options("ListOptions", FieldError::forbidden(field, why)));
     match (rule, version) {
         ("", _) => Ok(()),
         ("NotOlderThan" | "Exact", _) if !token.is_empty() => {
-            wrong("Forbidden: resourceVersionMatch is forbidden when continue is provided")
+            wrong("resourceVersionMatch is forbidden when continue is provided")
         }
         ("NotOlderThan" | "Exact", None) => {
-            wrong("Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+            wrong("resourceVersionMatch is forbidden unless resourceVersion is provided")
         }
-        ("Exact", Some(0)) => {
-            wrong("Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-        }
+        ("Exact", Some(0)) => wrong("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
         ("NotOlderThan" | "Exact", _) => Ok(()),
-        (other, _) => wrong(&format!(
-            "Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""
-        )),
+        (other, _) => {
+            let error = FieldError::unsupported(field, other, &["Exact", "NotOlderThan", ""]);
+            Err(Failure::invalid_options("ListOptions", error))
+        }
     }
 }
 
@@ -266,12 +261,15 @@ fn watch(
     view: View,
     ending: Receiver<bool>,
 ) -> Result<Response<Body>> {
-    let version = version_of(request)?;
+    // A list that is asked for an odd version is a bad request, a watch is an error of the server.
+    let version = version_of(request).map_err(|failure| {
+        Failure::internal(failure.message.trim_start_matches("invalid resource version: "))
+    })?;
     let streams_list = request.flag("sendInitialEvents");
     if streams_list && request.query("resourceVersionMatch") != "NotOlderThan" {
-        let message = "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents \
-                       requires setting resourceVersionMatch to NotOlderThan";
-        return Err(Failure::new(422, "Invalid", message));
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        let error = FieldError::forbidden("resourceVersionMatch", why);
+        return Err(Failure::invalid_options("ListOptions", error));
     }
     let now = store.version();
     match version {
@@ -291,20 +289,21 @@ fn watch(
         }
     };
     let time = request
-        .number("timeoutSeconds")?
-        .filter(|seconds| *seconds > 0)
-        .map_or(WATCH_TIME, Duration::from_secs);
+        .number::<i64>("timeoutSeconds")?
+        .filter(|seconds| *seconds != 0)
+        .map_or(WATCH_TIME, |seconds| Duration::from_secs(seconds.max(0).unsigned_abs()));
     let start = Instant::now();
     let sender = Sender {
         kind,
         watch,
         view,
         bookmarks: request.flag("allowWatchBookmarks"),
-        initial_end: streams_list,
+        initial_end: streams_list && request.flag("allowWatchBookmarks"),
         // Absurd times would be beyond the clock.
         deadline: start + time.min(Duration::from_secs(1 << 30)),
         next_bookmark: start + BOOKMARKS,
         ending,
+        described: false,
         done: false,
     };
     let pieces = stream::unfold(sender, |mut sender| async {
@@ -331,6 +330,8 @@ struct Sender {
     deadline: Instant,
     next_bookmark: Instant,
     ending: Receiver<bool>,
+    /// Whether the columns of the table have been told.
+    described: bool,
     done: bool,
 }
 
@@ -370,7 +371,7 @@ impl Sender {
         error_line(expired)
     }
 
-    fn lines(&self, events: &[Event]) -> Bytes {
+    fn lines(&mut self, events: &[Event]) -> Bytes {
         let size: usize = events.iter().map(|event| event.object.json().len() + 48).sum();
         let mut lines = Vec::with_capacity(size);
         for event in events {
@@ -381,7 +382,11 @@ impl Sender {
                 View::Plain => lines.extend_from_slice(&forms::json(&self.kind, &event.object)),
                 view => {
                     let metadata = json!({"resourceVersion": event.object.version().to_string()});
-                    let value = viewed(&self.kind, view, &event.object, metadata);
+                    let mut value = viewed(&self.kind, view, &event.object, metadata);
+                    // Columns are told once.
+                    if matches!(view, View::Table(_)) && std::mem::replace(&mut self.described, true) {
+                        value["columnDefinitions"] = Value::Null;
+                    }
                     lines.extend_from_slice(value.to_string().as_bytes());
                 }
             }
@@ -391,8 +396,7 @@ impl Sender {
     }
 
     fn bookmark(&self, initial_end: bool) -> Bytes {
-        let mut metadata =
-            json!({"resourceVersion": self.watch.version().to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.watch.version().to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

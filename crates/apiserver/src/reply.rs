@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use crate::status::Failure;
+use crate::{kinds::Kind, status::Failure};
 
 /// Bytes that are sent at once.
 pub(crate) const PIECE: usize = 64 << 10;
@@ -36,19 +36,37 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
+/// Adds what kube-apiserver warns of whenever a kind is used that is going out of use.
+pub(crate) fn with_warning(mut response: Response<Body>, kind: &Kind) -> Response<Body> {
+    const ENDPOINTS: &str =
+        "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
+    if kind.group.is_empty() && kind.kind == "Endpoints" {
+        response.headers_mut().insert(header::WARNING, HeaderValue::from_static(ENDPOINTS));
+    }
+    response
+}
+
 /// A refusal.
 pub(crate) fn failure(failure: &Failure) -> Response<Body> {
+    if failure.reason.is_empty() && failure.code == 404 {
+        return typed(404, "text/plain; charset=utf-8", format!("{}\n", failure.message));
+    }
     let mut response = value(failure.code, &failure.to_value());
-    let seconds = failure.details.get("retryAfterSeconds").and_then(Value::as_u64);
-    if let Some(seconds) = seconds.or((failure.code == 429).then_some(1)) {
+    if let Some(seconds) = failure.details.get("retryAfterSeconds").and_then(Value::as_u64) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
 
-/// A list whose items are encoded already: they are copied in pieces while they are sent.
-pub(crate) fn list(kind: &str, api_version: &str, metadata: &Value, items: Vec<Bytes>) -> Response<Body> {
-    let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
+/// A list whose items are encoded already: they are copied in pieces while they are sent. Items of built-in kinds do not
+/// say what they are.
+pub(crate) fn list(kind: &Kind, metadata: &Value, items: Vec<Bytes>) -> Response<Body> {
+    let version = kind.api_version();
+    let head = json!({"kind": kind.list_kind, "apiVersion": version, "metadata": metadata}).to_string();
+    let named = match kind.custom {
+        true => String::new(),
+        false => format!("{{\"kind\":\"{}\",\"apiVersion\":\"{version}\",", kind.kind),
+    };
     let mut first = head.into_bytes();
     first.pop();
     first.extend_from_slice(b",\"items\":[");
@@ -65,7 +83,13 @@ pub(crate) fn list(kind: &str, api_version: &str, metadata: &Value, items: Vec<B
                         buffer.push(b',');
                     }
                     is_first = false;
-                    buffer.extend_from_slice(&item);
+                    match item.strip_prefix(named.as_bytes()).filter(|_| !named.is_empty()) {
+                        Some(rest) => {
+                            buffer.push(b'{');
+                            buffer.extend_from_slice(rest);
+                        }
+                        None => buffer.extend_from_slice(&item),
+                    }
                 }
                 None => {
                     buffer.extend_from_slice(b"]}");

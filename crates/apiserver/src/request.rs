@@ -2,9 +2,10 @@
 
 use axum::http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
+use serde_json::Value;
 
 use crate::{
-    status::{Failure, Result},
+    status::{Failure, FieldError, Result},
     table::Include,
 };
 
@@ -32,7 +33,7 @@ pub(crate) enum View {
 /// One media type of an `Accept` header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted<'a> {
-    name: &'a str,
+    pub(crate) name: &'a str,
     parameters: &'a str,
 }
 
@@ -81,7 +82,7 @@ impl Request {
             text => match text.parse() {
                 Ok(number) => Ok(Some(number)),
                 Err(_) => {
-                    Err(Failure::bad_request(format!("invalid value for {name}: {text:?} is not a number")))
+                    Err(Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
                 }
             },
         }
@@ -92,9 +93,26 @@ impl Request {
         match self.query("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
-            other => Err(Failure::bad_request(format!(
-                "dryRun: Unsupported value: {other:?}: supported values: \"All\""
-            ))),
+            other => Err(self.invalid("dryRun", vec![other], &["All"])),
+        }
+    }
+
+    fn invalid(&self, name: &str, value: impl Into<Value>, supported: &[&'static str]) -> Failure {
+        let options = match self.method {
+            Method::POST => "CreateOptions",
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            _ => "DeleteOptions",
+        };
+        Failure::invalid_options(options, FieldError::unsupported(name, value, supported))
+    }
+
+    /// Whether fields that the type does not have are refused.
+    pub(crate) fn strict(&self) -> Result<bool> {
+        match self.query("fieldValidation") {
+            "Strict" => Ok(true),
+            "" | "Warn" | "Ignore" => Ok(false),
+            other => Err(self.invalid("fieldValidation", other, &["", "Ignore", "Strict", "Warn"])),
         }
     }
 
@@ -121,7 +139,12 @@ impl Request {
                 Some("Table") if of_meta => {
                     let include = Include::parse(self.query("includeObject"));
                     return include.map(View::Table).ok_or_else(|| {
-                        Failure::bad_request("includeObject must be None, Metadata or Object")
+                        let error = FieldError::invalid(
+                            "includeObject",
+                            self.query("includeObject"),
+                            "must be 'Metadata', 'Object', 'None', or empty",
+                        );
+                        Failure::bad_request(format!("Unable to convert to Table as requested: {error}"))
                     });
                 }
                 Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta => {

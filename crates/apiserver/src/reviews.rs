@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::{rules::default, time::now};
+
 /// Group, plural, kind, and whether it lives in a namespace.
 pub(crate) const REVIEWS: [(&str, &str, &str, bool); 6] = [
     ("authentication.k8s.io", "tokenreviews", "TokenReview", false),
@@ -20,7 +22,8 @@ pub(crate) fn kind(group: &str, version: &str, plural: &str) -> Option<&'static 
 
 /// The review with its verdict.
 pub(crate) fn verdict(group: &str, kind: &str, mut review: Value) -> Value {
-    let user = json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]});
+    let user =
+        json!({"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]});
     let status = match kind {
         "TokenReview" => json!({"authenticated": true, "user": user}),
         "SelfSubjectReview" => json!({"userInfo": user}),
@@ -34,6 +37,10 @@ pub(crate) fn verdict(group: &str, kind: &str, mut review: Value) -> Value {
     if !review.is_object() {
         review = json!({});
     }
+    if kind == "SelfSubjectReview" {
+        review["metadata"]["creationTimestamp"] = now().to_rfc3339().into();
+    }
+    default(&mut review, "metadata", json!({}));
     review["kind"] = kind.into();
     review["apiVersion"] = format!("{group}/v1").into();
     review["status"] = status;

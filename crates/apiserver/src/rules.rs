@@ -1,5 +1,6 @@
 //! What the API server makes of objects before they are stored: defaults, admission and checks.
 
+pub(crate) mod defaults;
 mod definition;
 mod meta;
 mod node;
@@ -8,6 +9,7 @@ mod pod;
 mod pod_checks;
 mod pod_update;
 mod priority;
+mod service;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ pub(crate) use priority::SYSTEM_CLASSES;
 use crate::{
     Options,
     kinds::{Kind, Kinds, Rules, STATUS, STATUS_AT_ONCE, text},
+    schema,
     status::{Failure, FieldError, Result},
 };
 
@@ -40,7 +43,7 @@ impl Context<'_> {
         if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
             remove(object, "status");
         }
-        self.shape(object)?;
+        self.fit(object)?;
         let name = text(object, "/metadata/name").to_owned();
         let about = self.kind.about(&name);
         self.defaults(object);
@@ -50,7 +53,8 @@ impl Context<'_> {
                 priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
             }
             Rules::Definition => definition::defaults(object),
-            _ => {}
+            Rules::Service => service::admit(self, None, object),
+            _ => others::admit(self, object),
         }
         let mut errors = meta::check(self.kind, object);
         self.check(object, None, &mut errors);
@@ -59,58 +63,63 @@ impl Context<'_> {
 
     /// Makes a changed object ready to be stored.
     pub(crate) fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
-        self.shape(object)?;
+        self.fit(object)?;
         let name = text(old, "/metadata/name").to_owned();
         self.defaults(object);
-        if self.kind.rules == Rules::PriorityClass {
-            let about = self.kind.about(&name);
-            priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
+        match self.kind.rules {
+            Rules::Pod => pod::admit_update(self, old, object),
+            Rules::Service => service::admit(self, Some(old), object),
+            Rules::PriorityClass => {
+                let about = self.kind.about(&name);
+                priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
+            }
+            _ => {}
         }
         let mut errors = meta::check_update(self.kind, old, object);
         self.check(object, Some(old), &mut errors);
         self.refuse(&name, &errors)
     }
 
-    /// Whether the fields that matter have the right types, amounts written canonically.
-    fn shape(&self, object: &mut Value) -> Result<()> {
-        let wrong = |why: String| {
-            let Kind { kind, .. } = self.kind;
-            let version = self.kind.api_version();
-            Failure::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
-            ))
-        };
-        meta::shape(object).map_err(wrong)?;
-        match self.kind.rules {
-            Rules::Pod => pod::shape(object).map_err(wrong),
-            Rules::Node => node::shape(object).map_err(wrong),
-            Rules::PriorityClass => priority::shape(object).map_err(wrong),
-            _ => Ok(()),
-        }
+    /// Makes the object what its type says.
+    fn fit(&self, object: &mut Value) -> Result<()> {
+        schema::fit(self.kind, object).map_err(|why| Failure::bad_request(self.kind.cannot_be_handled(&why)))
     }
 
     fn defaults(&self, object: &mut Value) {
+        defaults::apply(self.kind.defaults, object);
         match self.kind.rules {
             Rules::Pod => pod::defaults(object),
             Rules::Node => node::defaults(self.options, object),
-            Rules::PriorityClass => priority::defaults(object),
             _ => others::defaults(self.kind, object),
         }
     }
 
     fn check(&self, object: &Value, old: Option<&Value>, errors: &mut Errors) {
         match (self.kind.rules, old) {
-            (Rules::Pod, None) => pod_checks::check(object, errors),
+            (Rules::Pod, None) => pod_checks::check_new(object, errors),
             (Rules::Pod, Some(old)) => pod_update::check(old, object, errors),
             (Rules::Node, _) => node::check(object, errors),
             (Rules::PriorityClass, _) => priority::check(object, old, errors),
             (Rules::Definition, _) => definition::check(object, errors),
-            _ => others::check(self.kind, object, errors),
+            _ => others::check(self.kind, object, old, errors),
         }
     }
 
     fn refuse(&self, name: &str, errors: &Errors) -> Result<()> {
         if errors.is_empty() { Ok(()) } else { Err(Failure::invalid(self.kind.about(name), errors)) }
+    }
+}
+
+/// Refuses to delete what every cluster has.
+pub(crate) fn check_deletion(kind: &Kind, name: &str) -> std::result::Result<(), &'static str> {
+    match kind.rules {
+        Rules::Namespace if matches!(name, "default" | "kube-system" | "kube-public") => {
+            Err("this namespace may not be deleted")
+        }
+        Rules::PriorityClass if SYSTEM_CLASSES.iter().any(|(system, ..)| *system == name) => {
+            Err("this is a system priority class and cannot be deleted")
+        }
+        _ => Ok(()),
     }
 }
 

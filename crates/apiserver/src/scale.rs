@@ -2,7 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::{kinds::text, rules::map};
+use crate::{
+    kinds::text,
+    request::View,
+    rules::map,
+    table::{columns, table},
+    time::now,
+};
 
 /// The scale of a workload.
 pub(crate) fn of(workload: &Value) -> Value {
@@ -20,6 +26,15 @@ pub(crate) fn of(workload: &Value) -> Value {
             "selector": selector(workload),
         },
     })
+}
+
+/// In the form that was asked for.
+pub(crate) fn shown(scale: Value, view: View) -> Value {
+    let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
+    match view {
+        View::Table(include) => table(columns::SCALES, std::iter::once(scale), include, metadata, now()),
+        _ => scale,
+    }
 }
 
 /// The label selector as a text.

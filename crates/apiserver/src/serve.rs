@@ -1,20 +1,33 @@
 //! Listening on a socket, with and without TLS.
+//!
+//! What a client does or does not do costs its own connection and nobody else's: handshakes, heads of requests, bodies
+//! and answers that are not read all have their time.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use rustls::ServerConfig;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
+    sync::oneshot,
+    task::{JoinError, JoinHandle, JoinSet},
     time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
 
-use crate::{certificate::Certificate, server::ApiServer};
+use crate::{certificate::Certificate, patient::Patient, server::ApiServer};
 
 /// How long a client may take for its part of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection is kept without one. Clients give up idle
+/// connections after 90 s; it is better that they do it than that a request meets a closed connection.
+const HEAD: Duration = Duration::from_secs(120);
+/// How long a client that reads nothing is waited for.
+const STALL: Duration = Duration::from_secs(60);
 /// How long open requests may take at the end.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -58,46 +71,48 @@ impl ApiServer {
     /// When the listener has no address, or the certificate cannot be used.
     pub fn serve(&self, listener: TcpListener, tls: Option<&Certificate>) -> io::Result<Running> {
         let address = listener.local_addr()?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let server = self.with_watches_of_its_own();
-        let router = server.router();
-        let until = async move {
-            // A handle that is dropped is a wish to stop as well.
-            let _ = stopped.await;
-            server.end_watches();
-        };
-        let task = match tls {
-            None => {
-                let listener = Plain { listener };
-                tokio::spawn(async move {
-                    report(axum::serve(listener, router).with_graceful_shutdown(until).await);
-                })
-            }
-            Some(certificate) => {
-                let listener = Secure::new(listener, certificate.server_config()?, address);
-                tokio::spawn(async move {
-                    report(axum::serve(listener, router).with_graceful_shutdown(until).await);
-                })
-            }
-        };
+        let tls = tls.map(Certificate::server_config).transpose()?;
+        let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(run(self.with_an_end_of_its_own(), listener, tls, stopped));
         Ok(Running { address, stop: Some(stop), task })
     }
 }
 
-fn report(ended: io::Result<()>) {
-    if let Err(error) = ended {
-        tracing::error!(err = %error, "The API server has ended");
+/// Takes connections until it is told to stop. Connections end with this future.
+async fn run(
+    server: ApiServer,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            stream = accept(&listener) => {
+                connections.spawn(connection(server.clone(), stream, tls.clone()));
+            }
+            Some(ended) = connections.join_next() => report(&ended),
+            _ = &mut stopped => break,
+        }
+    }
+    drop(listener);
+    server.end();
+    while let Some(ended) = connections.join_next().await {
+        report(&ended);
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+fn report(ended: &Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(err = %error, "A connection has ended with a panic");
+    }
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                // Answers are small and waited for. It works without as well.
-                let _ = stream.set_nodelay(true);
-                return (stream, peer);
-            }
+            Ok((stream, _)) => return stream,
             // Too many open files, for example: that passes.
             Err(error) => {
                 tracing::warn!(err = %error, "A connection cannot be accepted");
@@ -107,69 +122,34 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-struct Plain {
-    listener: TcpListener,
-}
-
-impl axum::serve::Listener for Plain {
-    type Io = TcpStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
-        accept(&self.listener).await
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+async fn connection(server: ApiServer, stream: TcpStream, tls: Option<TlsAcceptor>) {
+    // Answers are small and waited for. It works without as well.
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else { return talk(server, stream).await };
+    let mut ending = server.ending();
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+        _ = ending.wait_for(|ending| *ending) => return,
+    };
+    if let Ok(Ok(stream)) = shaken {
+        talk(server, stream).await;
     }
 }
 
-/// Connections after their handshakes, which go on side by side: one slow client holds up nobody.
-struct Secure {
-    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    address: SocketAddr,
-    accepting: JoinHandle<()>,
-}
-
-impl Secure {
-    fn new(listener: TcpListener, config: ServerConfig, address: SocketAddr) -> Self {
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let (sender, ready) = mpsc::channel(64);
-        let accepting = tokio::spawn(async move {
-            loop {
-                let (stream, peer) = accept(&listener).await;
-                let (acceptor, sender) = (acceptor.clone(), sender.clone());
-                tokio::spawn(async move {
-                    if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                        // The server has ended if nobody takes it.
-                        let _ = sender.send((stream, peer)).await;
-                    }
-                });
-            }
-        });
-        Self { ready, address, accepting }
+/// Answers requests one after the other, until the client or the server ends.
+async fn talk(server: ApiServer, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    let mut ending = server.ending();
+    let stream = TokioIo::new(Patient::new(stream, STALL));
+    let service = TowerToHyperService::new(server.router());
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    // Errors are the client's: it is gone, too slow, or speaks no HTTP.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
     }
-}
-
-impl Drop for Secure {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-impl axum::serve::Listener for Secure {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-        match self.ready.recv().await {
-            Some(connection) => connection,
-            // The accepting task ends with this value only.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
-    }
+    let _ = connection.await;
 }

@@ -1,6 +1,6 @@
 //! From a request to its answer.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -9,33 +9,38 @@ use axum::{
     http::{HeaderMap, Method, Response, header},
 };
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     Options, discovery, forms,
     kinds::{Kind, Rules, SCALE, STATUS, text},
     object::Object,
+    openapi,
     patch::Patch,
     pods, protobuf, read, reply,
     request::Request,
-    reviews, scale,
+    reviews, rules, scale, schema,
     selector::Selector,
     shelf::Range,
-    status::{Failure, Result, done, success},
+    status::{About, Failure, FieldError, Result, done, success},
     store::{Deleted, Deletion, Part, Store},
 };
 
 /// The largest body of a request: 3 MiB.
 const MOST_BYTES: usize = 3 << 20;
+/// How much of a body that is too large is read all the same: a client that still writes does not see the answer.
+const MOST_IGNORED: usize = 4 * MOST_BYTES;
+/// How long a body may take.
+const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// A Kubernetes API server in memory. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     store: Store,
     token: Arc<str>,
-    /// Whether watches are to end.
+    /// Whether watches and connections are to end.
     ending: watch::Sender<bool>,
 }
 
@@ -64,14 +69,19 @@ impl ApiServer {
         Router::new().fallback(handle).with_state(self.clone())
     }
 
-    /// The same server, whose watches can be ended without those of others.
-    pub(crate) fn with_watches_of_its_own(&self) -> Self {
+    /// The same server, which can be ended without ending others.
+    pub(crate) fn with_an_end_of_its_own(&self) -> Self {
         Self { ending: watch::channel(false).0, ..self.clone() }
     }
 
-    /// Ends all watches, so that their connections can be closed.
-    pub(crate) fn end_watches(&self) {
+    /// Ends all watches, and connections when their requests are done.
+    pub(crate) fn end(&self) {
         self.ending.send_replace(true);
+    }
+
+    /// Becomes true when the server ends.
+    pub(crate) fn ending(&self) -> watch::Receiver<bool> {
+        self.ending.subscribe()
     }
 
     async fn answer(&self, request: Request, headers: &HeaderMap, body: Body) -> Result<Response<Body>> {
@@ -89,9 +99,12 @@ impl ApiServer {
             }
             _ if request.method != Method::GET => Err(Failure::wrong_method()),
             ["version"] => Ok(reply::value(200, &discovery::version())),
+            ["openapi", "v2"] if request.accepted().any(|accepted| accepted.name == openapi::ACCEPTED) => {
+                Ok(reply::typed(200, openapi::PROTOBUF, openapi::version_2(&self.store.kinds())))
+            }
             ["openapi", "v3", ..] => {
                 let kinds = self.store.kinds();
-                discovery::openapi(&kinds, &request.path[2..]).map(|document| reply::value(200, &document))
+                openapi::version_3(&kinds, &request.path[2..]).map(|document| reply::value(200, &document))
             }
             ["api" | "apis", ..] => {
                 let (value, content_type) = discovery::discover(&self.store.kinds(), &request)?;
@@ -101,7 +114,7 @@ impl ApiServer {
                 200,
                 &json!({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}),
             )),
-            _ => Err(Failure::no_such_path()),
+            _ => Err(Failure::no_such_page()),
         }
     }
 
@@ -134,18 +147,25 @@ impl ApiServer {
             [plural, name, subresource, ..] => (*plural, *name, *subresource),
             [] => return Err(Failure::no_such_path()),
         };
-        if request.method == Method::POST && name.is_empty() {
-            if let Some(kind) = reviews::kind(group, version, plural) {
-                let review = self.body(request, body).await?;
-                return Ok(reply::value(201, &reviews::verdict(group, kind, review)));
+        if name.is_empty()
+            && let Some(kind) = reviews::kind(group, version, plural)
+        {
+            if request.method != Method::POST {
+                return Err(Failure::wrong_method());
             }
-            if (group, plural) == ("", "bindings") {
-                let binding = self.body(request, body).await?;
-                let pod = text(&binding, "/metadata/name").to_owned();
-                return self.bind(request, namespace, &pod, &binding);
-            }
+            let review = self.body(request, body).await?;
+            return Ok(reply::value(201, &reviews::verdict(group, kind, review)));
         }
-        let kind = self.store.kinds().find(group, version, plural).ok_or_else(Failure::no_such_path)?;
+        if request.method == Method::POST && name.is_empty() && (group, plural) == ("", "bindings") {
+            let binding = self.body(request, body).await?;
+            let pod = text(&binding, "/metadata/name").to_owned();
+            return self.bind(request, namespace, &pod, &binding);
+        }
+        let kinds = self.store.kinds();
+        let kind = kinds.find(group, version, plural).ok_or_else(|| {
+            let serves_group = kinds.all().iter().any(|kind| kind.group == group);
+            if serves_group { Failure::no_such_path() } else { Failure::no_such_page() }
+        })?;
         let in_namespace = !namespace.is_empty();
         if (in_namespace && !kind.is_namespaced())
             || (!name.is_empty() && kind.is_namespaced() && !in_namespace)
@@ -161,29 +181,33 @@ impl ApiServer {
             name: name.to_owned(),
             subresource: subresource.to_owned(),
         };
-        if target.name.is_empty() {
+        let answer = if target.name.is_empty() {
             self.collection(request, &target, body).await
         } else if target.subresource.is_empty() {
             self.single(request, &target, body).await
         } else {
             self.subresource(request, &target, body).await
-        }
+        };
+        let answer = answer.unwrap_or_else(|failure| reply::failure(&failure));
+        Ok(reply::with_warning(answer, &target.kind))
     }
 
     async fn collection(&self, request: &Request, target: &Target, body: Body) -> Result<Response<Body>> {
         let Target { kind, namespace, .. } = target;
         match request.method {
             Method::GET => {
-                let ending = self.ending.subscribe();
-                read::collection(&self.store, kind.clone(), namespace, "", request, ending).await
+                read::collection(&self.store, kind.clone(), namespace, "", request, self.ending()).await
             }
             Method::POST if kind.is_namespaced() != namespace.is_empty() => {
                 let (view, dry_run) = (request.view()?, request.dry_run()?);
                 let object = self.body(request, body).await?;
+                check_strictly(request, kind, &object)?;
                 let created = self.store.create_in(kind, namespace, object, dry_run)?;
                 Ok(read::object(kind, view, 201, &created))
             }
-            Method::DELETE => {
+            Method::DELETE
+                if kind.is_namespaced() != namespace.is_empty() && kind.rules != Rules::Namespace =>
+            {
                 let how = self.deletion(request, body).await?;
                 self.delete_collection(request, target, &how)
             }
@@ -196,8 +220,7 @@ impl ApiServer {
         let view = request.view()?;
         match request.method {
             Method::GET if request.flag("watch") => {
-                let ending = self.ending.subscribe();
-                read::collection(&self.store, kind.clone(), namespace, name, request, ending).await
+                read::collection(&self.store, kind.clone(), namespace, name, request, self.ending()).await
             }
             Method::GET => Ok(read::object(kind, view, 200, &*self.found(target)?)),
             Method::PUT | Method::PATCH => {
@@ -242,7 +265,8 @@ impl ApiServer {
                 Ok(read::object(kind, request.view()?, 200, &changed))
             }
             ("scale", &Method::GET) if kind.has(SCALE) => {
-                Ok(reply::value(200, &scale::of(&forms::shown(kind, &*self.found(target)?))))
+                let scale = scale::of(&forms::shown(kind, &*self.found(target)?));
+                Ok(reply::value(200, &scale::shown(scale, request.view()?)))
             }
             ("scale", &Method::PUT | &Method::PATCH) if kind.has(SCALE) => {
                 self.rescale(request, target, body).await
@@ -256,13 +280,14 @@ impl ApiServer {
             }
             ("binding", &Method::POST) if is_pod => {
                 let binding = self.body(request, body).await?;
+                check_kind(&binding, "Binding")?;
                 self.bind(request, namespace, name, &binding)
             }
             ("eviction", &Method::POST) if is_pod => {
                 let eviction = self.body(request, body).await?;
                 let mut how = deletion_of(&eviction["deleteOptions"])?;
                 how.dry_run |= request.dry_run()?;
-                pods::evict(&self.store, namespace, name, &how)?;
+                pods::evict(&self.store, namespace, name, &eviction, &how)?;
                 Ok(reply::value(201, &done()))
             }
             (name, _) if discovery::needs_kubelet(kind, name) => {
@@ -294,12 +319,18 @@ impl ApiServer {
         let change = self.changer(request, kind, name, namespace, body).await?;
         self.store.modify(kind, namespace, name, part, dry_run, |old| {
             let new = change.apply(&kind.kind, old)?;
+            match &change {
+                Change::Replace(_) => check_strictly(request, kind, &new)?,
+                Change::Patch(_) => check_patched(request, kind, old, &new)?,
+            }
+            check_place(&new, namespace, name)?;
             if part != Part::Whole {
                 return Ok(new);
             }
             // The one subresource that writes a part of the spec.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
+            rules::defaults::pod_spec(&mut kept["spec"]);
             Ok(kept)
         })
     }
@@ -334,18 +365,8 @@ impl ApiServer {
             return Patch::parse(&request.content_type, kind.custom, &patch).map(Change::Patch);
         }
         let mut object = self.body(request, body).await?;
-        let given = text(&object, "/metadata/name");
-        if !given.is_empty() && given != name {
-            let message =
-                format!("the name of the object ({given}) does not match the name on the URL ({name})");
-            return Err(Failure::bad_request(message));
-        }
-        let given = text(&object, "/metadata/namespace");
-        if !given.is_empty() && given != namespace {
-            return Err(Failure::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
+        forms::check(kind, &object)?;
+        check_place(&object, namespace, name)?;
         if crate::rules::map(&mut object, "metadata").is_none() {
             return Err(Failure::bad_request(
                 "the object provided is unrecognized: metadata is no JSON object",
@@ -385,11 +406,13 @@ impl ApiServer {
             }
         }
         let metadata = json!({"resourceVersion": self.store.version().to_string()});
-        Ok(reply::list(&kind.list_kind, &kind.api_version(), &metadata, items))
+        Ok(reply::list(kind, &metadata, items))
     }
 
+    /// The object that a request brings; nothing is an object without fields.
     async fn body(&self, request: &Request, body: Body) -> Result<Value> {
-        parsed(request, &bytes(body).await?)
+        let value = parsed(request, &bytes(body).await?)?;
+        Ok(if value.is_null() { json!({}) } else { value })
     }
 }
 
@@ -415,21 +438,40 @@ impl Change {
 async fn handle(State(server): State<ApiServer>, request: axum::extract::Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let request = Request::new(parts.method, &parts.uri, &parts.headers);
-    server.answer(request, &parts.headers, body).await.unwrap_or_else(|failure| reply::failure(&failure))
+    answered(server.answer(request, &parts.headers, body)).await
 }
 
-/// The whole body, if it is not too large.
+/// A refusal is an answer, and so is a panic: it is a defect here, and other requests go on.
+async fn answered(answer: impl Future<Output = Result<Response<Body>>>) -> Response<Body> {
+    // What a request leaves behind is behind locks, which are used on after a panic.
+    let answer = AssertUnwindSafe(answer).catch_unwind().await;
+    answer.unwrap_or_else(|_| Err(Failure::panicked())).unwrap_or_else(|failure| reply::failure(&failure))
+}
+
+/// The whole body, if it is not too large and comes in time.
 async fn bytes(body: Body) -> Result<Bytes> {
+    timeout(BODY_TIME, collected(body)).await.unwrap_or_else(|_| {
+        let message = "Timeout: request did not complete within the allotted timeout";
+        Err(Failure::new(504, "Timeout", message))
+    })
+}
+
+async fn collected(body: Body) -> Result<Bytes> {
     let mut pieces = body.into_data_stream();
-    let mut whole = Vec::new();
+    let (mut whole, mut length) = (Vec::new(), 0);
     while let Some(piece) = pieces.next().await {
         let piece =
             piece.map_err(|e| Failure::bad_request(format!("the body of the request broke off: {e}")))?;
-        if whole.len() + piece.len() > MOST_BYTES {
-            let message = format!("Request entity too large: limit is {MOST_BYTES}");
-            return Err(Failure::new(413, "RequestEntityTooLarge", message));
+        length += piece.len();
+        if length <= MOST_BYTES {
+            whole.extend_from_slice(&piece);
+        } else if length > MOST_IGNORED {
+            break;
         }
-        whole.extend_from_slice(&piece);
+    }
+    if length > MOST_BYTES {
+        let message = format!("Request entity too large: limit is {MOST_BYTES}");
+        return Err(Failure::new(413, "RequestEntityTooLarge", message));
     }
     Ok(whole.into())
 }
@@ -447,6 +489,9 @@ fn parsed(request: &Request, bytes: &[u8]) -> Result<Value> {
     match request.content_type.as_str() {
         "" | "application/json" | "text/json" => parse_json(bytes),
         "application/yaml" | "text/yaml" | "application/x-yaml" => yaml(bytes),
+        "application/vnd.kubernetes.protobuf" if !protobuf::is_meant(bytes) => Err(Failure::bad_request(
+            "the object provided is unrecognized: provided data does not appear to be a protobuf message",
+        )),
         "application/vnd.kubernetes.protobuf" => protobuf::decode(bytes).map_err(|why| {
             Failure::unsupported_media(format!(
                 "the body of the request cannot be read as protobuf: {why}; configure the client to use the content \
@@ -466,12 +511,67 @@ fn yaml(bytes: &[u8]) -> Result<Value> {
         .map_err(|e| Failure::bad_request(format!("error converting YAML to JSON: {e}")))
 }
 
+fn check_strictly(request: &Request, kind: &Kind, object: &Value) -> Result<()> {
+    if !request.strict()? {
+        return Ok(());
+    }
+    schema::check_strictly(kind, object).map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
+}
+
+/// Refuses a patch that leaves something else than an object of the kind.
+fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) -> Result<()> {
+    let uid = text(object, "/metadata/uid");
+    if !uid.is_empty() && uid != text(old, "/metadata/uid") {
+        let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+        return Err(Failure::invalid(kind.about(text(old, "/metadata/name")), &[error]));
+    }
+    let mut stored = object.clone();
+    forms::to_stored(kind, &mut stored);
+    let fits = forms::check(kind, object).map_err(|failure| failure.message);
+    let fits = fits.and_then(|()| schema::fit(kind, &mut stored));
+    let strict = request.strict()?;
+    fits.and_then(|()| if strict { schema::check_strictly(kind, object) } else { Ok(()) }).map_err(|why| {
+        let nothing = About { group: "", plural: "", kind: "", name: "" };
+        Failure::invalid(nothing, &[FieldError::invalid("patch", object.to_string(), why)])
+    })
+}
+
+/// What an object says about its place must be what the path says.
+fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
+    let given = text(object, "/metadata/name");
+    if !given.is_empty() && given != name {
+        let message = format!("the name of the object ({given}) does not match the name on the URL ({name})");
+        return Err(Failure::bad_request(message));
+    }
+    let given = text(object, "/metadata/namespace");
+    if !given.is_empty() && given != namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// What is posted to a subresource must not say that it is something else.
+fn check_kind(body: &Value, kind: &str) -> Result<()> {
+    match text(body, "/kind") {
+        given if given.is_empty() || given == kind => Ok(()),
+        given => Err(Failure::bad_request(format!(
+            "{given} in version \"v1\" cannot be handled as a {kind}: converting (v1.{given}) to (core.{kind}): unknown \
+             conversion"
+        ))),
+    }
+}
+
 /// `DeleteOptions`.
 fn deletion_of(options: &Value) -> Result<Deletion> {
     let dry_run = match options.get("dryRun").and_then(Value::as_array).map(Vec::as_slice) {
         None | Some([]) => false,
         Some([all]) if all == "All" => true,
-        Some(_) => return Err(Failure::bad_request("dryRun: Unsupported value: supported values: \"All\"")),
+        Some(other) => {
+            let error = FieldError::unsupported("dryRun", other.to_vec(), &["All"]);
+            return Err(Failure::invalid_options("DeleteOptions", error));
+        }
     };
     Ok(Deletion {
         grace: options.get("gracePeriodSeconds").and_then(Value::as_i64),
@@ -479,4 +579,15 @@ fn deletion_of(options: &Value) -> Result<Deletion> {
         version: text(options, "/preconditions/resourceVersion").to_owned(),
         dry_run,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_answered() {
+        let response = answered(async { panic!("on purpose") }).await;
+        assert_eq!(response.status(), 500);
+    }
 }

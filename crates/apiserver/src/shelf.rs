@@ -61,6 +61,10 @@ pub(crate) struct Shelf {
 struct State {
     objects: BTreeMap<Arc<str>, Arc<Object>>,
     changes: VecDeque<Change>,
+    /// How many bytes of JSON the changes have written.
+    bytes: usize,
+    /// Nothing will be written any more, and readers are to list anew.
+    closed: bool,
     /// How many changes have been forgotten: the place of the oldest one that is kept.
     forgotten: u64,
     /// The version of the youngest change that has been forgotten.
@@ -118,16 +122,34 @@ pub(crate) struct Batch {
 
 /// How many changes a watcher takes at once.
 const BATCH: usize = 256;
+/// How many bytes of JSON, but for the last object: what a watcher that does not read has waiting for it.
+const BATCH_BYTES: usize = 64 << 10;
+/// How many bytes of JSON the history keeps, but for the last object.
+const HISTORY_BYTES: usize = 128 << 20;
+
+/// How many of these objects are told at once: at least one.
+pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<Object>>) -> usize {
+    let mut total = 0;
+    let fits = |object: &&Arc<Object>| {
+        let fits = total < BATCH_BYTES;
+        total += object.json().len();
+        fits
+    };
+    objects.take(BATCH).take_while(fits).count()
+}
 
 impl Shelf {
     /// An empty shelf that keeps the last `history` changes.
     pub(crate) fn new(versions: Versions, history: usize, fields: Vec<String>) -> Self {
-        let version = versions.now();
+        // What was under this name before is not known here.
+        let forgotten_version = versions.now();
         let state = State {
             objects: BTreeMap::new(),
             changes: VecDeque::new(),
+            bytes: 0,
+            closed: false,
             forgotten: 0,
-            forgotten_version: version.min(1),
+            forgotten_version,
         };
         Self { fields, versions, history: history.max(1), state: Mutex::new(state), changed: Notify::new() }
     }
@@ -200,11 +222,31 @@ impl Shelf {
         }
     }
 
+    /// Cuts those who read here as soon as they have read everything: the resource is served no longer, or by another
+    /// shelf.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_waiters();
+    }
+
+    /// The same objects with other fields. Those who read here are to list anew.
+    pub(crate) fn with_fields(&self, fields: Vec<String>) -> Self {
+        let new = Self::new(self.versions.clone(), self.history, fields);
+        let copy = |object: &Arc<Object>| Draft::new(&object.value(), &new.fields).seal(object.version);
+        let objects: Vec<_> = self.state().objects.values().map(|object| Arc::new(copy(object))).collect();
+        new.state().objects = objects.into_iter().map(|object| (object.key.clone(), object)).collect();
+        self.close();
+        new
+    }
+
     fn tell(&self, state: &mut State, change: Change) {
+        state.bytes += change.object.json().len();
         state.changes.push_back(change);
-        if state.changes.len() > self.history
+        while (state.changes.len() > self.history || state.bytes > HISTORY_BYTES)
+            && state.changes.len() > 1
             && let Some(oldest) = state.changes.pop_front()
         {
+            state.bytes -= oldest.object.json().len();
             state.forgotten += 1;
             state.forgotten_version = oldest.object.version;
         }
@@ -250,8 +292,11 @@ impl Shelf {
         else {
             return Err(TooOld(state.forgotten_version));
         };
-        let end = (index + BATCH).min(state.changes.len());
-        let changes: Vec<Change> = state.changes.range(index.min(end)..end).cloned().collect();
+        if state.closed && index == state.changes.len() {
+            return Err(TooOld(self.versions.now()));
+        }
+        let end = index + at_once(state.changes.range(index..).map(|change| &change.object));
+        let changes: Vec<Change> = state.changes.range(index..end).cloned().collect();
         let at_end = end == state.changes.len();
         let version = match changes.last() {
             Some(last) if !at_end => last.object.version,

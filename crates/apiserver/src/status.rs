@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 pub struct Failure {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason, for example `NotFound`.
+    /// The machine-readable reason, for example `NotFound`; empty for failures without.
     pub reason: &'static str,
     /// For people.
     pub message: String,
@@ -65,6 +65,21 @@ impl Failure {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
+    /// A path of no group and no version: the answer is no `Status`.
+    pub(crate) fn no_such_page() -> Self {
+        Self::new(404, "", "404 page not found")
+    }
+
+    /// Parameters of a request that are wrong; `kind` is that of its options.
+    pub(crate) fn invalid_options(kind: &str, error: FieldError) -> Self {
+        Self::invalid(About { group: "meta.k8s.io", plural: "", kind, name: "" }, &[error])
+    }
+
+    /// A defect in a request that kube-apiserver takes for one of its own.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
     pub(crate) fn wrong_method() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
@@ -107,6 +122,12 @@ impl Failure {
         Self::new(410, "Expired", message)
     }
 
+    /// A defect of this server.
+    pub(crate) fn panicked() -> Self {
+        let message = "This request caused apiserver to panic. Look in the logs for details.";
+        Self::new(500, "InternalError", message)
+    }
+
     /// A body that is not what the resource is made of.
     pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
@@ -132,10 +153,13 @@ impl Failure {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
-        if !self.details.is_empty() {
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        // Those that kube-apiserver makes of nothing but a code have details all the same.
+        if !self.details.is_empty() || matches!(self.reason, "NotFound" | "MethodNotAllowed" | "Invalid") {
             status["details"] = Value::Object(self.details.clone());
         }
         if !self.continue_token.is_empty() {
@@ -159,11 +183,11 @@ pub(crate) fn success(details: Value) -> Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
     pub(crate) field: String,
-    problem: Problem,
+    pub(crate) problem: Problem,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Problem {
+pub(crate) enum Problem {
     Required(String),
     Invalid { value: String, why: String },
     Duplicate(String),
@@ -193,8 +217,12 @@ impl FieldError {
         Self { field: field.into(), problem: Problem::Forbidden(why.into()) }
     }
 
-    pub(crate) fn unsupported(field: impl Into<String>, value: &str, supported: &[&'static str]) -> Self {
-        let value = Value::from(value).to_string();
+    pub(crate) fn unsupported(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        supported: &[&'static str],
+    ) -> Self {
+        let value = value.into().to_string();
         Self { field: field.into(), problem: Problem::Unsupported { value, supported: supported.to_vec() } }
     }
 

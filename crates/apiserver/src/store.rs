@@ -51,10 +51,14 @@ impl Store {
         for name in NAMESPACES {
             store.at_start("namespaces", json!({"metadata": {"name": name}}));
         }
-        for (name, value) in rules::SYSTEM_CLASSES {
-            let class = json!({"metadata": {"name": name}, "value": value});
+        for (name, value, description) in rules::SYSTEM_CLASSES {
+            let class = json!({"metadata": {"name": name}, "value": value, "description": description});
             store.at_start("priorityclasses.scheduling.k8s.io", class);
         }
+        let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+        let ports = json!([{"name": "https", "port": 443, "targetPort": 6443}]);
+        let service = json!({"metadata": {"name": "kubernetes", "labels": labels}, "spec": {"ports": ports}});
+        store.at_start("services", service);
         store
     }
 
@@ -86,11 +90,13 @@ impl Store {
         let old = kinds.all().iter().find(|kind| kind.custom && kind.group == group && kind.plural == plural);
         let shelf = |fields: Vec<String>| match old {
             Some(old) if old.shelf.fields == fields => old.shelf.clone(),
-            _ => Arc::new(Shelf::new(self.0.versions.clone(), self.0.options.history, fields)),
+            Some(old) => Arc::new(old.shelf.with_fields(fields)),
+            None => Arc::new(Shelf::new(self.0.versions.clone(), self.0.options.history, fields)),
         };
         let new = if gone { Vec::new() } else { rules::kinds_of_definition(definition, shelf) };
         if gone && let Some(old) = old {
             clear(old, "");
+            old.shelf.close();
         }
         let next = Arc::new(kinds.with_custom(group, plural, new));
         *self.0.kinds.write().unwrap_or_else(PoisonError::into_inner) = next;

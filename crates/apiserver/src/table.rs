@@ -79,7 +79,7 @@ impl Column {
         json!({
             "name": self.head,
             "type": self.kind,
-            "format": if matches!(self.cell, Cell::Name) { "name" } else { "" },
+            "format": if self.head == "Name" { "name" } else { "" },
             "description": "",
             "priority": i32::from(self.wide),
         })

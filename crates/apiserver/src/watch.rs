@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use crate::{
     object::Object,
     selector::Selector,
-    shelf::{Change, Shelf, TooOld},
+    shelf::{Change, Shelf, TooOld, at_once},
 };
 
 /// What happened to an object, as one watcher sees it.
@@ -60,9 +60,6 @@ pub struct Watch {
     initial: VecDeque<Arc<Object>>,
 }
 
-/// How many of the first objects are told at once.
-const INITIAL_BATCH: usize = 256;
-
 impl Watch {
     /// Everything behind `version`.
     pub(crate) fn behind(shelf: Arc<Shelf>, selector: Selector, version: u64) -> Result<Self, Expired> {
@@ -92,10 +89,6 @@ impl Watch {
     /// When the watcher was so slow that events were forgotten.
     pub async fn next(&mut self) -> Result<Vec<Event>, Expired> {
         loop {
-            if !self.initial.is_empty() {
-                let some = self.initial.drain(..INITIAL_BATCH.min(self.initial.len()));
-                return Ok(some.map(|object| Event { event: EventType::Added, object }).collect());
-            }
             let shelf = self.shelf.clone();
             let mut changed = std::pin::pin!(shelf.changed());
             changed.as_mut().enable();
@@ -109,12 +102,19 @@ impl Watch {
 
     /// The events that are there now; maybe none.
     pub(crate) fn poll(&mut self) -> Result<Vec<Event>, Expired> {
+        if !self.initial.is_empty() {
+            let some = self.initial.drain(..at_once(self.initial.iter()));
+            return Ok(some.map(|object| Event { event: EventType::Added, object }).collect());
+        }
         loop {
-            let expired = |TooOld(oldest)| Expired { asked: self.version, oldest };
+            let known = self.version;
+            let expired = |TooOld(oldest)| Expired { asked: known, oldest };
             let batch = self.shelf.read(self.place).map_err(expired)?;
             let (more, nothing) = (self.place != batch.place, batch.changes.is_empty());
-            (self.place, self.version) = (batch.place, batch.version);
-            let events: Vec<Event> = batch.changes.iter().filter_map(|change| self.seen(change)).collect();
+            // A watch may begin in the future: then it is silent until that is the present.
+            (self.place, self.version) = (batch.place, known.max(batch.version));
+            let new = batch.changes.iter().filter(|change| change.object.version > known);
+            let events: Vec<Event> = new.filter_map(|change| self.seen(change)).collect();
             if !events.is_empty() || nothing || !more {
                 return Ok(events);
             }

@@ -4,7 +4,7 @@ use super::{
     ALL, DELETED_OBJECT, Flags, GENERATION, LABEL_NAME, NAMESPACED, PATH_NAME, Row, Rules, SCALE, STATUS,
     STATUS_AT_ONCE, VERSIONED,
 };
-use crate::table::columns as c;
+use crate::{rules::defaults as d, table::columns as c};
 
 const PLAIN: Row = Row {
     group: "",
@@ -15,6 +15,7 @@ const PLAIN: Row = Row {
     flags: 0,
     fields: &[],
     columns: c::PLAIN,
+    defaults: &[],
     rules: Rules::None,
 };
 
@@ -82,6 +83,7 @@ pub(super) const ROWS: &[Row] = &[
         short_names: &["svc"],
         fields: &["spec.clusterIP", "spec.type"],
         columns: c::SERVICES,
+        defaults: d::SERVICE,
         rules: Rules::Service,
         ..core(
             "services",
@@ -91,17 +93,25 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row { short_names: &["ep"], columns: c::ENDPOINTS, ..core("endpoints", "Endpoints", NAMESPACED) },
     Row { short_names: &["cm"], columns: c::CONFIG_MAPS, ..core("configmaps", "ConfigMap", NAMESPACED) },
-    Row { fields: &["type"], columns: c::SECRETS, ..core("secrets", "Secret", NAMESPACED) },
-    Row { short_names: &["sa"], ..core("serviceaccounts", "ServiceAccount", NAMESPACED) },
+    Row {
+        fields: &["type"],
+        columns: c::SECRETS,
+        defaults: d::SECRET,
+        rules: Rules::Secret,
+        ..core("secrets", "Secret", NAMESPACED)
+    },
+    Row { short_names: &["sa"], ..core("serviceaccounts", "ServiceAccount", NAMESPACED | DELETED_OBJECT) },
     Row {
         short_names: &["pv"],
         columns: c::VOLUMES,
+        defaults: d::VOLUME,
         rules: Rules::Volume,
         ..core("persistentvolumes", "PersistentVolume", STATUS | DELETED_OBJECT)
     },
     Row {
         short_names: &["pvc"],
         columns: c::CLAIMS,
+        defaults: d::CLAIM,
         rules: Rules::Claim,
         ..core("persistentvolumeclaims", "PersistentVolumeClaim", NAMESPACED | STATUS | DELETED_OBJECT)
     },
@@ -109,7 +119,8 @@ pub(super) const ROWS: &[Row] = &[
         short_names: &["rc"],
         fields: &["status.replicas"],
         columns: c::REPLICAS,
-        rules: Rules::Replicated,
+        defaults: d::REPLICATION_CONTROLLER,
+        rules: Rules::Workload,
         ..core("replicationcontrollers", "ReplicationController", WORKLOAD | SCALE)
     },
     Row {
@@ -135,31 +146,46 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         short_names: &["deploy"],
         columns: c::DEPLOYMENTS,
-        rules: Rules::Replicated,
+        defaults: d::DEPLOYMENT,
+        rules: Rules::Workload,
         ..of(APPS, "deployments", "Deployment", WORKLOAD | SCALE)
     },
     Row {
         short_names: &["rs"],
         fields: &["status.replicas"],
         columns: c::REPLICAS,
-        rules: Rules::Replicated,
+        defaults: d::REPLICATION_CONTROLLER,
+        rules: Rules::Workload,
         ..of(APPS, "replicasets", "ReplicaSet", WORKLOAD | SCALE)
     },
     Row {
         short_names: &["sts"],
         columns: c::STATEFUL_SETS,
-        rules: Rules::Replicated,
+        defaults: d::STATEFUL_SET,
+        rules: Rules::Workload,
         ..of(APPS, "statefulsets", "StatefulSet", WORKLOAD | SCALE)
     },
-    Row { short_names: &["ds"], columns: c::DAEMON_SETS, ..of(APPS, "daemonsets", "DaemonSet", WORKLOAD) },
+    Row {
+        short_names: &["ds"],
+        columns: c::DAEMON_SETS,
+        defaults: d::DAEMON_SET,
+        rules: Rules::Workload,
+        ..of(APPS, "daemonsets", "DaemonSet", WORKLOAD)
+    },
     Row { columns: c::REVISIONS, ..of(APPS, "controllerrevisions", "ControllerRevision", NAMESPACED) },
     Row {
         fields: &["status.successful"],
         columns: c::JOBS,
+        defaults: d::JOB,
         rules: Rules::Job,
         ..of("batch", "jobs", "Job", WORKLOAD)
     },
-    Row { short_names: &["cj"], columns: c::CRON_JOBS, ..of("batch", "cronjobs", "CronJob", WORKLOAD) },
+    Row {
+        short_names: &["cj"],
+        columns: c::CRON_JOBS,
+        defaults: d::CRON_JOB,
+        ..of("batch", "cronjobs", "CronJob", WORKLOAD)
+    },
     Row {
         short_names: &["pdb"],
         columns: c::BUDGETS,
@@ -174,21 +200,25 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         short_names: &["pc"],
         columns: c::PRIORITY_CLASSES,
+        defaults: d::PRIORITY_CLASS,
         rules: Rules::PriorityClass,
         ..of("scheduling.k8s.io", "priorityclasses", "PriorityClass", GENERATION)
     },
     Row {
         short_names: &["sc"],
         columns: c::STORAGE_CLASSES,
-        rules: Rules::StorageClass,
-        ..of(STORAGE, "storageclasses", "StorageClass", 0)
+        defaults: d::STORAGE_CLASS,
+        ..of(STORAGE, "storageclasses", "StorageClass", DELETED_OBJECT)
     },
-    Row { columns: c::CSI_NODES, ..of(STORAGE, "csinodes", "CSINode", VERSIONED) },
-    Row { columns: c::CSI_DRIVERS, ..of(STORAGE, "csidrivers", "CSIDriver", VERSIONED | GENERATION) },
+    Row { columns: c::CSI_NODES, ..of(STORAGE, "csinodes", "CSINode", VERSIONED | DELETED_OBJECT) },
+    Row {
+        columns: c::CSI_DRIVERS,
+        ..of(STORAGE, "csidrivers", "CSIDriver", VERSIONED | GENERATION | DELETED_OBJECT)
+    },
     Row { columns: c::CAPACITIES, ..of(STORAGE, "csistoragecapacities", "CSIStorageCapacity", NAMESPACED) },
     Row {
         columns: c::ATTACHMENTS,
-        ..of(STORAGE, "volumeattachments", "VolumeAttachment", STATUS | VERSIONED)
+        ..of(STORAGE, "volumeattachments", "VolumeAttachment", STATUS | VERSIONED | DELETED_OBJECT)
     },
     Row {
         columns: c::RESOURCE_CLAIMS,

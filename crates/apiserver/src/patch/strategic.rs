@@ -88,14 +88,18 @@ pub(super) fn merge(
             list.retain(|element| !values.contains(element));
         }
     }
+    let ordered = directives.iter().filter_map(|(name, order)| {
+        let field = name.strip_prefix(ORDER)?;
+        let before = original.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+        Some((field, order.as_array()?, before))
+    });
+    let ordered: Vec<_> = ordered.collect();
     for (name, value) in fields {
         merge_field(original, name, value, place)?;
     }
-    for (name, order) in &directives {
-        if let (Some(field), Value::Array(order)) = (name.strip_prefix(ORDER), order)
-            && let Some(Value::Array(list)) = original.get_mut(field)
-        {
-            reorder(list, order, strategy(place, field));
+    for (field, order, before) in ordered {
+        if let Some(Value::Array(list)) = original.get_mut(field) {
+            *list = arranged(std::mem::take(list), order, &before, strategy(place, field));
         }
     }
     Ok(())
@@ -132,10 +136,15 @@ fn merge_field(
                 Some(Value::Array(list)) => list,
                 _ => Vec::new(),
             };
-            let list = match strategy(place, &name) {
+            let strategy = strategy(place, &name);
+            let (order, before) = (patch.clone(), old.clone());
+            let list = match strategy {
                 Strategy::Replace => patch,
-                Strategy::Union => union(old, patch),
-                Strategy::Merge(key) => by_key(old, patch, key, Place { kind: place.kind, parent: &name })?,
+                Strategy::Union => arranged(union(old, patch), &order, &before, strategy),
+                Strategy::Merge(key) => {
+                    let merged = by_key(old, patch, key, Place { kind: place.kind, parent: &name })?;
+                    arranged(merged, &order, &before, strategy)
+                }
             };
             original.insert(name, Value::Array(list));
         }
@@ -194,22 +203,28 @@ fn by_key(
     Ok(list)
 }
 
-/// Puts the elements that `order` names into that order; the others stay where they are.
-fn reorder(list: &mut [Value], order: &[Value], strategy: Strategy) {
-    let rank = |element: &Value| match strategy {
-        Strategy::Merge(key) => {
-            order.iter().position(|o| o.get(key).is_some() && o.get(key) == element.get(key))
-        }
-        _ => order.iter().position(|o| o == element),
+/// Puts the elements that `order` names into that order. The others keep theirs, and come in front of those that they
+/// were in front of `before`.
+fn arranged(merged: Vec<Value>, order: &[Value], before: &[Value], strategy: Strategy) -> Vec<Value> {
+    let same = |a: &Value, b: &Value| match strategy {
+        Strategy::Merge(key) => a.get(key).is_some() && a.get(key) == b.get(key),
+        _ => a == b,
     };
-    let mut named: Vec<(usize, Value)> = list.iter().filter_map(|e| Some((rank(e)?, e.clone()))).collect();
-    named.sort_by_key(|(rank, _)| *rank);
-    let mut named = named.into_iter().map(|(_, element)| element);
-    for element in list.iter_mut().filter(|element| rank(element).is_some()) {
-        if let Some(next) = named.next() {
-            *element = next;
-        }
+    let place = |list: &[Value], one: &Value| list.iter().position(|other| same(other, one));
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|element| place(order, element).is_some());
+    named.sort_by_key(|element| place(order, element));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    let mut list = Vec::new();
+    while let Some(other) = others.peek() {
+        let is_first = named.peek().is_none_or(|named| {
+            let places = place(before, other).zip(place(before, named));
+            places.is_some_and(|(other, named)| other < named)
+        });
+        list.extend(if is_first { others.next() } else { named.next() });
     }
+    list.extend(named);
+    list
 }
 
 #[cfg(test)]
@@ -232,8 +247,8 @@ mod tests {
                 "elements merge by key",
                 json!({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}]}}),
                 json!({"spec": {"containers": [{"name": "b"}, {"name": "a", "env": [{"name": "Y"}], "image": null}]}}),
-                json!({"spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}, {"name": "Y"}]},
-                                               {"name": "b"}]}}),
+                json!({"spec": {"containers": [{"name": "b"},
+                                               {"name": "a", "env": [{"name": "Y"}, {"name": "X", "value": "1"}]}]}}),
             ),
             (
                 "an element is deleted",
@@ -263,7 +278,7 @@ mod tests {
                 "sets of texts",
                 json!({"metadata": {"finalizers": ["a", "b"]}}),
                 json!({"metadata": {"finalizers": ["c", "b"], "$deleteFromPrimitiveList/finalizers": ["a"]}}),
-                json!({"metadata": {"finalizers": ["b", "c"]}}),
+                json!({"metadata": {"finalizers": ["c", "b"]}}),
             ),
             (
                 "keys that are not retained go",
@@ -289,7 +304,7 @@ mod tests {
         }
         let original = json!({"spec": {"ports": [{"port": 1, "name": "x"}]}});
         let patch = json!({"spec": {"ports": [{"port": 2}]}});
-        let both = json!({"spec": {"ports": [{"port": 1, "name": "x"}, {"port": 2}]}});
+        let both = json!({"spec": {"ports": [{"port": 2}, {"port": 1, "name": "x"}]}});
         assert_eq!(merged("Service", original, patch), Ok(both));
     }
 

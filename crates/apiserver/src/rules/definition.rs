@@ -121,6 +121,7 @@ pub(crate) fn kinds_of_definition(
                 categories: texts("/spec/names/categories"),
                 flags,
                 columns: printer_columns(version),
+                defaults: &[],
                 rules: Rules::None,
                 form: if name == stored { Form::Stored } else { Form::Version(api_version(&group, stored)) },
                 custom: true,

@@ -5,10 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::{Errors, list, map};
 use crate::{
-    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, text},
+    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules, text},
     status::FieldError,
 };
 
+/// Finalizers without a domain.
+const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 /// Most bytes of all annotations of an object.
 const MOST_ANNOTATIONS: usize = 256 << 10;
 
@@ -26,53 +28,23 @@ pub(crate) fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
     }
 }
 
-/// Types of the fields that everything relies on.
-pub(super) fn shape(object: &Value) -> Result<(), String> {
-    let Some(metadata) = object.get("metadata").and_then(Value::as_object) else {
-        return Err("metadata: expected an object".into());
-    };
-    for name in ["labels", "annotations"] {
-        if let Some(map) = metadata.get(name) {
-            of_texts(map).map_err(|problem| format!("metadata.{name}: {problem}"))?;
-        }
-    }
-    if let Some(finalizers) = metadata.get("finalizers") {
-        let texts =
-            finalizers.is_null() || finalizers.as_array().is_some_and(|a| a.iter().all(Value::is_string));
-        if !texts {
-            return Err("metadata.finalizers: expected a list of strings".into());
-        }
-    }
-    if let Some(owners) = metadata.get("ownerReferences") {
-        let maps = owners.is_null() || owners.as_array().is_some_and(|a| a.iter().all(Value::is_object));
-        if !maps {
-            return Err("metadata.ownerReferences: expected a list of objects".into());
-        }
-    }
-    Ok(())
-}
-
-fn of_texts(value: &Value) -> Result<(), String> {
-    match value {
-        Value::Null => Ok(()),
-        Value::Object(map) => match map.iter().find(|(_, value)| !value.is_string()) {
-            Some((key, value)) => Err(format!("{key}: expected a string, got {value}")),
-            None => Ok(()),
-        },
-        other => Err(format!("expected an object, got {other}")),
-    }
-}
-
 /// Checks the metadata of a new object.
 pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
     let mut errors = Errors::new();
-    let name = text(object, "/metadata/name");
-    errors.extend(
-        name_errors(kind, name).into_iter().map(|why| FieldError::invalid("metadata.name", name, why)),
-    );
+    let (name, prefix) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
+    if !prefix.is_empty() {
+        let wrong = name_errors(kind, prefix.strip_suffix('-').unwrap_or(prefix));
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid("metadata.generateName", prefix, why)));
+    }
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+    } else {
+        let wrong = name_errors(kind, name);
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid("metadata.name", name, why)));
+    }
     check_maps(object, &mut errors);
-    for (i, owner) in list(object, "/metadata/ownerReferences").iter().enumerate() {
-        let field = format!("metadata.ownerReferences[{i}]");
+    for owner in list(object, "/metadata/ownerReferences") {
+        let field = "metadata.ownerReferences";
         for (part, why) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -82,6 +54,14 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
             if owner.get(part).and_then(Value::as_str).unwrap_or_default().is_empty() {
                 errors.push(FieldError::invalid(format!("{field}.{part}"), "", why));
             }
+        }
+    }
+    for (i, finalizer) in list(object, "/metadata/finalizers").iter().filter_map(Value::as_str).enumerate() {
+        let wrong = qualified_name_errors(finalizer).into_iter();
+        errors.extend(wrong.map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)));
+        if !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), finalizer, why));
         }
     }
     errors
@@ -137,7 +117,9 @@ pub(super) fn label_errors(text: &str) -> Vec<String> {
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = text.as_bytes();
     let ends = bytes.first().is_some_and(inner) && bytes.last().is_some_and(inner);
-    if !ends || !bytes.iter().all(|b| inner(b) || *b == b'-') {
+    if subdomain_errors(text).is_empty() && text.contains('.') {
+        errors.push("must not contain dots".to_owned());
+    } else if !ends || !bytes.iter().all(|b| inner(b) || *b == b'-') {
         errors.push(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
              end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
@@ -193,7 +175,7 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
             errors.push(FieldError::forbidden("metadata.finalizers", why));
         }
     }
-    if kind.has(GENERATION) && contents(old) != contents(object) {
+    if kind.has(GENERATION) && kind.rules != Rules::PriorityClass && contents(old) != contents(object) {
         let generation = before.get("generation").and_then(Value::as_i64).unwrap_or(0) + 1;
         object["metadata"]["generation"] = json!(generation);
     }

@@ -2,22 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::{
-    labels::{label_value_errors, qualified_name_errors},
-    wire::Decoder,
-};
+use harbormaster_api::labels::{label_value_errors, qualified_name_errors};
 use serde_json::{Value, json};
 
-use super::{Errors, default, list, map, pod::canonical, pod_checks::EFFECTS};
+use super::{Errors, default, list, map, pod_checks::EFFECTS};
 use crate::{Options, kinds::text, status::FieldError};
-
-pub(super) fn shape(node: &mut Value) -> Result<(), String> {
-    if let Some(status) = node.get_mut("status") {
-        canonical(status.get_mut("capacity"))?;
-        canonical(status.get_mut("allocatable"))?;
-    }
-    Decoder::new().node_value(node).map(|_| ()).map_err(|e| format!("{}: {}", e.path, e.problem))
-}
 
 pub(super) fn defaults(options: &Options, node: &mut Value) {
     let is_new = node.pointer("/metadata/resourceVersion").is_none();
@@ -40,6 +29,16 @@ pub(super) fn defaults(options: &Options, node: &mut Value) {
 }
 
 pub(super) fn check(node: &Value, errors: &mut Errors) {
+    for part in ["capacity", "allocatable"] {
+        let amounts = node.pointer(&format!("/status/{part}")).and_then(Value::as_object);
+        for (name, amount) in amounts.into_iter().flatten() {
+            let amount = amount.as_str().unwrap_or_default();
+            if amount.starts_with('-') {
+                let why = "must be greater than or equal to 0";
+                errors.push(FieldError::invalid(format!("status.{part}.{name}"), amount, why));
+            }
+        }
+    }
     let mut seen = BTreeSet::new();
     for (i, taint) in list(node, "/spec/taints").iter().enumerate() {
         let field = format!("metadata.taints[{i}]");

@@ -1,57 +1,12 @@
-//! Pods: types, defaults and admission.
+//! Pods: defaults and admission.
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::{Quantity, wire::Decoder};
+use harbormaster_api::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::{Context, default, list, list_mut, map, priority};
+use super::{Context, default, defaults, list, list_mut, map, priority};
 use crate::{kinds::text, time::now};
-
-/// Fields of a pod's spec that hold containers.
-pub(super) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
-
-/// Checks the types of the fields that scheduling reads, and writes amounts canonically.
-pub(super) fn shape(pod: &mut Value) -> Result<(), String> {
-    for containers in CONTAINERS {
-        let pointer = format!("/spec/{containers}");
-        match pod.pointer(&pointer) {
-            None | Some(Value::Null) => {}
-            Some(Value::Array(all)) if all.iter().all(Value::is_object) => {}
-            Some(_) => return Err(format!("spec.{containers}: expected a list of objects")),
-        }
-        for container in list_mut(pod, &pointer) {
-            canonical_resources(container.get_mut("resources"))?;
-        }
-    }
-    if let Some(spec) = pod.get_mut("spec") {
-        canonical_resources(spec.get_mut("resources"))?;
-        canonical(spec.get_mut("overhead"))?;
-    }
-    Decoder::new().pod_value(pod).map(|_| ()).map_err(|e| format!("{}: {}", e.path, e.problem))
-}
-
-fn canonical_resources(resources: Option<&mut Value>) -> Result<(), String> {
-    let Some(resources) = resources.and_then(Value::as_object_mut) else { return Ok(()) };
-    canonical(resources.get_mut("limits"))?;
-    canonical(resources.get_mut("requests"))
-}
-
-/// Writes the amounts of a resource list as Kubernetes prints them.
-pub(super) fn canonical(amounts: Option<&mut Value>) -> Result<(), String> {
-    let Some(amounts) = amounts.and_then(Value::as_object_mut) else { return Ok(()) };
-    for amount in amounts.values_mut() {
-        let given = match &*amount {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            other => return Err(format!("expected a quantity, got {other}")),
-        };
-        let quantity: Quantity =
-            given.parse().map_err(|e: harbormaster_api::quantity::QuantityError| e.problem.to_string())?;
-        *amount = quantity.to_string().into();
-    }
-    Ok(())
-}
 
 /// Fills in what a pod does not say.
 pub(super) fn defaults(pod: &mut Value) {
@@ -60,26 +15,15 @@ pub(super) fn defaults(pod: &mut Value) {
         return;
     }
     let Some(spec) = pod.get_mut("spec") else { return };
-    for (name, value) in [
-        ("restartPolicy", json!("Always")),
-        ("dnsPolicy", json!("ClusterFirst")),
-        ("schedulerName", json!("default-scheduler")),
-        ("terminationGracePeriodSeconds", json!(30)),
-        ("securityContext", json!({})),
-        ("enableServiceLinks", json!(true)),
-    ] {
-        default(spec, name, value);
+    defaults::pod_spec(spec);
+    default(spec, "enableServiceLinks", true);
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec["terminationGracePeriodSeconds"] = 1.into();
     }
-    default_account(spec);
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
-    for containers in CONTAINERS {
+    for containers in ["initContainers", "containers"] {
         for container in list_mut(spec, &format!("/{containers}")) {
             default_container(container, host_network);
-        }
-    }
-    for volume in list_mut(spec, "/volumes") {
-        if volume.as_object().is_some_and(|volume| volume.len() == 1) {
-            default(volume, "emptyDir", json!({}));
         }
     }
     let (quality, conditions) = (quality_of_service(spec), gated.then(gated_condition));
@@ -92,16 +36,6 @@ pub(super) fn defaults(pod: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`.
-fn default_account(spec: &mut Value) {
-    let old = spec.get("serviceAccount").and_then(Value::as_str).filter(|name| !name.is_empty());
-    let name = old.unwrap_or("default").to_owned();
-    default(spec, "serviceAccountName", name);
-    if let Some(name) = spec.get("serviceAccountName").cloned() {
-        default(spec, "serviceAccount", name);
-    }
-}
-
 fn gated_condition() -> Value {
     json!({
         "type": "PodScheduled",
@@ -110,25 +44,12 @@ fn gated_condition() -> Value {
         "message": "Scheduling is blocked due to non-empty scheduling gates",
         "lastProbeTime": null,
         "lastTransitionTime": now().to_rfc3339(),
-        "observedGeneration": 1,
     })
 }
 
+/// A limit is a request, unless there is one.
 fn default_container(container: &mut Value, host_network: bool) {
-    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let newest = match image.rsplit_once('/').map_or(image, |(_, last)| last) {
-        last if last.contains('@') => false,
-        last => last.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest"),
-    };
-    for (name, value) in [
-        ("terminationMessagePath", "/dev/termination-log"),
-        ("terminationMessagePolicy", "File"),
-        ("imagePullPolicy", if newest { "Always" } else { "IfNotPresent" }),
-    ] {
-        default(container, name, value);
-    }
     for port in list_mut(container, "/ports") {
-        default(port, "protocol", "TCP");
         if host_network && let Some(number) = port.get("containerPort").cloned() {
             default(port, "hostPort", number);
         }
@@ -170,11 +91,31 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), String
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());
     }
-    priority::admit_pod(context, &mut pod["spec"])?;
+    let spec = &mut pod["spec"];
+    for field in ["serviceAccountName", "serviceAccount"] {
+        default(spec, field, "default");
+    }
+    priority::admit_pod(context, spec)?;
     if context.options.default_tolerations {
         default_tolerations(&mut pod["spec"]);
     }
     Ok(())
+}
+
+/// What admission plugins gave a pod stays, and is given again to one that has lost it.
+pub(super) fn admit_update(context: &Context<'_>, old: &Value, pod: &mut Value) {
+    let (Some(before), Some(spec)) = (old.get("spec"), pod.get_mut("spec").filter(|spec| spec.is_object()))
+    else {
+        return;
+    };
+    for field in ["priority", "preemptionPolicy"] {
+        if let Some(value) = before.get(field) {
+            default(spec, field, value.clone());
+        }
+    }
+    if context.options.default_tolerations {
+        default_tolerations(spec);
+    }
 }
 
 fn default_tolerations(spec: &mut Value) {

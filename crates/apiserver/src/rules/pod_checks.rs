@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     Errors, list,
     meta::{check_labels, label_errors},
-    pod::{CONTAINERS, resource_names},
+    pod::resource_names,
 };
 use crate::{kinds::text, status::FieldError};
 
@@ -20,6 +20,15 @@ pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExec
 /// How a pod answers a constraint that cannot be met.
 const WHEN_UNSATISFIABLE: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 
+/// Checks a new pod.
+pub(super) fn check_new(pod: &Value, errors: &mut Errors) {
+    check(pod, errors);
+    if !list(pod, "/spec/ephemeralContainers").is_empty() {
+        errors.push(FieldError::forbidden("spec.ephemeralContainers", "cannot be set on create"));
+    }
+}
+
+/// Checks a pod, new or not.
 pub(super) fn check(pod: &Value, errors: &mut Errors) {
     let empty = Value::Null;
     let spec = pod.get("spec").unwrap_or(&empty);
@@ -72,7 +81,7 @@ fn one_of(value: &Value, name: &str, field: &str, supported: &[&'static str], er
 fn check_gates(gates: &[Value], errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (i, gate) in gates.iter().enumerate() {
-        let (name, field) = (text(gate, "/name"), format!("spec.schedulingGates[{i}].name"));
+        let (name, field) = (text(gate, "/name"), format!("spec.schedulingGates[{i}]"));
         let wrong = qualified_name_errors(name).into_iter().next();
         errors.extend(wrong.map(|why| FieldError::invalid(&*field, name, why)));
         if !seen.insert(name) {
@@ -105,10 +114,6 @@ fn check_containers(spec: &Value, errors: &mut Errors) {
             check_ports(container, &field, errors);
             check_resources(container, &format!("{field}.resources"), errors);
         }
-    }
-    if !list(spec, "/ephemeralContainers").is_empty() {
-        let why = "cannot be set on create";
-        errors.push(FieldError::forbidden(format!("spec.{}", CONTAINERS[2]), why));
     }
 }
 

@@ -13,6 +13,7 @@ pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
     if old.get("spec") == pod.get("spec") {
         return;
     }
+    pod_checks::check(pod, errors);
     let (before, after) = (part(old, "spec"), part(pod, "spec"));
     for containers in ["containers", "initContainers"] {
         let (old, new) = (list(&before, &format!("/{containers}")), list(&after, &format!("/{containers}")));
@@ -20,11 +21,6 @@ pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
             let why = "pod updates may not add or remove containers";
             errors.push(FieldError::forbidden(format!("spec.{containers}"), why));
             return;
-        }
-        for (i, container) in new.iter().enumerate() {
-            if text(container, "/image").trim().is_empty() {
-                errors.push(FieldError::required(format!("spec.{containers}[{i}].image"), ""));
-            }
         }
     }
     check_tolerations(&before, &after, errors);
@@ -102,22 +98,17 @@ fn check_tolerations(before: &Value, after: &Value, errors: &mut Errors) {
             return;
         }
     }
-    let mut checked = Errors::new();
-    pod_checks::check(&serde_json::json!({"spec": after}), &mut checked);
-    errors.extend(checked.into_iter().filter(|error| error.field.starts_with("spec.tolerations[")));
 }
 
 /// Gates may only go.
 fn check_gates(before: &Value, after: &Value, errors: &mut Errors) {
     let old = list(before, "/schedulingGates");
-    let added: Vec<&str> = list(after, "/schedulingGates")
-        .iter()
-        .filter(|gate| !old.contains(gate))
-        .map(|gate| text(gate, "/name"))
-        .collect();
-    if !added.is_empty() {
-        let why = format!("only deletion is allowed, but found new scheduling gates '{}'", added.join(","));
-        errors.push(FieldError::forbidden("spec.schedulingGates", why));
+    for (i, gate) in
+        list(after, "/schedulingGates").iter().enumerate().filter(|(_, gate)| !old.contains(gate))
+    {
+        let why =
+            format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "/name"));
+        errors.push(FieldError::forbidden(format!("spec.schedulingGates[{i}].name"), why));
     }
 }
 

@@ -2,28 +2,25 @@
 
 use serde_json::Value;
 
-use super::{Context, Errors, default};
+use super::{Context, Errors};
 use crate::{kinds::text, shelf::Range, status::FieldError};
 
 /// The highest value of a class that a user may make.
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 /// The classes that only the system may have.
-pub(crate) const SYSTEM_CLASSES: [(&str, i64); 2] =
-    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
 const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
-
-pub(super) fn shape(class: &Value) -> Result<(), String> {
-    match class.get("value") {
-        None | Some(Value::Null) => Ok(()),
-        Some(value) if value.as_i64().is_some_and(|v| i32::try_from(v).is_ok()) => Ok(()),
-        Some(other) => Err(format!("value: expected a 32-bit integer, got {other}")),
-    }
-}
-
-pub(super) fn defaults(class: &mut Value) {
-    default(class, "value", 0);
-    default(class, "preemptionPolicy", "PreemptLowerPriority");
-}
 
 pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
     let value = class.get("value").and_then(Value::as_i64).unwrap_or(0);
@@ -39,9 +36,9 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
         return;
     }
     if name.starts_with("system-") {
-        let problem = match SYSTEM_CLASSES.into_iter().find(|(known, _)| *known == name) {
+        let problem = match SYSTEM_CLASSES.into_iter().find(|(known, ..)| *known == name) {
             None => Some(format!("{name} is not a known system priority class")),
-            Some((_, known)) if known != value => {
+            Some((_, known, _)) if known != value => {
                 Some(format!("value of {name} PriorityClass must be {known}"))
             }
             Some(_) if class.get("globalDefault") == Some(&Value::Bool(true)) => {

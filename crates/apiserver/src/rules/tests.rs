@@ -200,11 +200,29 @@ fn of_a_pod_that_exists_little_may_change() {
         ),
         (
             |pod| pod["spec"]["schedulingGates"] = json!([{"name": "g"}]),
-            "only deletion is allowed, but found new scheduling gates 'g'",
+            "only deletion is allowed, but found new scheduling gate 'g'",
         ),
     ] {
         let failure = change(refused).unwrap_err();
         assert!(failure.message.contains(words), "{failure}");
+    }
+}
+
+#[test]
+fn what_admission_gave_a_pod_survives_updates_that_leave_it_out() {
+    let store = store();
+    let before = store.create("pods", pod(json!({}))).unwrap().value();
+    let updated = store.update("pods", "default", "a", |pod| {
+        pod["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
+        pod["spec"]["priority"] = Value::Null;
+        pod["spec"]["preemptionPolicy"] = Value::Null;
+    });
+    let after = updated.unwrap().value();
+    let tolerations = after["spec"]["tolerations"].as_array().unwrap();
+    assert_eq!(tolerations[0]["key"], json!("k"));
+    assert_eq!(&tolerations[1..], before["spec"]["tolerations"].as_array().unwrap());
+    for field in ["priority", "preemptionPolicy"] {
+        assert_eq!(after["spec"][field], before["spec"][field]);
     }
 }
 
@@ -261,7 +279,7 @@ fn metadata_is_checked_for_every_kind() {
 
 #[test]
 fn a_workloads_selector_matches_its_template() {
-    let workload = |labels: Value| json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": labels}}}});
+    let workload = |labels: Value| json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
     let failure = store().create("deployments.apps", workload(json!({"a": "c"}))).unwrap_err();
     assert!(failure.message.contains("`selector` does not match template `labels`"), "{failure}");
     let created = store().create("deployments.apps", workload(json!({"a": "b"}))).unwrap().value();

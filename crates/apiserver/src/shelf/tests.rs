@@ -72,3 +72,20 @@ fn of_two_writers_that_saw_the_same_version_one_wins() {
     assert!(matches!(shelf.remove("a", a.version, None), Err(Refused::Raced)));
     assert!(matches!(shelf.remove("z", a.version, None), Err(Refused::Missing)));
 }
+
+#[test]
+fn the_history_forgets_large_changes_sooner() {
+    let shelf = shelf(1000);
+    let large = |key: &str| {
+        let text = "x".repeat(16 << 20);
+        Draft::new(&json!({"metadata": {"name": key}, "text": text}), &[])
+    };
+    let mut versions = Vec::new();
+    for _ in 0..9 {
+        let object = shelf.insert(large("a")).unwrap();
+        versions.push(object.version);
+        versions.push(shelf.remove("a", object.version, None).unwrap().version);
+    }
+    let kept = versions.iter().filter(|version| shelf.place(**version).is_ok()).count();
+    assert_eq!(kept, HISTORY_BYTES / (16 << 20));
+}

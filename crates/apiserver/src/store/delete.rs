@@ -8,8 +8,9 @@ use super::{Store, write::is_finished};
 use crate::{
     kinds::{Kind, Rules, text},
     object::{Draft, Object, key},
+    rules,
     shelf::Refused,
-    status::{Failure, Result},
+    status::{About, Failure, Result},
     time::now,
 };
 
@@ -41,6 +42,7 @@ impl Store {
         how: &Deletion,
     ) -> Result<Deleted> {
         let about = kind.about(name);
+        rules::check_deletion(kind, name).map_err(|why| Failure::forbidden(about, why))?;
         let key = key(namespace, name);
         loop {
             let current = kind.shelf.get(&key).ok_or_else(|| Failure::not_found(about))?;
@@ -48,7 +50,8 @@ impl Store {
             check_preconditions(kind, &current, &old, how)?;
             let new = ending(kind, &old, how);
             if how.dry_run {
-                return Ok(Deleted::Gone(current));
+                let draft = Draft::new(&new, &kind.shelf.fields);
+                return Ok(Deleted::Gone(Arc::new(draft.seal(current.version()))));
             }
             let finished = is_finished(&new);
             let mut current = current;
@@ -82,14 +85,17 @@ impl Store {
 
 fn check_preconditions(kind: &Kind, current: &Object, old: &Value, how: &Deletion) -> Result<()> {
     let (uid, version) = (text(old, "/metadata/uid"), current.version().to_string());
-    for (what, wanted, found) in
-        [("UID", how.uid.as_str(), uid), ("ResourceVersion", how.version.as_str(), version.as_str())]
-    {
+    let about = About { plural: &kind.kind, ..kind.about(current.name()) };
+    for (what, wanted, found, so) in [
+        ("UID", how.uid.as_str(), uid, "deleted and then recreated"),
+        ("ResourceVersion", how.version.as_str(), version.as_str(), "modified"),
+    ] {
         if !wanted.is_empty() && wanted != found {
             let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object \
+                 might have been {so}"
             );
-            return Err(Failure::conflict(kind.about(current.name()), &why));
+            return Err(Failure::conflict(about, &why));
         }
     }
     Ok(())

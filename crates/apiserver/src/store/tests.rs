@@ -57,7 +57,7 @@ fn creation_is_refused_in_the_words_of_kube_apiserver() {
     for (object, code, message) in [
         (pod("a"), 409, "pods \"a\" already exists"),
         (elsewhere, 404, "namespaces \"nowhere\" not found"),
-        (again, 400, "resourceVersion should not be set on objects to be created"),
+        (again, 500, "resourceVersion should not be set on objects to be created"),
         (
             pod(""),
             422,
@@ -102,7 +102,7 @@ fn a_write_that_changes_nothing_makes_no_version() {
 fn only_what_scheduling_needs_counts_as_a_generation() {
     let store = store();
     let web = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
-                     "template": {"metadata": {"labels": {"a": "b"}}}}});
+                     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
     store.create("deployments.apps", web).unwrap();
     let resource = "deployments.apps";
     let labelled =

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::Store;
 use crate::{
-    forms,
+    extent, forms,
     kinds::{Kind, Rules, STATUS, VERSIONED, text},
     object::{Draft, Object, key},
     rules,
     shelf::Refused,
-    status::{Failure, FieldError, Result},
+    status::{About, Failure, FieldError, Result},
     time::now,
 };
 
@@ -48,7 +48,7 @@ impl Store {
     ) -> Result<Arc<Object>> {
         forms::check(kind, &object)?;
         if !text(&object, "/metadata/resourceVersion").is_empty() {
-            return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
+            return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
         }
         forms::to_stored(kind, &mut object);
         place(kind, &mut object, namespace)?;
@@ -60,15 +60,12 @@ impl Store {
         if generates {
             object["metadata"]["name"] = format!("{prefix}{}", self.0.random.suffix()).into();
         }
-        if text(&object, "/metadata/name").is_empty() {
-            let error = FieldError::required("metadata.name", "name or generateName is required");
-            return Err(Failure::invalid(kind.about(""), &[error]));
-        }
         rules::stamp(kind, &mut object, &self.0.random.uid(), &now().to_rfc3339());
         self.rules(kind, |rules| rules.create(&mut object))?;
         if kind.rules == Rules::Definition {
             rules::establish(&mut object);
         }
+        extent::check(&object)?;
         let mut tries = 0;
         loop {
             let draft = Draft::new(&object, &kind.shelf.fields);
@@ -144,6 +141,7 @@ impl Store {
             if new == old {
                 return Ok(current);
             }
+            extent::check(&new)?;
             let draft = Draft::new(&new, &kind.shelf.fields);
             if dry_run {
                 return Ok(Arc::new(draft.seal(current.version())));
@@ -193,7 +191,13 @@ fn check_version(kind: &Kind, current: &Object, old: &Value, new: &Value) -> Res
     let given = text(new, "/metadata/resourceVersion");
     if given.is_empty() && (kind.custom || kind.has(VERSIONED)) {
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-        return Err(Failure::invalid(about, &[error]));
+        return Err(Failure::invalid(About { kind: &kind.plural, ..about }, &[error]));
+    }
+    if let Err(error) = given.parse::<u64>()
+        && !given.is_empty()
+    {
+        tracing::debug!(given, %error, "A version is no number");
+        return Err(Failure::internal(format!("strconv.ParseUint: parsing {given:?}: invalid syntax")));
     }
     if !given.is_empty() && given != "0" && given.parse() != Ok(current.version()) {
         return Err(Failure::conflict(about, MODIFIED));

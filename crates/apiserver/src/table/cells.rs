@@ -53,7 +53,8 @@ pub(super) fn selector(workload: &Value, now: Timestamp) -> Value {
     }
     let mut parts = pairs(selector.get("matchLabels"));
     for expression in list(selector, "/matchExpressions") {
-        let values: Vec<&str> = list(expression, "/values").iter().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> = list(expression, "/values").iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
         let (key, values) = (text(expression, "/key"), values.join(","));
         parts.push(match text(expression, "/operator") {
             "In" => format!("{key} in ({values})"),
@@ -361,6 +362,30 @@ pub(super) fn resource_claim_state(claim: &Value, _: Timestamp) -> Value {
         }
     }
     joined(states.into_iter(), "")
+}
+
+/// The subjects of a kind.
+fn subjects(binding: &Value, kind: &str) -> Value {
+    let of_kind = list(binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
+    let names: Vec<String> = of_kind
+        .map(|subject| match text(subject, "/namespace") {
+            "" => text(subject, "/name").to_owned(),
+            namespace => format!("{namespace}/{}", text(subject, "/name")),
+        })
+        .collect();
+    names.join(", ").into()
+}
+
+pub(super) fn users(binding: &Value, _: Timestamp) -> Value {
+    subjects(binding, "User")
+}
+
+pub(super) fn groups(binding: &Value, _: Timestamp) -> Value {
+    subjects(binding, "Group")
+}
+
+pub(super) fn accounts(binding: &Value, _: Timestamp) -> Value {
+    subjects(binding, "ServiceAccount")
 }
 
 pub(super) fn role(binding: &Value, _: Timestamp) -> Value {

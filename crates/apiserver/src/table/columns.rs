@@ -151,6 +151,7 @@ pub(crate) const CRON_JOBS: &[Column] = &[
     AGE,
     CONTAINERS,
     IMAGES,
+    wide("Selector", Cell::Or("/none", "<none>")),
 ];
 pub(crate) const BUDGETS: &[Column] = &[
     NAME,
@@ -170,6 +171,13 @@ pub(crate) const EVENTS: &[Column] = &[
     wide("First Seen", Cell::Of(cells::first_seen)),
     wide("Count", Cell::Of(cells::event_count)),
     wide("Name", Cell::Name),
+];
+/// The subresource `scale`.
+pub(crate) const SCALES: &[Column] = &[
+    NAME,
+    number("Desired", Cell::Number("/spec/replicas")),
+    number("Available", Cell::Number("/status/replicas")),
+    AGE,
 ];
 pub(crate) const QUOTAS: &[Column] = &[
     NAME,
@@ -230,4 +238,11 @@ pub(crate) const ENDPOINT_SLICES: &[Column] = &[
     text("Endpoints", Cell::Of(cells::slice_endpoints)),
     AGE,
 ];
-pub(crate) const ROLE_BINDINGS: &[Column] = &[NAME, text("Role", Cell::Of(cells::role)), AGE];
+pub(crate) const ROLE_BINDINGS: &[Column] = &[
+    NAME,
+    text("Role", Cell::Of(cells::role)),
+    AGE,
+    wide("Users", Cell::Of(cells::users)),
+    wide("Groups", Cell::Of(cells::groups)),
+    wide("ServiceAccounts", Cell::Of(cells::accounts)),
+];

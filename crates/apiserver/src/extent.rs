@@ -1,0 +1,56 @@
+//! How deep and how large objects may be.
+
+use serde_json::Value;
+
+use crate::status::{Failure, Result};
+
+/// Most levels of lists and maps within each other. What reads JSON stops at 128, and an object is written into lists
+/// and events.
+pub(crate) const DEEPEST: usize = 100;
+/// Most bytes of an object: what etcd takes unless told otherwise.
+const LARGEST: usize = 3 << 19;
+
+/// How many bytes a value needs as JSON, about; none if it has more than so many levels. Does not descend further.
+pub(crate) fn bytes(value: &Value, levels: usize) -> Option<usize> {
+    match value {
+        Value::String(text) => Some(text.len() + 3),
+        Value::Array(items) => {
+            let levels = levels.checked_sub(1)?;
+            items.iter().try_fold(3, |sum, item| Some(sum + bytes(item, levels)?))
+        }
+        Value::Object(map) => {
+            let levels = levels.checked_sub(1)?;
+            map.iter().try_fold(3, |sum, (key, value)| Some(sum + key.len() + 3 + bytes(value, levels)?))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Some(6),
+    }
+}
+
+/// Whether an object can be stored.
+pub(crate) fn check(object: &Value) -> Result<()> {
+    match bytes(object, DEEPEST) {
+        None => Err(Failure::bad_request(format!("exceeded max depth: {DEEPEST} levels"))),
+        Some(bytes) if bytes > LARGEST => Err(Failure::new(500, "", "etcdserver: request is too large")),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn deep_and_large_objects_are_refused() {
+        let deep = |levels| (0..levels).fold(json!(1), |value, _| json!([value]));
+        for (object, code) in [
+            (json!({"a": [1, null, "x"]}), None),
+            (deep(DEEPEST), None),
+            (deep(DEEPEST + 1), Some(400)),
+            (json!("x".repeat(LARGEST)), Some(500)),
+        ] {
+            assert_eq!(check(&object).err().map(|failure| failure.code), code);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! As much OpenAPI as kubectl reads: that fields are validated here. kubectl 1.27 reads version 2, in protobuf only;
+//! newer ones read version 3.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    discovery::VERSION,
+    kinds::{Kind, Kinds},
+    status::{Failure, Result},
+};
+
+/// What kubectl asks for to get version 2.
+pub(crate) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// What it is given: the other is no well-formed media type.
+pub(crate) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// `/openapi/v2`: a patch of each kind, with the parameter that kubectl looks for. The numbers are those of gnostic's
+/// `OpenAPIv2.proto`.
+pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
+    let paths = kinds.all().iter().map(|kind| {
+        let parameter = [text(2, "query"), text(4, "fieldValidation"), text(6, "string")].concat();
+        let parameter = nested(&[8, 1, 2, 3], parameter);
+        let Kind { group, version, kind: name, .. } = &**kind;
+        let gvk = format!("group: \"{group}\"\nversion: {version}\nkind: {name}\n");
+        let gvk = [text(1, "x-kubernetes-group-version-kind"), nested(&[2], text(2, &gvk))].concat();
+        let patch = [parameter, nested(&[13], gvk)].concat();
+        let path = format!("/{}/{}", kind.api_version(), kind.plural);
+        nested(&[8, 2], [text(1, &path), nested(&[2, 8], patch)].concat())
+    });
+    let info = [text(1, "Kubernetes"), text(2, VERSION)].concat();
+    [text(1, "2.0"), nested(&[2], info)].into_iter().chain(paths).flatten().collect()
+}
+
+/// A message in fields within each other, the outermost first.
+fn nested(fields: &[u8], mut message: Vec<u8>) -> Vec<u8> {
+    for field in fields.iter().rev() {
+        let mut outer = vec![field << 3 | 2];
+        let mut length = message.len();
+        while length > 0x7f {
+            outer.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        outer.push(length as u8);
+        outer.append(&mut message);
+        message = outer;
+    }
+    message
+}
+
+fn text(field: u8, text: &str) -> Vec<u8> {
+    nested(&[field], text.as_bytes().to_vec())
+}
+
+/// `/openapi/v3` and its documents: enough for kubectl to see that fields may be validated here.
+pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
+    let place = |group: &str, version: &str| match group {
+        "" => format!("api/{version}"),
+        group => format!("apis/{group}/{version}"),
+    };
+    let all = kinds.versions();
+    let path = path.join("/");
+    if path.is_empty() {
+        let documents: Map<String, Value> = all
+            .into_iter()
+            .map(|(group, version)| {
+                let place = place(group, version);
+                // What is served changes with definitions, so that documents are not to be kept.
+                let url = format!("/openapi/v3/{place}");
+                (place, json!({"serverRelativeURL": url}))
+            })
+            .collect();
+        return Ok(json!({"paths": documents}));
+    }
+    let found = all.into_iter().find(|(group, version)| place(group, version) == path);
+    let (group, version) = found.ok_or_else(Failure::no_such_page)?;
+    let of_version = kinds.all().iter().filter(|kind| kind.group == group && kind.version == version);
+    let paths: Map<String, Value> = of_version
+        .map(|kind| {
+            let namespaces = if kind.is_namespaced() { "namespaces/{namespace}/" } else { "" };
+            (format!("/{path}/{namespaces}{}/{{name}}", kind.plural), json!({"patch": patch_operation(kind)}))
+        })
+        .collect();
+    Ok(json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": VERSION},
+        "paths": paths,
+        "components": {"schemas": {}},
+    }))
+}
+
+fn patch_operation(kind: &Kind) -> Value {
+    let query =
+        |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    json!({
+        "description": format!("partially update the specified {}", kind.kind),
+        "operationId": format!("patch{}", kind.kind),
+        "parameters": [query("dryRun"), query("fieldManager"), query("fieldValidation")],
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shelf::Versions;
+
+    #[test]
+    fn messages_have_the_lengths_of_what_is_in_them() {
+        assert_eq!(text(1, "ab"), [0x0a, 2, b'a', b'b']);
+        assert_eq!(nested(&[2, 1], vec![7; 200])[..6], [0x12, 203, 1, 0x0a, 200, 1]);
+        let document = version_2(&Kinds::of_table(&Versions::new(), 1));
+        assert!(document.windows(15).any(|window| window == b"fieldValidation"));
+    }
+}
