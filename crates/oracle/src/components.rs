@@ -7,7 +7,9 @@
 mod api_client;
 mod component;
 mod control_plane;
+mod endpoint;
 mod flags;
+mod go_module;
 mod ports;
 mod real_binary;
 mod scheduler_config;
@@ -17,7 +19,8 @@ pub(crate) use ports::free_ports;
 pub use api_client::ApiClient;
 pub use component::Component;
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
-pub use real_binary::RealBinary;
+pub use endpoint::Endpoint;
+pub use real_binary::{Kubectl, KubectlVersion, RealBinary};
 
 use std::fmt;
 use std::io;
@@ -29,7 +32,7 @@ use std::path::PathBuf;
 pub enum Error {
     /// The Go toolchain is not installed. Install it and try again.
     #[error(
-        "the real Kubernetes components are built with Go, and no `go` command was found.\n\
+        "the real Kubernetes is built with Go, and no `go` command was found.\n\
          Install Go 1.26 or newer (https://go.dev/doc/install, or your distribution's `golang` package, \
          or `brew install go`), see that `go version` works in this shell, and run this again.\n\
          The build needs about 4 minutes on 2 cores, 4 GiB of disk, and once a network to download the modules."
@@ -37,7 +40,7 @@ pub enum Error {
     GoMissing,
 
     /// `go build` ended with an error; what it printed is included.
-    #[error("building the real Kubernetes components in {} failed ({status}):\n{output}", directory.display())]
+    #[error("building the Go program in {} failed ({status}):\n{output}", directory.display())]
     Build {
         /// Where the Go module lies.
         directory: PathBuf,

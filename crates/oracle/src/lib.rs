@@ -12,10 +12,14 @@
 //! what that costs. Their clusters come from [`generate`], where a new plugin
 //! adds a flavour.
 //!
-//! Both run one program, written in Go under `tests/real`, that links the
-//! original components as libraries. It is built once, on first use; see
-//! [`components::RealBinary`].
+//! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
+//! real kube-apiserver and to another one, and compares the answers.
+//!
+//! The components are one program, written in Go under `tests/real`, that links
+//! the originals as libraries; real kubectls lie in `tests/kubectl`. They are
+//! built once, on first use; see [`components::RealBinary`].
 
+pub mod api_comparison;
 pub mod bench;
 pub mod components;
 pub mod decisions;

@@ -27,7 +27,7 @@ fn is_alive(pid: u32) -> bool {
 
 #[test]
 fn a_pod_is_bound_by_the_real_scheduler_on_the_real_api_server() {
-    let mut cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
+    let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
     let client = cluster.client().clone();
     assert_eq!(client.get_text("/readyz").unwrap(), "ok");
     let version = client.get("/version").unwrap();

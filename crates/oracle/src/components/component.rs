@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use super::{Error, RealBinary, io_error};
@@ -15,6 +15,9 @@ const END_WITH_STDIN: (&str, &str) = ("END_WITH_STDIN", "1");
 
 /// How much of a log [`Component::log_tail`] returns, in bytes.
 const LOG_TAIL: u64 = 16 * 1024;
+
+/// How many lines of the log a test that fails shows.
+const SHOWN_LINES: usize = 30;
 
 /// The time [`Component::stop`] gives, a little more than the program's own.
 const GRACE: Duration = Duration::from_secs(5);
@@ -125,6 +128,12 @@ impl Component {
 
 impl Drop for Component {
     fn drop(&mut self) {
+        if thread::panicking() {
+            let log = self.log_tail();
+            let lines: Vec<&str> = log.lines().collect();
+            let end = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+            eprintln!("the end of the log of {}:\n{}", self.name, end.join("\n"));
+        }
         // Both fail only when the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();

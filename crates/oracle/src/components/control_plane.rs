@@ -1,15 +1,15 @@
 //! etcd, kube-apiserver and, if wanted, kube-controller-manager.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
+use super::endpoint::write_file;
 use super::ports::free_ports;
-use super::{ApiClient, Component, Error, RealBinary, flags, io_error, scheduler_config};
+use super::{ApiClient, Component, Endpoint, Error, RealBinary, flags, io_error};
 
 /// A member of system:masters; kube-apiserver listens on loopback only.
 const TOKEN: &str = "harbormaster-admin";
@@ -46,12 +46,13 @@ impl Default for ControlPlaneOptions {
             apiserver_flags: Vec::new(),
             etcd_flags: Vec::new(),
             controller_manager_flags: Vec::new(),
-            ready_timeout: Duration::from_secs(90),
+            ready_timeout: Duration::from_secs(180),
         }
     }
 }
 
-/// A running cluster without nodes. It ends, and its files go, with this value.
+/// A running cluster without nodes, at its [`Endpoint`]. It ends, and its files
+/// go, with this value.
 ///
 /// kube-apiserver allows everything to everyone, limits no requests, and runs
 /// without the admission plugins ServiceAccount (pods need no account) and
@@ -62,13 +63,7 @@ pub struct ControlPlane {
     controller_manager: Option<Component>,
     apiserver: Component,
     etcd: Component,
-    client: ApiClient,
-    server_url: String,
-    kubeconfig: PathBuf,
-    binary: RealBinary,
-    /// Number of schedulers started, for the names of their files.
-    schedulers: usize,
-    directory: TempDir,
+    endpoint: Endpoint,
 }
 
 impl ControlPlane {
@@ -92,12 +87,9 @@ impl ControlPlane {
 
     fn start_once(binary: &RealBinary, options: &ControlPlaneOptions) -> Result<Self, Error> {
         let deadline = Instant::now() + options.ready_timeout;
-        let directory = tempfile::Builder::new()
-            .prefix("harbormaster-real-")
-            .tempdir()
-            .map_err(io_error("creating a temporary directory"))?;
-        let root = directory.path();
         let [etcd_port, peer_port, api_port] = free_ports()?;
+        let endpoint = Endpoint::new(&format!("https://127.0.0.1:{api_port}"), TOKEN)?;
+        let root = endpoint.directory();
 
         let flags = flags::merge(etcd_flags(root, etcd_port, peer_port), &options.etcd_flags);
         let mut etcd = Component::start(binary, "etcd", &flags, root.join("etcd.log"))?;
@@ -108,62 +100,17 @@ impl ControlPlane {
         let mut apiserver =
             Component::start(binary, "kube-apiserver", &flags, root.join("kube-apiserver.log"))?;
 
-        let server_url = format!("https://127.0.0.1:{api_port}");
-        let client = ApiClient::new(&server_url, TOKEN);
-        wait_until_ready(&client, &mut etcd, &mut apiserver, deadline)?;
-
-        let kubeconfig = root.join("kubeconfig");
-        write_file(&kubeconfig, &kubeconfig_text(&server_url))?;
+        wait_until_ready(endpoint.client(), &mut etcd, &mut apiserver, deadline)?;
         let controller_manager = options
             .controller_manager
             .then(|| {
-                let defaults = controller_manager_flags(root, &kubeconfig);
+                let defaults = controller_manager_flags(root, endpoint.kubeconfig());
                 let flags = flags::merge(defaults, &options.controller_manager_flags);
                 let log = root.join("kube-controller-manager.log");
                 Component::start(binary, "kube-controller-manager", &flags, log)
             })
             .transpose()?;
-        Ok(Self {
-            controller_manager,
-            apiserver,
-            etcd,
-            client,
-            server_url,
-            kubeconfig,
-            binary: binary.clone(),
-            schedulers: 0,
-            directory,
-        })
-    }
-
-    /// A kubeconfig file with the rights of an administrator.
-    #[must_use]
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
-    /// `https://127.0.0.1:PORT`; the certificate is self-signed.
-    #[must_use]
-    pub fn server_url(&self) -> &str {
-        &self.server_url
-    }
-
-    /// The administrator's bearer token.
-    #[must_use]
-    pub fn token(&self) -> &str {
-        TOKEN
-    }
-
-    /// A client with the rights of an administrator.
-    #[must_use]
-    pub fn client(&self) -> &ApiClient {
-        &self.client
-    }
-
-    /// A directory that lives as long as the control plane, for a test's files.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
+        Ok(Self { controller_manager, apiserver, etcd, endpoint })
     }
 
     /// The kube-apiserver process.
@@ -183,36 +130,13 @@ impl ControlPlane {
     pub fn controller_manager(&self) -> Option<&Component> {
         self.controller_manager.as_ref()
     }
+}
 
-    /// Writes a scheduler configuration with the kubeconfig in it, as
-    /// [`Self::start_kube_scheduler`] describes, and returns its path.
-    pub fn write_scheduler_config(&mut self, config: &str) -> Result<PathBuf, Error> {
-        self.schedulers += 1;
-        let path = self.directory.path().join(format!("scheduler-{}.yaml", self.schedulers));
-        write_file(&path, &scheduler_config::with_kubeconfig(config, &self.kubeconfig)?)?;
-        Ok(path)
-    }
+impl Deref for ControlPlane {
+    type Target = Endpoint;
 
-    /// Starts the real kube-scheduler without leader election and without a
-    /// serving port (add `--secure-port=N` for one).
-    ///
-    /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for
-    /// the defaults. The kubeconfig is added to it; a YAML text that has a
-    /// `clientConnection` of its own names the place by
-    /// `kubeconfig: $KUBECONFIG`. `extra_flags` are of the form `--name=value`.
-    /// Drop or stop the component before the control plane.
-    pub fn start_kube_scheduler(&mut self, config: &str, extra_flags: &[String]) -> Result<Component, Error> {
-        let config_path = self.write_scheduler_config(config)?;
-        let root = self.directory.path();
-        let name = format!("kube-scheduler-{}", self.schedulers);
-        let defaults = vec![
-            format!("--config={}", config_path.display()),
-            "--leader-elect=false".to_owned(),
-            "--secure-port=0".to_owned(),
-            format!("--cert-dir={}", root.join(&name).display()),
-        ];
-        let flags = flags::merge(defaults, extra_flags);
-        Component::start(&self.binary, "kube-scheduler", &flags, root.join(format!("{name}.log")))
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
     }
 }
 
@@ -269,33 +193,6 @@ fn controller_manager_flags(root: &Path, kubeconfig: &Path) -> Vec<String> {
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=2000".to_owned(),
     ]
-}
-
-fn kubeconfig_text(server_url: &str) -> String {
-    format!(
-        "apiVersion: v1
-kind: Config
-current-context: test
-clusters:
-- name: test
-  cluster:
-    server: {server_url}
-    insecure-skip-tls-verify: true
-users:
-- name: admin
-  user:
-    token: {TOKEN}
-contexts:
-- name: test
-  context:
-    cluster: test
-    user: admin
-"
-    )
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(io_error(format!("writing {}", path.display())))
 }
 
 fn write_service_account_key(binary: &RealBinary, path: &Path) -> Result<(), Error> {

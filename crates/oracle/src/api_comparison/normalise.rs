@@ -1,0 +1,108 @@
+//! Taking out of an answer what differs between any two clusters.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// What is replaced, by what, in this order. Each line says no more than that
+/// something of the kind stands there; whether it does is still compared.
+const RULES: &[(&str, &str)] = &[
+    // Heads of log lines of kubectl: time, process and place in its source.
+    (r"(?m)^([WIEF])\d{4} [\d:.]+ +\d+ \S+\]", "$1<log>]"),
+    // An event about itself that kube-apiserver writes on some starts.
+    (r"(?m)^.*(ClusterIPNotAllocated|event/kubernetes\.[0-9a-f]{16}).*\n?", ""),
+    // Whether a watch of kubectl ends before or after the time that the command has is a race within kubectl.
+    (r"(?m)^[IWE]<log>\].*reflector=.*\n?", ""),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
+    // As `kubectl describe` prints it.
+    (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
+    // Versions of objects and lists: in YAML and JSON, in tables of `describe`, and in messages.
+    (r#"((?i:resourceVersion)"?: *"?)\d+"#, "${1}<version>"),
+    (r"((?i:resource ?version|current|too old|precondition)[^\n]{0,40}?:? \(?)\d{2,}", "${1}<version>"),
+    // Ages of objects that a script made a moment ago: below two minutes in seconds, above with minutes.
+    (r"\b(\d|[1-9]\d|1[01]\d)s\b", "<age>"),
+    (r"\b[2-9]m(\d+s)?\b", "<age>"),
+    // What scripts let the server name.
+    (r"\bgenerated-[a-z0-9]{5}\b", "generated-<name>"),
+    // Where the server is, and what it gives to services.
+    (r"127\.0\.0\.1:\d+", "<server>"),
+    (r"\b10\.0\.\d{1,3}\.\d{1,3}\b", "<cluster IP>"),
+    (r#"("continue": ")[^"]+"#, "${1}<token>"),
+    // Cells of tables are padded to the longest of a column.
+    (r"(?m)(\S)[ \t]{2,}", "$1  "),
+    (r"(?m)[ \t]+$", ""),
+];
+
+static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let compiled = RULES.iter().map(|(pattern, by)| Some((Regex::new(pattern).ok()?, *by)));
+    compiled.flatten().collect()
+});
+
+/// The text without what differs between any two clusters. JSON is written
+/// with one field per line, fields in the order of their names.
+#[must_use]
+pub fn normalise(text: &str) -> String {
+    let mut text = match text.trim_start().starts_with(['{', '[']) {
+        true => pretty(text).unwrap_or_else(|| text.to_owned()),
+        false => text.to_owned(),
+    };
+    for (pattern, by) in COMPILED.iter() {
+        text = pattern.replace_all(&text, *by).into_owned();
+    }
+    text
+}
+
+/// One value, or several as a watch sends them.
+fn pretty(text: &str) -> Option<String> {
+    let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    let mut lines = String::new();
+    for mut value in values.ok()? {
+        without_managers(&mut value);
+        lines.push_str(&serde_json::to_string_pretty(&value).ok()?);
+        lines.push('\n');
+    }
+    Some(lines)
+}
+
+/// Who wrote which field is kept for server-side apply, which is its own
+/// wanted difference.
+fn without_managers(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.remove("managedFields");
+            map.values_mut().for_each(without_managers);
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_managers),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_rules_are_in_use() {
+        assert_eq!(COMPILED.len(), RULES.len());
+    }
+
+    #[test]
+    fn what_differs_between_clusters_is_taken_out_and_nothing_else() {
+        for (text, expected) in [
+            ("NAME    AGE\na      119s   \nb      2m3s\n", "NAME  AGE\na  <age>\nb  <age>\n"),
+            ("  for 300s, 30 s, 1h", "  for 300s, 30 s, 1h"),
+            ("resourceVersion: \"123\"\n  key:   x", "resourceVersion: \"<version>\"\n  key:  x"),
+            ("at 2026-11-21T10:00:00Z by generated-x2b4c", "at <time> by generated-<name>"),
+            (
+                "{\"b\":1,\"a\":{\"managedFields\":[1],\"uid\":\"5b7b1b5c-0f5e-4d8b-9d5e-0123456789ab\"}}",
+                "{\n  \"a\": {\n    \"uid\": \"<uid>\"\n  },\n  \"b\": 1\n}\n",
+            ),
+            ("{ no JSON", "{ no JSON"),
+            ("https://127.0.0.1:4321/x 10.0.7.254", "https://<server>/x <cluster IP>"),
+        ] {
+            assert_eq!(normalise(text), expected);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Playing a script on one server.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+use ureq::Agent;
+use ureq::http;
+use ureq::tls::{TlsConfig, TlsProvider};
+
+use super::process::Process;
+use super::script::{Action, Request, Script};
+use crate::components::Kubectl;
+
+/// A server, as clients find it.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// `https://127.0.0.1:PORT`; the certificate is not checked.
+    pub url: String,
+    /// A token with all rights.
+    pub token: String,
+    /// A kubeconfig with all rights.
+    pub kubeconfig: PathBuf,
+}
+
+/// What came back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The exit code of kubectl, or the status and some headers of an answer.
+    pub head: String,
+    /// What kubectl printed, or the body.
+    pub out: String,
+    /// What kubectl complained about.
+    pub err: String,
+}
+
+/// Plays scripts on one server.
+#[derive(Debug)]
+pub struct Player {
+    endpoint: Endpoint,
+    /// Not needed for scripts of requests only.
+    kubectl: Option<Kubectl>,
+    agent: Agent,
+    /// For caches of kubectl and for what it reads and prints.
+    directory: TempDir,
+    values: HashMap<String, String>,
+    watches: HashMap<String, Process>,
+    commands: usize,
+}
+
+impl Player {
+    /// A player for `endpoint`.
+    pub fn new(endpoint: Endpoint, kubectl: Option<Kubectl>) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("harbormaster-kubectl-").tempdir()?;
+        let (values, watches) = (HashMap::new(), HashMap::new());
+        Ok(Self { endpoint, kubectl, agent: agent(), directory, values, watches, commands: 0 })
+    }
+
+    /// The answers to all steps, in order. A step that cannot be played at all
+    /// ends it with an error; a refusal is an answer.
+    pub fn play(mut self, script: &Script) -> (Vec<Answer>, Result<()>) {
+        let mut answers = Vec::with_capacity(script.steps.len());
+        for step in &script.steps {
+            match self.act(&step.action) {
+                Ok(answer) => answers.push(answer),
+                Err(error) => {
+                    return (answers, Err(error.context(format!("line {}: {}", step.line, step.text))));
+                }
+            }
+        }
+        (answers, Ok(()))
+    }
+
+    fn act(&mut self, action: &Action) -> Result<Answer> {
+        match action {
+            Action::Kubectl { args, input } => {
+                let input = self.filled(input);
+                let (code, out, err) = self.kubectl(args, &input)?.finish()?;
+                Ok(Answer { head: format!("exit code {code}"), out, err })
+            }
+            Action::Request(request) => self.send(request),
+            Action::Watch { name, args } => {
+                let mut process = self.kubectl(args, "")?;
+                // Whatever it prints first: then it sees what happens from now on.
+                process.wait_for("\n")?;
+                self.watches.insert(name.clone(), process);
+                Ok(Answer::default())
+            }
+            Action::End { name, text } => {
+                let mut process = self.watches.remove(name).context("there is no such watch")?;
+                process.wait_for(&self.filled(text))?;
+                let (out, err) = process.end()?;
+                Ok(Answer { head: String::new(), out, err })
+            }
+            Action::Let { name, action, pointer } => {
+                let answer = self.act(action)?;
+                let value = found(&answer, pointer).with_context(|| format!("in {answer:?}"))?;
+                self.values.insert(name.clone(), value);
+                Ok(Answer::default())
+            }
+        }
+    }
+
+    fn kubectl(&mut self, args: &[String], input: &str) -> Result<Process> {
+        let Some(kubectl) = &self.kubectl else { bail!("this script is played without kubectl") };
+        let args = args.iter().map(|arg| self.filled(arg)).collect::<Vec<_>>();
+        let home = self.directory.path();
+        let mut command = Command::new(kubectl.path());
+        command.args(args).env_clear().env("HOME", home).env("KUBECONFIG", &self.endpoint.kubeconfig);
+        self.commands += 1;
+        Process::start(&mut command, &home.join(self.commands.to_string()), input)
+    }
+
+    fn send(&self, request: &Request) -> Result<Answer> {
+        let mut builder = http::Request::builder()
+            .method(request.method.as_str())
+            .uri(format!("{}{}", self.endpoint.url, self.filled(&request.path)))
+            .header("authorization", format!("Bearer {}", self.endpoint.token));
+        let has = |name: &str| request.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
+        if !has("accept") {
+            builder = builder.header("accept", "application/json");
+        }
+        if !request.body.is_empty() && !has("content-type") {
+            builder = builder.header("content-type", "application/json");
+        }
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
+        }
+        let body = self.filled(&request.body);
+        let mut response = match body.as_str() {
+            "" => self.agent.run(builder.body(())?),
+            body => self.agent.run(builder.body(body.trim_end())?),
+        }?;
+        let mut head = format!("status {}", response.status().as_u16());
+        for name in ["content-type", "retry-after"] {
+            if let Some(value) = response.headers().get(name) {
+                head.push_str(&format!("\n{name}: {}", String::from_utf8_lossy(value.as_bytes())));
+            }
+        }
+        let out = response.body_mut().with_config().limit(u64::MAX).read_to_string()?;
+        Ok(Answer { head, out, err: String::new() })
+    }
+
+    /// `text` with the values of `let`.
+    fn filled(&self, text: &str) -> String {
+        let mut filled = text.to_owned();
+        for (name, value) in &self.values {
+            filled = filled.replace(&format!("${{{name}}}"), value);
+        }
+        filled
+    }
+}
+
+fn found(answer: &Answer, pointer: &str) -> Result<String> {
+    if pointer.is_empty() {
+        return Ok(answer.out.trim().to_owned());
+    }
+    let body: Value = serde_json::from_str(&answer.out)?;
+    match body.pointer(pointer) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Ok(other.to_string()),
+        None => bail!("there is nothing at {pointer}"),
+    }
+}
+
+fn agent() -> Agent {
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .disable_verification(true)
+        .build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .proxy(None)
+        .http_status_as_error(false)
+        .allow_non_standard_methods(true)
+        .max_redirects(0)
+        .timeout_global(Some(Duration::from_secs(60)))
+        .build();
+    config.into()
+}

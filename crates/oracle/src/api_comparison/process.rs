@@ -1,0 +1,93 @@
+//! A kubectl that runs.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Longer than any command of a script takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(3);
+
+/// Reads and writes files, so that nothing waits for a pipe. It ends with this
+/// value.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+    start: Instant,
+}
+
+impl Process {
+    /// Starts `command` with `input`; its files are `path` with endings.
+    pub(super) fn start(command: &mut Command, path: &Path, input: &str) -> Result<Self> {
+        let at = |ending: &str| path.with_extension(ending);
+        fs::write(at("in"), input)?;
+        let (out, err) = (at("out"), at("err"));
+        let child = command
+            .stdin(File::open(at("in"))?)
+            .stdout(Stdio::from(File::create(&out)?))
+            .stderr(Stdio::from(File::create(&err)?))
+            .spawn()
+            .with_context(|| format!("starting {command:?}"))?;
+        Ok(Self { child, out, err, start: Instant::now() })
+    }
+
+    /// Waits for its end: the exit code, what it printed, and its complaints.
+    pub(super) fn finish(mut self) -> Result<(i32, String, String)> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok((status.code().unwrap_or(-1), read(&self.out)?, read(&self.err)?));
+            }
+            self.be_patient("to end")?;
+        }
+    }
+
+    /// Waits until it has printed `text`.
+    pub(super) fn wait_for(&mut self, text: &str) -> Result<()> {
+        self.start = Instant::now();
+        while !read(&self.out)?.contains(text) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended ({status}): {}", read(&self.err)?);
+            }
+            self.be_patient(&format!("to print {text:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Ends it: what it printed, and its complaints.
+    pub(super) fn end(mut self) -> Result<(String, String)> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok((read(&self.out)?, read(&self.err)?))
+    }
+
+    fn be_patient(&self, what: &str) -> Result<()> {
+        if self.start.elapsed() > PATIENCE {
+            bail!(
+                "it took too long {what}; so far:\n{}\n{}",
+                read(&self.out).unwrap_or_default(),
+                read(&self.err).unwrap_or_default()
+            );
+        }
+        sleep(POLL);
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only when the process is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

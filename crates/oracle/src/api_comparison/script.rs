@@ -1,0 +1,212 @@
+//! Scripts: what is asked of both servers.
+
+use anyhow::{Context, Result, bail};
+
+/// A list of steps, read from a text. A line is one of
+///
+/// ```text
+/// # a comment
+/// kubectl get pods -o wide            a command, with the quotes of a shell
+/// GET /api/v1/pods?limit=1            a request (also POST, PUT, PATCH, DELETE)
+/// watch W = kubectl get pods -w       a command that runs on
+/// end W when "web-2"                  ends it once it has printed that text
+/// let V = GET /api/v1/pods at /metadata/resourceVersion
+///                                     a value for ${V} in later lines; `at` is a pointer into JSON
+/// : Accept: application/json          a header of the request above
+/// < text                              a line of the input or the body of the step above
+/// ~ name                              the step above may differ as the wanted difference says
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Script {
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One step.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Its line in the script.
+    pub line: usize,
+    /// That line.
+    pub text: String,
+    /// What is done.
+    pub action: Action,
+    /// Names of wanted differences that show here.
+    pub wanted: Vec<String>,
+}
+
+/// What a step does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Runs kubectl.
+    Kubectl {
+        /// All words behind `kubectl`.
+        args: Vec<String>,
+        /// What it reads.
+        input: String,
+    },
+    /// Sends a request.
+    Request(Request),
+    /// Starts a kubectl that runs on.
+    Watch {
+        /// Its name.
+        name: String,
+        /// All words behind `kubectl`.
+        args: Vec<String>,
+    },
+    /// Ends it.
+    End {
+        /// Its name.
+        name: String,
+        /// What it must have printed by then.
+        text: String,
+    },
+    /// Keeps what an action answers, or the value at a pointer in it.
+    Let {
+        /// The name for later steps.
+        name: String,
+        /// What is done.
+        action: Box<Action>,
+        /// Where in the answer, as in RFC 6901; empty for all of it.
+        pointer: String,
+    },
+}
+
+/// An HTTP request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// The body, empty for none.
+    pub body: String,
+}
+
+impl Script {
+    /// Reads a script.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut steps = Vec::<Step>::new();
+        for (at, line) in text.lines().enumerate() {
+            let number = at + 1;
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let more = line.split_at_checked(1).filter(|(sign, _)| matches!(*sign, ":" | "<" | "~"));
+            let done = match (more, steps.last_mut()) {
+                (Some((sign, rest)), Some(step)) => step.add(sign, rest),
+                (Some(_), None) => Err(anyhow::anyhow!("this line belongs to a step, and there is none")),
+                (None, _) => Step::parse(number, line).map(|step| steps.push(step)),
+            };
+            done.with_context(|| format!("line {number}: {line}"))?;
+        }
+        Ok(Self { steps })
+    }
+}
+
+impl Step {
+    fn parse(line: usize, text: &str) -> Result<Self> {
+        let action = Action::parse(text)?;
+        Ok(Self { line, text: text.to_owned(), action, wanted: Vec::new() })
+    }
+
+    fn add(&mut self, sign: &str, rest: &str) -> Result<()> {
+        let rest = rest.strip_prefix(' ').unwrap_or(rest);
+        if sign == "~" {
+            self.wanted.push(rest.trim().to_owned());
+            return Ok(());
+        }
+        match (sign, self.action.innermost()) {
+            ("<", Action::Kubectl { input: text, .. } | Action::Request(Request { body: text, .. })) => {
+                text.push_str(rest);
+                text.push('\n');
+            }
+            (":", Action::Request(request)) => {
+                let (name, value) = rest.split_once(": ").context("a header is `name: value`")?;
+                request.headers.push((name.to_owned(), value.to_owned()));
+            }
+            _ => bail!("the step above takes no such line"),
+        }
+        Ok(())
+    }
+}
+
+impl Action {
+    fn parse(text: &str) -> Result<Self> {
+        let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match first {
+            "kubectl" => Ok(Self::Kubectl { args: words(rest)?, input: String::new() }),
+            "GET" | "POST" | "PUT" | "PATCH" | "DELETE" => Ok(Self::Request(Request {
+                method: first.to_owned(),
+                path: rest.trim().to_owned(),
+                headers: Vec::new(),
+                body: String::new(),
+            })),
+            "watch" => {
+                let (name, command) = rest.split_once(" = kubectl ").context("watch NAME = kubectl ...")?;
+                Ok(Self::Watch { name: name.trim().to_owned(), args: words(command)? })
+            }
+            "end" => {
+                let (name, quoted) = rest.split_once(" when ").context("end NAME when \"text\"")?;
+                let text = quoted.trim().trim_matches('"').to_owned();
+                Ok(Self::End { name: name.trim().to_owned(), text })
+            }
+            "let" => {
+                let (name, action) = rest.split_once(" = ").context("let NAME = ...")?;
+                let (action, pointer) = action.split_once(" at /").unwrap_or((action, ""));
+                let pointer = if pointer.is_empty() { String::new() } else { format!("/{pointer}") };
+                Ok(Self::Let {
+                    name: name.trim().to_owned(),
+                    action: Box::new(Self::parse(action)?),
+                    pointer,
+                })
+            }
+            other => bail!("a step does not begin with {other:?}"),
+        }
+    }
+
+    fn innermost(&mut self) -> &mut Self {
+        match self {
+            Self::Let { action, .. } => action.innermost(),
+            other => other,
+        }
+    }
+}
+
+fn words(text: &str) -> Result<Vec<String>> {
+    shlex::split(text).context("a quote is not closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_read_line_by_line() {
+        let script = Script::parse(
+            "# pods\nkubectl apply -f - --x='a b'\n< kind: Pod\n<\n~ known\n\nlet V = POST /a?b=c at /x/y\n: X: 1\n< {}\n\
+             watch W = kubectl get -w\nend W when \"done\"\n",
+        )
+        .unwrap();
+        let [apply, post, watch, end] = script.steps.as_slice() else { panic!("{script:?}") };
+        let Action::Kubectl { args, input } = &apply.action else { panic!("{apply:?}") };
+        assert_eq!((args.last().unwrap().as_str(), input.as_str()), ("--x=a b", "kind: Pod\n\n"));
+        assert_eq!((apply.line, apply.wanted.as_slice()), (2, ["known".to_owned()].as_slice()));
+        let Action::Let { name, action, pointer } = &post.action else { panic!("{post:?}") };
+        let Action::Request(request) = &**action else { panic!("{action:?}") };
+        assert_eq!((name.as_str(), pointer.as_str(), request.path.as_str()), ("V", "/x/y", "/a?b=c"));
+        assert_eq!((request.headers.len(), request.body.as_str()), (1, "{}\n"));
+        assert!(matches!(&watch.action, Action::Watch { name, .. } if name == "W"));
+        assert!(matches!(&end.action, Action::End { text, .. } if text == "done"));
+    }
+
+    #[test]
+    fn a_line_that_is_no_step_is_named() {
+        for text in ["helm install", "< x", "kubectl get 'x", "watch W kubectl", "kubectl get\n: a: b"] {
+            let error = Script::parse(text).unwrap_err();
+            assert!(error.to_string().starts_with("line "), "{error:#}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! An API server as its clients see it, whoever serves it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tempfile::TempDir;
+
+use super::{ApiClient, Component, Error, RealBinary, flags, io_error, scheduler_config};
+
+/// Where an API server listens, how to reach it as an administrator, and a
+/// directory for files that go with this value.
+#[derive(Debug)]
+pub struct Endpoint {
+    client: ApiClient,
+    server_url: String,
+    token: String,
+    kubeconfig: PathBuf,
+    /// Number of configurations written, for the names of files.
+    schedulers: AtomicUsize,
+    directory: TempDir,
+}
+
+impl Endpoint {
+    /// An endpoint at `server_url`, for instance `https://127.0.0.1:6443`, for
+    /// those who have `token`. Nothing need listen there yet; the server's
+    /// certificate is not checked.
+    pub fn new(server_url: &str, token: &str) -> Result<Self, Error> {
+        let directory = tempfile::Builder::new()
+            .prefix("harbormaster-test-")
+            .tempdir()
+            .map_err(io_error("creating a temporary directory"))?;
+        let kubeconfig = directory.path().join("kubeconfig");
+        write_file(&kubeconfig, &kubeconfig_text(server_url, token))?;
+        Ok(Self {
+            client: ApiClient::new(server_url, token),
+            server_url: server_url.to_owned(),
+            token: token.to_owned(),
+            kubeconfig,
+            schedulers: AtomicUsize::new(0),
+            directory,
+        })
+    }
+
+    /// A kubeconfig file with the rights of an administrator.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// `https://127.0.0.1:PORT`; the certificate is self-signed.
+    #[must_use]
+    pub fn server_url(&self) -> &str {
+        &self.server_url
+    }
+
+    /// The administrator's bearer token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A client with the rights of an administrator.
+    #[must_use]
+    pub fn client(&self) -> &ApiClient {
+        &self.client
+    }
+
+    /// A directory that lives as long as this value, for a test's files.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes a scheduler configuration with the kubeconfig in it, as
+    /// [`Self::start_kube_scheduler`] describes, and returns its path.
+    pub fn write_scheduler_config(&self, config: &str) -> Result<PathBuf, Error> {
+        let number = self.schedulers.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = self.directory().join(format!("scheduler-{number}.yaml"));
+        write_file(&path, &scheduler_config::with_kubeconfig(config, &self.kubeconfig)?)?;
+        Ok(path)
+    }
+
+    /// Starts the real kube-scheduler without leader election and without a
+    /// serving port (add `--secure-port=N` for one).
+    ///
+    /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for
+    /// the defaults. The kubeconfig is added to it; a YAML text that has a
+    /// `clientConnection` of its own names the place by
+    /// `kubeconfig: $KUBECONFIG`. `extra_flags` are of the form `--name=value`.
+    /// Drop or stop the component before the server.
+    pub fn start_kube_scheduler(&self, config: &str, extra_flags: &[String]) -> Result<Component, Error> {
+        let binary = RealBinary::ensure()?;
+        let config_path = self.write_scheduler_config(config)?;
+        let files = config_path.with_extension("");
+        let defaults = vec![
+            format!("--config={}", config_path.display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            format!("--cert-dir={}", files.display()),
+        ];
+        let flags = flags::merge(defaults, extra_flags);
+        Component::start(&binary, "kube-scheduler", &flags, files.with_extension("log"))
+    }
+}
+
+pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(io_error(format!("writing {}", path.display())))
+}
+
+fn kubeconfig_text(server_url: &str, token: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: test
+clusters:
+- name: test
+  cluster:
+    server: {server_url}
+    insecure-skip-tls-verify: true
+users:
+- name: admin
+  user:
+    token: {token}
+contexts:
+- name: test
+  context:
+    cluster: test
+    user: admin
+"
+    )
+}
