@@ -6,23 +6,21 @@
 
 mod e2e;
 
-use std::{
-    collections::BTreeMap,
-    sync::Mutex,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Mutex, time::Instant};
 
 use e2e::{
-    cluster::{eventually, own},
-    objects::{EVENTS, NODES, PODS, config, node, node_of, pod, scheduled_condition},
+    cluster::{PATIENCE, create_all, events_by_pod, eventually, list, name_of},
+    objects::{NODES, PODS, config, node, node_of, pod, scheduled_condition},
     pod_watch::PodWatch,
     process::Harbormaster,
+    server::{Server, on_both_servers},
 };
-use harbormaster_oracle::components::ApiClient;
 use serde_json::{Value, json};
 
-const THREADS: usize = 4;
+on_both_servers! {
+    five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler,
+}
+
 const OURS: &str = "default-scheduler";
 const THEIRS: &str = "reference";
 const COPIES: usize = 50;
@@ -211,40 +209,6 @@ fn named(pod: &Value, name: &str, scheduler: &str) -> Value {
     pod
 }
 
-fn create(client: &ApiClient, path: &str, objects: &[Value]) {
-    thread::scope(|scope| {
-        for first in 0..THREADS {
-            scope.spawn(move || {
-                for object in objects.iter().skip(first).step_by(THREADS) {
-                    client.post(path, object).expect("the object is created");
-                }
-            });
-        }
-    });
-}
-
-fn list(client: &ApiClient, path: &str) -> Vec<Value> {
-    let mut list = client.get(path).expect("the API server answers");
-    match list["items"].take() {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
-}
-
-fn name_of(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
-}
-
-/// Events by reason and pod.
-fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value>> {
-    let mut by_pod: BTreeMap<_, Vec<Value>> = BTreeMap::new();
-    for event in list(client, EVENTS) {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        by_pod.entry((text(&event["reason"]), text(&event["regarding"]["name"]))).or_default().push(event);
-    }
-    by_pod
-}
-
 /// Per node: milli-CPU, MiB, pods, and pods on port 8080.
 type Usage = BTreeMap<String, [u64; 4]>;
 
@@ -261,13 +225,12 @@ fn assert_within_capacity(usage: &Usage) {
     }
 }
 
-#[test]
-fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler() {
+fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler(server: Server) {
     let begun = Instant::now();
-    let mut cluster = own();
+    let cluster = server.own();
     let client = cluster.client().clone();
-    create(&client, NODES, &nodes());
-    create(&client, PODS, &holders());
+    create_all(&client, NODES, &nodes());
+    create_all(&client, PODS, &holders());
     println!("{:.1?}: {} nodes", begun.elapsed(), nodes().len());
 
     let watch = PodWatch::start(&client);
@@ -290,16 +253,14 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler() {
     }
     let references: Vec<Value> =
         kinds.iter().map(|(kind, pod)| named(pod, &format!("reference-{kind}"), THEIRS)).collect();
-    create(&client, PODS, &references);
+    create_all(&client, PODS, &references);
     let created = Instant::now();
-    create(&client, PODS, &pods);
+    create_all(&client, PODS, &pods);
     println!("{:.1?}: {} pods created in {:.1?}", begun.elapsed(), pods.len(), created.elapsed());
 
-    eventually("every possible pod is bound", Duration::from_secs(120), || {
-        (watch.bound() >= possible.len()).then_some(())
-    });
+    eventually("every possible pod is bound", PATIENCE, || (watch.bound() >= possible.len()).then_some(()));
     println!("{:.1?}: {} pods bound", begun.elapsed(), watch.bound());
-    let all = eventually("every impossible pod is explained", Duration::from_secs(60), || {
+    let all = eventually("every impossible pod is explained", PATIENCE, || {
         let all = list(&client, PODS);
         let answered = |pod: &Value| node_of(pod).is_some() || scheduled_condition(pod).is_some();
         all.iter().all(answered).then_some(all)
@@ -346,7 +307,7 @@ fn five_thousand_pods_are_bound_once_or_explained_as_by_kube_scheduler() {
     // Events, in the words of the original; they are written beside the rest.
     let count = possible.len() + kinds.len() * (COPIES + 1);
     let last = Mutex::new(BTreeMap::new());
-    eventually("every pod has its event", Duration::from_secs(30), || {
+    eventually("every pod has its event", PATIENCE, || {
         let events = events_by_pod(&client);
         let complete = events.len() >= count;
         *last.lock().expect("no panic yet") = events;

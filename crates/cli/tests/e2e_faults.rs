@@ -11,17 +11,36 @@ use std::{sync::Arc, thread::sleep, time::Duration};
 use e2e::{
     cluster::{PATIENCE, delete_pod, events, eventually, get_pod, wait_until_bound, wait_until_explained},
     objects::{PODS, pod},
-    proxy::{Cut, Fault, Request},
+    proxy::{Cut, Fault, Gate, Request},
     scene::{Scene, statuses},
+    server::{Server, on_both_servers},
 };
 use serde_json::{Value, json};
+
+on_both_servers! {
+    an_api_server_that_is_down_at_start_is_waited_for,
+    lists_that_fail_are_tried_again_with_pauses,
+    a_list_that_is_no_list_is_asked_for_again,
+    watches_that_are_cut_in_the_middle_of_a_line_lose_nothing,
+    watches_that_are_refused_are_tried_again_with_pauses,
+    after_an_expired_version_everything_is_listed_anew,
+    garbage_in_a_watch_has_everything_listed_anew,
+    an_object_that_cannot_be_decoded_is_left_out_and_harms_no_other,
+    a_bind_that_is_refused_for_now_waits_as_long_as_it_is_told,
+    a_bind_that_conflicts_is_decided_anew,
+    a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew,
+    a_bind_whose_answer_is_lost_counts_once,
+    a_pod_that_is_deleted_between_decision_and_bind_gives_its_room_back,
+    a_pod_that_is_replaced_between_decision_and_bind_is_another_pod,
+    a_status_patch_that_fails_is_tried_again_a_few_times,
+    an_event_that_cannot_be_written_is_tried_again_later_and_holds_up_nothing,
+}
 
 /// The usual answer of a server in trouble.
 const TROUBLE: u16 = 500;
 
-#[test]
-fn an_api_server_that_is_down_at_start_is_waited_for() {
-    let scene = Scene::new("down");
+fn an_api_server_that_is_down_at_start_is_waited_for(server: Server) {
+    let scene = Scene::new(server, "down");
     scene.create("early", "100m");
     let harbormaster = scene.start();
     harbormaster.wait_for_line(&["Failed to list", "pods", "refused", "retry_in"]);
@@ -34,9 +53,8 @@ fn an_api_server_that_is_down_at_start_is_waited_for() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn lists_that_fail_are_tried_again_with_pauses() {
-    let scene = Scene::new("lists");
+fn lists_that_fail_are_tried_again_with_pauses(server: Server) {
+    let scene = Scene::new(server, "lists");
     scene.create("a", "100m");
     let pods = |request: &Request| request.is_list_of("pods");
     scene.proxy.fault(1, Fault::status(TROUBLE, "InternalError"), pods);
@@ -58,9 +76,8 @@ fn lists_that_fail_are_tried_again_with_pauses() {
     }
 }
 
-#[test]
-fn a_list_that_is_no_list_is_asked_for_again() {
-    let scene = Scene::new("nolist");
+fn a_list_that_is_no_list_is_asked_for_again(server: Server) {
+    let scene = Scene::new(server, "nolist");
     scene.create("a", "100m");
     let html = Fault::Answer { status: 200, headers: "", body: "<html>hello\n</html>".to_owned() };
     scene.proxy.fault(2, html, |request| request.is_list_of("pods"));
@@ -72,9 +89,8 @@ fn a_list_that_is_no_list_is_asked_for_again() {
     assert!(log.contains("undecodable") && log.contains("<html>"), "{log}");
 }
 
-#[test]
-fn watches_that_are_cut_in_the_middle_of_a_line_lose_nothing() {
-    let scene = Scene::new("cut");
+fn watches_that_are_cut_in_the_middle_of_a_line_lose_nothing(server: Server) {
+    let scene = Scene::new(server, "cut");
     let harbormaster = scene.started();
     scene.another_is_bound("first");
     for (index, how) in [Cut::Broken, Cut::Complete, Cut::Broken, Cut::Complete].into_iter().enumerate() {
@@ -98,9 +114,8 @@ fn watches_that_are_cut_in_the_middle_of_a_line_lose_nothing() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn watches_that_are_refused_are_tried_again_with_pauses() {
-    let scene = Scene::new("refused");
+fn watches_that_are_refused_are_tried_again_with_pauses(server: Server) {
+    let scene = Scene::new(server, "refused");
     let harbormaster = scene.started();
     scene.another_is_bound("first");
     let pods = |request: &Request| request.is_watch_of("pods");
@@ -116,10 +131,9 @@ fn watches_that_are_refused_are_tried_again_with_pauses() {
     assert!(log.contains("Failed to watch") && log.contains("injected ServiceUnavailable"), "{log}");
 }
 
-#[test]
-fn after_an_expired_version_everything_is_listed_anew() {
+fn after_an_expired_version_everything_is_listed_anew(server: Server) {
     for (name, in_stream) in [("gone", false), ("expired", true)] {
-        let scene = Scene::new(name);
+        let scene = Scene::new(server, name);
         let harbormaster = scene.started();
         scene.create("holder", "2");
         scene.is_bound("holder");
@@ -145,9 +159,8 @@ fn after_an_expired_version_everything_is_listed_anew() {
     }
 }
 
-#[test]
-fn garbage_in_a_watch_has_everything_listed_anew() {
-    let scene = Scene::new("garbage");
+fn garbage_in_a_watch_has_everything_listed_anew(server: Server) {
+    let scene = Scene::new(server, "garbage");
     let harbormaster = scene.started();
     scene.another_is_bound("first");
     for line in ["<html>bad gateway</html>", r#"{"type":"ADDED","object":{"meta"#, "\0\u{1}\u{fffd}"] {
@@ -164,9 +177,8 @@ fn garbage_in_a_watch_has_everything_listed_anew() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn an_object_that_cannot_be_decoded_is_left_out_and_harms_no_other() {
-    let scene = Scene::new("odd");
+fn an_object_that_cannot_be_decoded_is_left_out_and_harms_no_other(server: Server) {
+    let scene = Scene::new(server, "odd");
     let harbormaster = scene.started();
     let odd = json!({
         "metadata": {"name": "odd", "namespace": "default", "uid": "u", "resourceVersion": "1"},
@@ -183,25 +195,29 @@ fn an_object_that_cannot_be_decoded_is_left_out_and_harms_no_other() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_bind_that_is_refused_for_now_waits_as_long_as_it_is_told() {
-    let scene = Scene::new("slow");
+fn a_bind_that_is_refused_for_now_waits_as_long_as_it_is_told(server: Server) {
+    let scene = Scene::new(server, "slow");
     let harbormaster = scene.started();
-    scene.fault_binds("a", 2, Fault::retry_after_a_second(429, "TooManyRequests"));
+    let (gate, name) = (Gate::default(), scene.full("a"));
+    let closed = gate.clone();
+    scene.proxy.fault(usize::MAX, Fault::retry_after_a_second(429, "TooManyRequests"), move |request| {
+        request.is_bind_of(&name) && !closed.is_open()
+    });
     scene.create("a", "100m");
     eventually("a bind is refused", PATIENCE, || (!scene.binds("a").is_empty()).then_some(()));
     scene.another_is_bound("other");
     assert!(scene.is_pending("a"), "the other pod did not wait for it");
+    eventually("it is refused again", PATIENCE, || (scene.binds("a").len() >= 2).then_some(()));
+    gate.open();
     scene.is_bound("a");
-    scene.has_statuses("a", &[429, 429, 201]);
+    scene.answers_end_with(429, 201, |request| request.is_bind_of(&scene.full("a")));
     let binds = scene.binds("a");
     assert!(binds[2].at - binds[0].at >= Duration::from_secs(2));
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_bind_that_conflicts_is_decided_anew() {
-    let scene = Scene::new("conflict");
+fn a_bind_that_conflicts_is_decided_anew(server: Server) {
+    let scene = Scene::new(server, "conflict");
     let harbormaster = scene.started();
     scene.fault_binds("a", 1, Fault::status(409, "Conflict"));
     scene.create("a", "100m");
@@ -210,20 +226,17 @@ fn a_bind_that_conflicts_is_decided_anew() {
     scene.is_bound("a");
     scene.has_statuses("a", &[409, 201]);
     assert_eq!(harbormaster.attempts(&scene.full("a")), 2);
-    let failed = events(&scene.client, &scene.full("a"), "FailedScheduling");
-    assert!(
-        failed
-            .iter()
-            .any(|event| event["note"].as_str().is_some_and(|note| note.contains("injected Conflict"))),
-        "{failed:?}"
-    );
+    eventually("an event says why", PATIENCE, || {
+        let failed = events(&scene.client, &scene.full("a"), "FailedScheduling");
+        let says_so = |event: &Value| event["note"].as_str().is_some_and(|n| n.contains("injected Conflict"));
+        failed.iter().any(says_so).then_some(())
+    });
     harbormaster.wait_for_line(&["Error scheduling pod; retrying", &scene.full("a"), "injected Conflict"]);
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew() {
-    let scene = Scene::new("failing");
+fn a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew(server: Server) {
+    let scene = Scene::new(server, "failing");
     let harbormaster = scene.started();
     scene.fault_binds("a", 6, Fault::status(TROUBLE, "InternalError"));
     scene.create("a", "1900m");
@@ -238,12 +251,11 @@ fn a_bind_that_fails_for_long_is_tried_a_few_times_and_then_decided_anew() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_bind_whose_answer_is_lost_counts_once() {
+fn a_bind_whose_answer_is_lost_counts_once(server: Server) {
     for (name, fault) in
         [("lost", Fault::LieAfterwards { status: TROUBLE }), ("broken", Fault::BreakAfterwards)]
     {
-        let scene = Scene::new(name);
+        let scene = Scene::new(server, name);
         let harbormaster = scene.started();
         scene.fault_binds("a", 1, fault);
         scene.create("a", "1");
@@ -269,9 +281,8 @@ fn a_bind_whose_answer_is_lost_counts_once() {
     }
 }
 
-#[test]
-fn a_pod_that_is_deleted_between_decision_and_bind_gives_its_room_back() {
-    let scene = Scene::new("deleted");
+fn a_pod_that_is_deleted_between_decision_and_bind_gives_its_room_back(server: Server) {
+    let scene = Scene::new(server, "deleted");
     let harbormaster = scene.started();
     let (client, name) = (scene.client.clone(), scene.full("a"));
     scene.fault_binds("a", 1, Fault::After(Arc::new(move || delete_pod(&client, &name))));
@@ -286,9 +297,8 @@ fn a_pod_that_is_deleted_between_decision_and_bind_gives_its_room_back() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_pod_that_is_replaced_between_decision_and_bind_is_another_pod() {
-    let scene = Scene::new("replaced");
+fn a_pod_that_is_replaced_between_decision_and_bind_is_another_pod(server: Server) {
+    let scene = Scene::new(server, "replaced");
     let harbormaster = scene.started();
     let (client, name) = (scene.client.clone(), scene.full("a"));
     let again = pod(&name, scene.name, json!({"cpu": "1"}), json!({"nodeSelector": {"scene": scene.name}}));
@@ -309,9 +319,8 @@ fn a_pod_that_is_replaced_between_decision_and_bind_is_another_pod() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_status_patch_that_fails_is_tried_again_a_few_times() {
-    let scene = Scene::new("status");
+fn a_status_patch_that_fails_is_tried_again_a_few_times(server: Server) {
+    let scene = Scene::new(server, "status");
     let harbormaster = scene.started();
     for (name, times) in [("soon", 2), ("never", usize::MAX)] {
         let name = scene.full(name);
@@ -339,27 +348,28 @@ fn a_status_patch_that_fails_is_tried_again_a_few_times() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn an_event_that_cannot_be_written_is_tried_again_later_and_holds_up_nothing() {
-    let scene = Scene::new("events");
+fn an_event_that_cannot_be_written_is_tried_again_later_and_holds_up_nothing(server: Server) {
+    let scene = Scene::new(server, "events");
     let harbormaster = scene.started();
-    let name = scene.full("a");
-    scene
-        .proxy
-        .fault(1, Fault::status(TROUBLE, "InternalError"), move |request| request.is_event_about(&name));
+    let (gate, name) = (Gate::default(), scene.full("a"));
+    let closed = gate.clone();
+    scene.proxy.fault(usize::MAX, Fault::status(TROUBLE, "InternalError"), move |request| {
+        request.is_event_about(&name) && !closed.is_open()
+    });
     scene.create("a", "100m");
     scene.is_bound("a");
     scene.another_is_bound("other");
-    eventually("the event of the other pod", Duration::from_secs(5), || {
+    eventually("the event of the other pod", PATIENCE, || {
         events(&scene.client, &scene.full("other"), "Scheduled").pop()
     });
     harbormaster
         .wait_for_line(&["Unable to write event (may retry after sleeping)", "injected InternalError"]);
+    gate.open();
     let event =
         eventually("the event", PATIENCE, || events(&scene.client, &scene.full("a"), "Scheduled").pop());
     let note = format!("Successfully assigned default/{} to {}", scene.full("a"), scene.full("node"));
     assert_eq!(event["note"], Value::from(note));
     let name = scene.full("a");
-    scene.answers(&[500, 201], |request| request.is_event_about(&name));
+    scene.answers_end_with(TROUBLE, 201, |request| request.is_event_about(&name));
     scene.ends_well(harbormaster);
 }

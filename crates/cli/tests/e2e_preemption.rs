@@ -20,8 +20,19 @@ use e2e::{
     objects::{PODS, disruption, is_terminating, node_of},
     proxy::{Fault, Request},
     scene::Scene,
+    server::{Server, on_both_servers},
 };
 use serde_json::json;
+
+on_both_servers! {
+    a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end,
+    of_several_victims_the_last_goes_when_the_others_are_gone,
+    nobody_is_evicted_when_that_cannot_help,
+    an_eviction_in_trouble_is_finished_and_takes_nobody_else,
+    a_victim_that_is_gone_or_another_pod_by_then_is_left_alone,
+    a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody,
+    a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next,
+}
 
 const MIDDLE: Option<&str> = Some("middle");
 const HIGH: Option<&str> = Some("high");
@@ -62,9 +73,8 @@ fn notes(scene: &Scene, name: &str) -> Vec<String> {
     events.iter().map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-#[test]
-fn a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end() {
-    let scene = Scene::new("just");
+fn a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end(server: Server) {
+    let scene = Scene::new(server, "just");
     // The best place costs one pod of lowest priority; the others cost two of them, or one of middle priority.
     full_node(&scene, "best", "1", LONG);
     for (node, class, cpu) in [("dear", MIDDLE, "1"), ("many", None, "500m")] {
@@ -106,9 +116,8 @@ fn a_pod_evicts_just_the_pods_in_its_way_and_waits_for_their_end() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn of_several_victims_the_last_goes_when_the_others_are_gone() {
-    let scene = Scene::new("several");
+fn of_several_victims_the_last_goes_when_the_others_are_gone(server: Server) {
+    let scene = Scene::new(server, "several");
     scene.create_node("big", "2", "big");
     let victims = ["v1", "v2", "v3", "v4"];
     for name in victims {
@@ -133,9 +142,8 @@ fn of_several_victims_the_last_goes_when_the_others_are_gone() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn nobody_is_evicted_when_that_cannot_help() {
-    let scene = Scene::new("helpless");
+fn nobody_is_evicted_when_that_cannot_help(server: Server) {
+    let scene = Scene::new(server, "helpless");
     full_node(&scene, "full", "1", 0);
     scene.create_node("equal", "2", "equal");
     scene.place("peer", HIGH, "2", "equal", 0);
@@ -182,9 +190,8 @@ fn fault(scene: &Scene, step: &str, row: &str, times: usize, fault: Fault) {
     });
 }
 
-#[test]
-fn an_eviction_in_trouble_is_finished_and_takes_nobody_else() {
-    let scene = Scene::new("trouble");
+fn an_eviction_in_trouble_is_finished_and_takes_nobody_else(server: Server) {
+    let scene = Scene::new(server, "trouble");
     let mut rows = Vec::new();
     for step in ["patch", "delete"] {
         for (what, times, trouble) in troubles() {
@@ -228,9 +235,8 @@ fn an_eviction_in_trouble_is_finished_and_takes_nobody_else() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_victim_that_is_gone_or_another_pod_by_then_is_left_alone() {
-    let scene = Scene::new("vanish");
+fn a_victim_that_is_gone_or_another_pod_by_then_is_left_alone(server: Server) {
+    let scene = Scene::new(server, "vanish");
     let rows = ["gone-patch", "gone-delete", "again-patch", "again-delete"];
     for row in rows {
         full_node(&scene, row, "980m", 0);
@@ -267,9 +273,8 @@ fn a_victim_that_is_gone_or_another_pod_by_then_is_left_alone() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody() {
-    let scene = Scene::new("never");
+fn a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody(server: Server) {
+    let scene = Scene::new(server, "never");
     full_node(&scene, "full", "1", 0);
     let is_over = Arc::new(AtomicBool::new(false));
     let (over, victim) = (Arc::clone(&is_over), scene.full("low-full"));
@@ -289,9 +294,8 @@ fn a_preemptor_whose_victim_cannot_be_deleted_holds_up_nobody() {
     scene.ends_well(harbormaster);
 }
 
-#[test]
-fn a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next() {
-    let scene = Scene::new("slain");
+fn a_scheduler_that_is_killed_while_it_evicts_is_continued_by_the_next(server: Server) {
+    let scene = Scene::new(server, "slain");
     // Killed when one victim is on its way out, when another one is too, and when a third is told but not deleted.
     for (row, seconds) in [("ended", LONG), ("ending", LONG), ("told", 0)] {
         full_node(&scene, row, "1", seconds);

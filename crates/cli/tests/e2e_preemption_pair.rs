@@ -12,16 +12,23 @@ use std::{
 
 use e2e::{
     cluster::{
-        PATIENCE, create_priority_classes, events, eventually, get_pod, own_with, wait_until_bound,
-        wait_until_explained,
+        PATIENCE, create_priority_classes, delete_pod, events, eventually, get_pod, list, name_of,
+        wait_until_bound, wait_until_explained,
     },
     objects::{EVENTS, NODES, PODS, config, disruption, is_terminating, node, node_of, pod},
     pod_watch::PodWatch,
     process::Harbormaster,
-    proxy::{Fault, Proxy, Request},
+    proxy::{Fault, Gate, Proxy, Request},
+    server::{Cluster, Server, on_both_servers},
 };
-use harbormaster_oracle::components::{ApiClient, Component, ControlPlane, ControlPlaneOptions};
+use harbormaster_oracle::components::{ApiClient, Component};
 use serde_json::{Value, json};
+
+on_both_servers! {
+    both_choose_alike_and_say_the_same,
+    while_its_victims_are_being_evicted_a_preemptor_is_not_tried,
+    two_schedulers_that_want_the_same_room_come_to_rest,
+}
 
 const OURS: &str = "ours";
 const THEIRS: &str = "theirs";
@@ -38,12 +45,11 @@ struct Pair {
     proxies: BTreeMap<&'static str, Proxy>,
     watch: PodWatch,
     client: ApiClient,
-    _cluster: ControlPlane,
+    _cluster: Cluster,
 }
 
 impl Pair {
-    fn new(controller_manager: bool) -> Self {
-        let mut cluster = own_with(&ControlPlaneOptions { controller_manager, ..Default::default() });
+    fn new(cluster: Cluster) -> Self {
         let client = cluster.client().clone();
         create_priority_classes(&client);
         let proxies: BTreeMap<_, _> = BOTH.map(|name| (name, Proxy::new(&cluster))).into();
@@ -78,12 +84,22 @@ impl Pair {
         created["metadata"]["uid"].as_str().expect("a UID").to_owned()
     }
 
-    fn pods(&self) -> Vec<Value> {
-        let mut list = self.client.get(PODS).expect("the API server answers");
-        match list["items"].take() {
-            Value::Array(pods) => pods,
-            _ => Vec::new(),
+    /// Waits until both schedulers know the nodes and pods that there are.
+    fn everything_is_known(&self) {
+        let all = format!("0/{} nodes", list(&self.client, NODES).len());
+        for scheduler in BOTH {
+            // Nothing wakes a pod that no node can help: every look at the nodes takes a new one.
+            eventually("all nodes are known", PATIENCE, || {
+                self.create("marker", scheduler, "", "0", in_pool("nowhere"));
+                let (_, message) = wait_until_explained(&self.client, "marker");
+                delete_pod(&self.client, "marker");
+                message.starts_with(&all).then_some(())
+            });
         }
+    }
+
+    fn pods(&self) -> Vec<Value> {
+        list(&self.client, PODS)
     }
 
     /// How often a pod was tried by its scheduler.
@@ -115,10 +131,6 @@ fn is_delete(request: &Request) -> bool {
     request.method == "DELETE"
 }
 
-fn name_of(pod: &Value) -> &str {
-    pod["metadata"]["name"].as_str().unwrap_or_default()
-}
-
 fn on(node: &str) -> Value {
     json!({"nodeName": node})
 }
@@ -144,9 +156,8 @@ fn guard(pair: &Pair, name: &str) {
     });
 }
 
-#[test]
-fn both_choose_alike_and_say_the_same() {
-    let pair = Pair::new(true);
+fn both_choose_alike_and_say_the_same(server: Server) {
+    let pair = Pair::new(server.own_with_controllers());
     for scheduler in BOTH {
         // The guarded pod is of lower priority, but the other one may go without breaking a budget.
         let (guarded, free) = (format!("guarded-{scheduler}"), format!("free-{scheduler}"));
@@ -156,8 +167,7 @@ fn both_choose_alike_and_say_the_same() {
         pair.create(&free, scheduler, "middle", "1", on(&free));
         guard(&pair, &guarded);
     }
-    // Both must have heard of the budgets.
-    sleep(Duration::from_millis(500));
+    pair.everything_is_known();
 
     // Refusals, word for word.
     for (name, class, cpu, pool) in [
@@ -200,12 +210,11 @@ fn both_choose_alike_and_say_the_same() {
     pair.end();
 }
 
-#[test]
-fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried() {
-    const PAUSE: Duration = Duration::from_secs(3);
-    let pair = Pair::new(false);
+fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried(server: Server) {
+    let pair = Pair::new(server.own());
+    let gate = Gate::default();
     for scheduler in BOTH {
-        pair.proxies[scheduler].fault(1, Fault::delay(PAUSE), |request| {
+        pair.proxies[scheduler].fault(1, Fault::hold(&gate), |request| {
             request.method == "DELETE" && request.path.contains("/low-")
         });
         pair.create_node(scheduler, "2", scheduler);
@@ -220,7 +229,7 @@ fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried() {
         );
         pair.create(&format!("peer-{scheduler}"), scheduler, "high", "1", on(scheduler));
     }
-    sleep(Duration::from_millis(500));
+    pair.everything_is_known();
     let top = |scheduler: &str| format!("top-{scheduler}");
     for scheduler in BOTH {
         pair.create(&top(scheduler), scheduler, "high", "1", in_pool(scheduler));
@@ -234,9 +243,10 @@ fn while_its_victims_are_being_evicted_a_preemptor_is_not_tried() {
     for scheduler in BOTH {
         pair.client.delete(&format!("{PODS}/beside-{scheduler}")).expect("it is deleted");
     }
-    sleep(PAUSE / 3);
+    sleep(QUIET / 2);
     let attempts = || BOTH.map(|scheduler| pair.attempts(&top(scheduler), scheduler));
     assert_eq!(attempts(), [1, 1], "kept back");
+    gate.open();
     for scheduler in BOTH {
         wait_until_bound(&pair.client, &top(scheduler));
     }
@@ -290,25 +300,25 @@ impl Kubelets {
 /// Lets the kubelets work until nothing happens any more; all pods.
 fn settle(pair: &Pair, kubelets: &mut Kubelets) -> Vec<Value> {
     let seen = || (BOTH.map(|scheduler| pair.deletes(scheduler)), pair.watch.bound());
-    let (mut last, mut since) = (seen(), Instant::now());
-    let pods = eventually("it comes to rest", 2 * PATIENCE, || {
+    let attempts = || pair.harbormaster.lines_with(&["Attempting to schedule pod"]).len();
+    let (mut last, mut since, mut at_rest) = (seen(), Instant::now(), None);
+    eventually("it comes to rest", PATIENCE, || {
         let pods = kubelets.work(pair);
         if last != seen() {
-            (last, since) = (seen(), Instant::now());
+            (last, since, at_rest) = (seen(), Instant::now(), None);
         }
-        (since.elapsed() > QUIET).then_some(pods)
-    });
-    let attempts = || pair.harbormaster.lines_with(&["Attempting to schedule pod"]).len();
-    let before = attempts();
-    sleep(QUIET);
-    assert_eq!(last, seen(), "nobody is evicted or bound any more");
-    assert!(attempts() - before <= 5, "{} attempts while nothing happens", attempts() - before);
-    pods
+        // What has just happened may have woken some, for the last time.
+        if since.elapsed() > QUIET {
+            let before = *at_rest.get_or_insert_with(attempts);
+            let more = attempts() - before;
+            assert!(more <= 5, "{more} attempts while nothing happens");
+        }
+        (since.elapsed() > 2 * QUIET).then_some(pods)
+    })
 }
 
-#[test]
-fn two_schedulers_that_want_the_same_room_come_to_rest() {
-    let pair = Pair::new(false);
+fn two_schedulers_that_want_the_same_room_come_to_rest(server: Server) {
+    let pair = Pair::new(server.own());
     // The pods of one of the two take a moment to end.
     let graceful = |scheduler: &str, mut spec: Value| {
         spec["terminationGracePeriodSeconds"] = json!(if scheduler == OURS { 0 } else { 5 });
@@ -330,7 +340,7 @@ fn two_schedulers_that_want_the_same_room_come_to_rest() {
     }
     let mut kubelets = Kubelets::default();
     kubelets.work(&pair);
-    sleep(Duration::from_millis(500));
+    pair.everything_is_known();
     // First they fill everything with pods of middle priority, then there are more important ones.
     let mut pods = Vec::new();
     for (class, count) in [("middle", 8), ("high", 3)] {
@@ -366,8 +376,7 @@ fn two_schedulers_that_want_the_same_room_come_to_rest() {
     assert!(evicted.iter().all(|pod| class_of(pod) < rank("high")));
     let deletes: usize = BOTH.map(|scheduler| pair.deletes(scheduler)).iter().sum();
     assert!(deletes <= 2 * evicted.len(), "{deletes} DELETEs");
-    let list = pair.client.get(&format!("{EVENTS}?fieldSelector=reason%3DPreempted")).expect("it answers");
-    for event in list["items"].as_array().into_iter().flatten() {
+    for event in list(&pair.client, &format!("{EVENTS}?fieldSelector=reason%3DPreempted")) {
         let note = event["note"].as_str().unwrap_or_default();
         let by = note.split_whitespace().nth(3).unwrap_or_default();
         let victim = event["regarding"]["name"].as_str().unwrap_or_default();

@@ -14,13 +14,23 @@ use std::{collections::BTreeMap, fs, path::PathBuf, thread::sleep, time::Duratio
 
 use e2e::{
     cluster::{
-        create_priority_classes, delete_pod, events, eventually, own, wait_until_bound, wait_until_explained,
+        PATIENCE, create_priority_classes, delete_pod, events, eventually, wait_until_bound,
+        wait_until_explained,
     },
     objects::{NODES, PODS, config, node, pod},
     process::Harbormaster,
+    server::{Cluster, Server, on_both_servers},
 };
-use harbormaster_oracle::components::{ApiClient, Component, ControlPlane};
+use harbormaster_oracle::components::{ApiClient, Component};
 use serde_json::{Value, json};
+
+on_both_servers! {
+    an_event_wakes_the_pods_that_it_can_help_and_no_others,
+    room_that_is_given_back_wakes_those_who_lack_room_and_no_others,
+    new_nodes_and_tolerations_wake_those_who_get_a_place_by_them,
+    other_pods_wake_those_who_look_at_pods_like_them,
+    nodes_wake_those_whose_topology_they_change,
+}
 
 /// Scheduler names; they are part of the pods' names, too.
 const OURS: &str = "ours";
@@ -44,26 +54,27 @@ struct Scene {
     /// The waiting pods, without their schedulers' names.
     names: Vec<&'static str>,
     client: ApiClient,
-    _cluster: ControlPlane,
+    _cluster: Cluster,
 }
 
 type Attempts = BTreeMap<&'static str, usize>;
 
 impl Scene {
     /// Pods that wait for other nodes.
-    fn new() -> Self {
+    fn new(server: Server) -> Self {
         let nodes = ["n1", "n2", "n3", "n4"].map(unwelcoming);
-        Self::of(&nodes, &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
+        Self::of(server, &nodes, &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
     }
 
     /// Nodes, pods that are placed on them, and pods that wait: a copy for each scheduler.
     fn of(
+        server: Server,
         nodes: &[Value],
         placed: &[Value],
         names: &[&'static str],
         waiting: impl Fn(&str) -> Vec<Value>,
     ) -> Self {
-        let mut cluster = own();
+        let cluster = server.own();
         let client = cluster.client().clone();
         create_priority_classes(&client);
         client.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).expect("it is created");
@@ -136,12 +147,19 @@ impl Scene {
         let mut expected = self.attempts();
         change();
         arrived();
-        sleep(QUIET);
         for attempts in &mut expected {
             for (name, count) in attempts.iter_mut() {
                 *count += usize::from(woken.contains(name));
             }
         }
+        eventually(&format!("{woken:?} are woken by {what}"), PATIENCE, || {
+            let now = self.attempts();
+            let is_there = |(now, expected): (&Attempts, &Attempts)| {
+                expected.iter().all(|(name, count)| now[name] >= *count)
+            };
+            now.iter().zip(&expected).all(is_there).then_some(())
+        });
+        sleep(QUIET);
         assert_eq!(self.attempts(), expected, "ours and the original's after: {what}");
     }
 
@@ -201,9 +219,8 @@ fn waiting_pods(scheduler: &str) -> [Value; 5] {
     .map(|(name, cpu, spec)| pod(&format!("{name}-{scheduler}"), scheduler, json!({"cpu": cpu}), spec))
 }
 
-#[test]
-fn an_event_wakes_the_pods_that_it_can_help_and_no_others() {
-    let scene = Scene::new();
+fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
+    let scene = Scene::new(server);
     for attempts in scene.attempts() {
         let first = WAITING.map(|name| attempts[name]);
         assert_eq!(first, [1, 1, 1, 1, 0], "each was tried once, the gated one never");
@@ -259,16 +276,15 @@ fn an_event_wakes_the_pods_that_it_can_help_and_no_others() {
     }
     assert!(events(&scene.client, &format!("{GATE}-{OURS}"), "FailedScheduling").is_empty());
     for name in WAITING {
-        eventually("the event of the binding", QUIET * 10, || {
+        eventually("the event of the binding", PATIENCE, || {
             events(&scene.client, &format!("{name}-{OURS}"), "Scheduled").pop()
         });
     }
     scene.end();
 }
 
-#[test]
-fn room_that_is_given_back_wakes_those_who_lack_room_and_no_others() {
-    let scene = Scene::new();
+fn room_that_is_given_back_wakes_those_who_lack_room_and_no_others(server: Server) {
+    let scene = Scene::new(server);
     let fill = |name: &str, requests: Value| {
         let spec = json!({"nodeName": "n1", "tolerations": everything()});
         scene.client.post(PODS, &pod(name, OURS, requests, spec)).expect("the pod is created");
@@ -284,9 +300,8 @@ fn room_that_is_given_back_wakes_those_who_lack_room_and_no_others() {
     scene.end();
 }
 
-#[test]
-fn new_nodes_and_tolerations_wake_those_who_get_a_place_by_them() {
-    let scene = Scene::new();
+fn new_nodes_and_tolerations_wake_those_who_get_a_place_by_them(server: Server) {
+    let scene = Scene::new(server);
     scene.wakes("tolerations of its own, helpful or not", &[TAINT], || {
         let more = json!([
             {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
@@ -380,9 +395,13 @@ fn pods_among_pods(scheduler: &str) -> Vec<Value> {
             "labelSelector": {"matchLabels": {"app": app}},
         })
     };
-    // A zone is missing: none may have more than one.
+    // A zone is missing: none may have more than one. The other scheduler's copy does not count, as it may be bound
+    // first.
     let mut three_zones = constraint("zone", "spread");
     three_zones["minDomains"] = json!(3);
+    let others: Vec<&str> = [OURS, THEIRS].into_iter().filter(|name| *name != scheduler).collect();
+    three_zones["labelSelector"]["matchExpressions"] =
+        json!([{"key": "scheduler", "operator": "NotIn", "values": others}]);
     let keys = [constraint("rack", "none"), constraint("row", "none")];
     // Without requests the full nodes are not full for them.
     [
@@ -403,23 +422,22 @@ fn pods_among_pods(scheduler: &str) -> Vec<Value> {
     ]
     .map(|(name, requests, spec)| {
         let mut pod = pod(&format!("{name}-{scheduler}"), scheduler, requests, spec);
-        pod["metadata"]["labels"] = json!({"app": name});
+        pod["metadata"]["labels"] = json!({"app": name, "scheduler": scheduler});
         pod
     })
     .into()
 }
 
-fn among_pods() -> Scene {
-    let scene = Scene::of(&zones(), &obstacles(), &AMONG_PODS, pods_among_pods);
+fn among_pods(server: Server) -> Scene {
+    let scene = Scene::of(server, &zones(), &obstacles(), &AMONG_PODS, pods_among_pods);
     for attempts in scene.attempts() {
         assert_eq!(AMONG_PODS.map(|name| attempts[name]), [1; 6], "each was tried once");
     }
     scene
 }
 
-#[test]
-fn other_pods_wake_those_who_look_at_pods_like_them() {
-    let scene = among_pods();
+fn other_pods_wake_those_who_look_at_pods_like_them(server: Server) {
+    let scene = among_pods(server);
     let add = |name: &str, labels: Value| {
         let pod = placed(name, "n1", labels, json!({}));
         scene.client.post(PODS, &pod).expect("the pod is created");
@@ -474,9 +492,8 @@ fn other_pods_wake_those_who_look_at_pods_like_them() {
     scene.end();
 }
 
-#[test]
-fn nodes_wake_those_whose_topology_they_change() {
-    let scene = among_pods();
+fn nodes_wake_those_whose_topology_they_change(server: Server) {
+    let scene = among_pods(server);
     let add = |name: &str, labels: Value| {
         scene.client.post(NODES, &node(name, labels, "4", "4Gi", 40)).expect("the node is created");
     };

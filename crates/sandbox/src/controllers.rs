@@ -26,8 +26,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Most pods that one owner gets per step.
 const MOST_AT_ONCE: usize = 500;
 
+/// Stand-ins for the controllers of a cluster. They work while [`Controllers::run`] is being polled.
 #[derive(Debug)]
-pub(crate) struct Controllers {
+pub struct Controllers {
     store: Store,
     mirrors: Mirrors,
 }
@@ -45,7 +46,11 @@ struct Mirrors {
 }
 
 impl Controllers {
-    pub(crate) fn new(store: &Store) -> Result<Self, SandboxError> {
+    /// Controllers for the objects of a store.
+    ///
+    /// # Errors
+    /// When a resource cannot be watched.
+    pub fn new(store: &Store) -> Result<Self, SandboxError> {
         let mirrors = Mirrors {
             nodes: Mirror::new(store, "nodes")?,
             pods: Mirror::new(store, "pods")?,
@@ -60,7 +65,7 @@ impl Controllers {
     }
 
     /// Ends with its task only.
-    pub(crate) async fn run(mut self) {
+    pub async fn run(mut self) {
         loop {
             self.mirrors.changed().await;
             tokio::time::sleep(PAUSE).await;

@@ -26,6 +26,7 @@ mod sandbox;
 use std::time::Duration;
 
 pub use board::{Board, News, PodState, PodView, Update};
+pub use controllers::Controllers;
 pub use harbormaster_sim::Source;
 pub use kubelet::RUN_FOR;
 pub use sandbox::{Sandbox, SandboxError};

@@ -1,41 +1,19 @@
-//! A real API server that tests of one program share while they run.
+//! What tests ask of a cluster, and what they wait for.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
-    thread::sleep,
+    collections::BTreeMap,
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
-use harbormaster_oracle::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
+use harbormaster_oracle::components::{ApiClient, Error};
 use serde_json::{Value, json};
 
 use super::objects::{EVENTS, PODS, PRIORITY_CLASSES, node_of, pod, priority_classes, scheduled_condition};
 
 const POLL: Duration = Duration::from_millis(20);
-/// Longer than any retry that is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(40);
-
-static SHARED: Mutex<Weak<ControlPlane>> = Mutex::new(Weak::new());
-
-/// A control plane of one's own.
-pub fn own() -> ControlPlane {
-    own_with(&ControlPlaneOptions::default())
-}
-
-/// A control plane of one's own, started with these options.
-pub fn own_with(options: &ControlPlaneOptions) -> ControlPlane {
-    ControlPlane::start(options).expect("the API server starts")
-}
-
-/// The control plane of all tests that run at the moment; it ends with the last of them.
-pub fn shared() -> Arc<ControlPlane> {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let cluster = Arc::new(own());
-        *shared = Arc::downgrade(&cluster);
-        cluster
-    })
-}
+/// Longer than anything that is waited for takes, on a slow machine that is busy with something else, too.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Asks until there is an answer, at most for `limit`.
 pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
@@ -73,12 +51,45 @@ pub fn wait_until_explained(client: &ApiClient, name: &str) -> (String, String) 
 
 /// The events about a pod with that reason.
 pub fn events(client: &ApiClient, pod: &str, reason: &str) -> Vec<Value> {
-    let query = format!("{EVENTS}?fieldSelector=regarding.name%3D{pod},reason%3D{reason}");
-    let mut list = client.get(&query).expect("the API server answers");
+    list(client, &format!("{EVENTS}?fieldSelector=regarding.name%3D{pod},reason%3D{reason}"))
+}
+
+/// The objects of a collection.
+pub fn list(client: &ApiClient, path: &str) -> Vec<Value> {
+    let mut list = client.get(path).expect("the API server answers");
     match list["items"].take() {
         Value::Array(items) => items,
         _ => Vec::new(),
     }
+}
+
+/// The name of an object.
+pub fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// Events of the namespace `default` by reason and pod.
+pub fn events_by_pod(client: &ApiClient) -> BTreeMap<(String, String), Vec<Value>> {
+    let mut by_pod: BTreeMap<_, Vec<Value>> = BTreeMap::new();
+    for event in list(client, EVENTS) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        by_pod.entry((text(&event["reason"]), text(&event["regarding"]["name"]))).or_default().push(event);
+    }
+    by_pod
+}
+
+/// Creates all objects of a collection, some at a time.
+pub fn create_all(client: &ApiClient, path: &str, objects: &[Value]) {
+    const THREADS: usize = 4;
+    thread::scope(|scope| {
+        for first in 0..THREADS {
+            scope.spawn(move || {
+                for object in objects.iter().skip(first).step_by(THREADS) {
+                    client.post(path, object).expect("the object is created");
+                }
+            });
+        }
+    });
 }
 
 /// Deletes a pod at once.

@@ -1,4 +1,4 @@
-//! What the end-to-end tests have in common: a real API server, the built binary, and objects to give them.
+//! What the end-to-end tests have in common: API servers, the built binary, and objects to give them.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
 
@@ -8,3 +8,4 @@ pub mod pod_watch;
 pub mod process;
 pub mod proxy;
 pub mod scene;
+pub mod server;

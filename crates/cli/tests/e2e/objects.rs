@@ -8,19 +8,24 @@ pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const PRIORITY_CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 pub const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
-/// A KubeSchedulerConfiguration with one profile, without the plugins that are not built yet, and with a client that
-/// is not slowed down.
-pub fn config(scheduler_name: &str) -> Value {
-    let disabled: Vec<Value> = UNBUILT.iter().map(|name| json!({"name": name})).collect();
+/// A KubeSchedulerConfiguration with the defaults, and a client that speaks JSON and is not slowed down.
+pub fn default_config() -> Value {
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"qps": 5000, "burst": 5000},
-        "profiles": [{
-            "schedulerName": scheduler_name,
-            "plugins": {"multiPoint": {"disabled": disabled}},
-        }],
+        "clientConnection": {"qps": 5000, "burst": 5000, "contentType": "application/json"},
     })
+}
+
+/// [`default_config`] with one profile, without the plugins that are not built yet.
+pub fn config(scheduler_name: &str) -> Value {
+    let disabled: Vec<Value> = UNBUILT.iter().map(|name| json!({"name": name})).collect();
+    let mut config = default_config();
+    config["profiles"] = json!([{
+        "schedulerName": scheduler_name,
+        "plugins": {"multiPoint": {"disabled": disabled}},
+    }]);
+    config
 }
 
 /// A node with these labels.

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use harbormaster_oracle::components::ApiClient;
+use harbormaster_oracle::components::{ApiClient, Error};
 use serde_json::Value;
 
 use super::objects::{PODS, disruption, is_terminating, node_of};
@@ -29,15 +29,21 @@ impl PodWatch {
     /// Watches from now on.
     pub fn start(client: &ApiClient) -> Self {
         let list = client.get(&format!("{PODS}?limit=1")).expect("the API server answers");
-        let version = list["metadata"]["resourceVersion"].as_str().expect("a list has a version");
-        let path = format!("{PODS}?watch=1&timeoutSeconds=3600&resourceVersion={version}");
-        let stream = client.stream(&path).expect("the API server streams");
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let mut version = version_of(&list);
+        let mut stream = watch(client, &version).expect("the API server streams");
+        let (client, seen) = (client.clone(), Arc::new(Mutex::new(Seen::default())));
         let writer = Self(Arc::clone(&seen));
         thread::spawn(move || {
-            for line in stream.lines().map_while(Result::ok) {
-                let event: Value = serde_json::from_str(&line).expect("a watch sends JSON");
-                writer.lock().note(&event["object"], event["type"] == "DELETED");
+            // kube-apiserver ends the watches of those who are slow to read; they go on where they were.
+            loop {
+                for line in stream.lines().map_while(Result::ok) {
+                    let event: Value = serde_json::from_str(&line).expect("a watch sends JSON");
+                    assert_ne!(event["type"], "ERROR", "{event}");
+                    version = version_of(&event["object"]);
+                    writer.lock().note(&event["object"], event["type"] == "DELETED");
+                }
+                let Ok(next) = watch(&client, &version) else { return };
+                stream = next;
             }
         });
         Self(seen)
@@ -68,6 +74,14 @@ impl PodWatch {
     fn lock(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn version_of(object: &Value) -> String {
+    object["metadata"]["resourceVersion"].as_str().expect("it has a version").to_owned()
+}
+
+fn watch(client: &ApiClient, version: &str) -> Result<impl BufRead + use<>, Error> {
+    client.stream(&format!("{PODS}?watch=1&timeoutSeconds=3600&resourceVersion={version}"))
 }
 
 impl Seen {

@@ -8,9 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::cluster::eventually;
+use super::cluster::{PATIENCE, eventually};
 
 const POLL: Duration = Duration::from_millis(10);
+/// Harbormaster gives up what is under way after ten seconds.
+pub const END: Duration = Duration::from_secs(30);
 
 /// A running `harbormaster run`; it is killed with this value.
 pub struct Harbormaster {
@@ -53,7 +55,7 @@ impl Harbormaster {
 
     /// Waits for a log line with all these parts.
     pub fn wait_for_line(&self, parts: &[&str]) -> String {
-        eventually(&format!("a log line with {parts:?}"), Duration::from_secs(30), || {
+        eventually(&format!("a log line with {parts:?}"), PATIENCE, || {
             self.lines_with(parts).into_iter().next()
         })
     }
@@ -70,6 +72,11 @@ impl Harbormaster {
         self.child.wait().expect("it ends");
     }
 
+    /// Whether the process has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("the process can be asked").is_none()
+    }
+
     /// Waits for the end of the process.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         wait(&mut self.child, limit)
@@ -79,7 +86,7 @@ impl Harbormaster {
     /// SIGTERM ends it well, and nothing in it has panicked.
     pub fn ends_well(mut self) -> String {
         self.ask_to_end();
-        let status = self.wait(Duration::from_secs(15));
+        let status = self.wait(END);
         let log = self.log();
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(!log.contains("panicked"), "{log}");

@@ -6,12 +6,12 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use harbormaster_oracle::components::ControlPlane;
+use harbormaster_oracle::components::Endpoint;
 use ureq::{
     Agent,
     http::{Request as HttpRequest, Response},
@@ -102,6 +102,32 @@ impl Fault {
     pub fn delay(pause: Duration) -> Self {
         Self::After(Arc::new(move || thread::sleep(pause)))
     }
+
+    /// A pause until the gate is opened.
+    pub fn hold(gate: &Gate) -> Self {
+        let gate = gate.clone();
+        Self::After(Arc::new(move || gate.wait()))
+    }
+}
+
+/// Holds requests back until it is opened. Clones are the same gate.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub fn open(&self) {
+        *lock(&self.0.0) = true;
+        self.0.1.notify_all();
+    }
+
+    pub fn is_open(&self) -> bool {
+        *lock(&self.0.0)
+    }
+
+    fn wait(&self) {
+        let closed = self.0.1.wait_while(lock(&self.0.0), |open| !*open);
+        drop(closed.unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 /// `metav1.Status`.
@@ -166,7 +192,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// A proxy that does not listen yet.
-    pub fn new(cluster: &ControlPlane) -> Self {
+    pub fn new(cluster: &Endpoint) -> Self {
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -324,10 +350,14 @@ fn serve(client: TcpStream, state: &Arc<Mutex<State>>, upstream: &Upstream) -> s
         }
         let response = upstream.send(&request);
         let status = response.status().as_u16();
-        note(status);
         if request.is_watch() && status == 200 {
-            return pump(&request, response, client, state);
+            // Whoever reads of a watch may do something to it.
+            let watch = open_watch(&request, client, state)?;
+            note(status);
+            pump(response, &watch);
+            return Ok(());
         }
+        note(status);
         let body = response.into_body().into_with_config().limit(u64::MAX).read_to_vec();
         reply(&mut client, status, "", &body.map_err(std::io::Error::other)?)?;
     }
@@ -369,13 +399,12 @@ impl Upstream {
     }
 }
 
-/// Passes the lines of a watch on until either side ends.
-fn pump(
+/// Begins to answer a watch.
+fn open_watch(
     request: &Request,
-    response: Response<ureq::Body>,
     mut client: TcpStream,
     state: &Mutex<State>,
-) -> std::io::Result<()> {
+) -> std::io::Result<Arc<Mutex<OpenWatch>>> {
     client.write_all(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
     )?;
@@ -383,21 +412,25 @@ fn pump(
     let resource = path.rsplit('/').next().unwrap_or_default().to_owned();
     let watch = Arc::new(Mutex::new(OpenWatch { resource, stream: client, cut_next: None, over: false }));
     lock(state).watches.push(Arc::clone(&watch));
+    Ok(watch)
+}
+
+/// Passes the lines of a watch on until either side ends.
+fn pump(response: Response<ureq::Body>, watch: &Mutex<OpenWatch>) {
     let mut upstream = BufReader::new(response.into_body().into_with_config().limit(u64::MAX).reader());
     let mut line = Vec::new();
     while upstream.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        let mut watch = lock(&watch);
+        let mut watch = lock(watch);
         if watch.over || watch.pass_on(&line).is_err() {
             watch.over = true;
-            return Ok(());
+            return;
         }
         line.clear();
     }
-    let mut watch = lock(&watch);
+    let mut watch = lock(watch);
     if !watch.over {
         watch.end(Cut::Complete);
     }
-    Ok(())
 }
 
 fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<Request>> {

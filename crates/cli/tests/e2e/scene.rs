@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use harbormaster_oracle::components::{ApiClient, ControlPlane};
+use harbormaster_oracle::components::ApiClient;
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{PATIENCE, create_priority_classes, delete_pod, eventually, get_pod, shared, wait_until_bound},
+    cluster::{PATIENCE, create_priority_classes, delete_pod, eventually, get_pod, wait_until_bound},
     objects::{NODES, PODS, config, is_terminating, node, node_of, pod},
     pod_watch::PodWatch,
     process::Harbormaster,
     proxy::{Fault, Proxy, Record, Request},
+    server::{Cluster, Server},
 };
 
 /// Everything that is watched, by the names in the log.
@@ -31,13 +32,13 @@ pub struct Scene {
     pub proxy: Proxy,
     pub client: ApiClient,
     pub watch: PodWatch,
-    cluster: Arc<ControlPlane>,
+    cluster: Arc<Cluster>,
 }
 
 impl Scene {
     /// With one node of 2 CPUs.
-    pub fn new(name: &'static str) -> Self {
-        let cluster = shared();
+    pub fn new(server: Server, name: &'static str) -> Self {
+        let cluster = server.shared();
         let client = cluster.client().clone();
         let scene =
             Self { name, proxy: Proxy::new(&cluster), watch: PodWatch::start(&client), client, cluster };
@@ -171,6 +172,17 @@ impl Scene {
     pub fn answers(&self, expected: &[u16], matches: impl Fn(&Request) -> bool) {
         eventually("all records", PATIENCE, || (self.proxy.count(&matches) >= expected.len()).then_some(()));
         assert_eq!(statuses(&self.proxy.records(&matches)), expected);
+    }
+
+    /// Requests that match were refused once or more, and then answered.
+    pub fn answers_end_with(&self, refused: u16, answered: u16, matches: impl Fn(&Request) -> bool) {
+        eventually("the last record", PATIENCE, || {
+            let statuses = statuses(&self.proxy.records(&matches));
+            (statuses.last() == Some(&answered)).then_some(())
+        });
+        let statuses = statuses(&self.proxy.records(&matches));
+        let (_, before) = statuses.split_last().expect("some records");
+        assert!(!before.is_empty() && before.iter().all(|status| *status == refused), "{statuses:?}");
     }
 
     pub fn fault_binds(&self, name: &str, times: usize, fault: Fault) {

@@ -1,0 +1,133 @@
+//! The two API servers that every test runs on, and how tests share them.
+
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use harbormaster_apiserver::{ApiServer, Certificate, Options, Running};
+use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Endpoint};
+use harbormaster_sandbox::Controllers;
+use tokio::{net::TcpListener, runtime::Runtime};
+
+const TOKEN: &str = "harbormaster-admin";
+
+/// What a test runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// kube-apiserver with etcd.
+    Real,
+    /// The API server in memory, over HTTPS.
+    Embedded,
+}
+
+/// Makes tests of functions that take a [`Server`]: each runs on both.
+#[allow(unused_macros, reason = "not every test program needs a server")]
+macro_rules! on_both_servers {
+    ($($test:ident),+ $(,)?) => {
+        mod on_the_real_server {
+            $(#[test]
+            fn $test() {
+                super::$test(crate::e2e::server::Server::Real);
+            })+
+        }
+
+        mod on_the_embedded_server {
+            $(#[test]
+            fn $test() {
+                super::$test(crate::e2e::server::Server::Embedded);
+            })+
+        }
+    };
+}
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use on_both_servers;
+
+static REAL: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+static EMBEDDED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+
+impl Server {
+    /// A cluster of one's own.
+    pub fn own(self) -> Cluster {
+        match self {
+            Self::Real => Cluster::real(&ControlPlaneOptions::default()),
+            Self::Embedded => Cluster::embedded(false),
+        }
+    }
+
+    /// A cluster of one's own in which disruption budgets have a status.
+    pub fn own_with_controllers(self) -> Cluster {
+        match self {
+            Self::Real => {
+                Cluster::real(&ControlPlaneOptions { controller_manager: true, ..Default::default() })
+            }
+            Self::Embedded => Cluster::embedded(true),
+        }
+    }
+
+    /// The cluster of all tests that run on this server at the moment; it ends with the last of them.
+    pub fn shared(self) -> Arc<Cluster> {
+        let shared = match self {
+            Self::Real => &REAL,
+            Self::Embedded => &EMBEDDED,
+        };
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let cluster = Arc::new(self.own());
+            *shared = Arc::downgrade(&cluster);
+            cluster
+        })
+    }
+}
+
+/// A running cluster without nodes, at its [`Endpoint`].
+pub enum Cluster {
+    Real(ControlPlane),
+    Embedded(Embedded),
+}
+
+impl Cluster {
+    fn real(options: &ControlPlaneOptions) -> Self {
+        Self::Real(ControlPlane::start(options).expect("the API server starts"))
+    }
+
+    fn embedded(controllers: bool) -> Self {
+        Self::Embedded(Embedded::start(controllers).expect("the API server starts"))
+    }
+}
+
+impl Deref for Cluster {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        match self {
+            Self::Real(cluster) => cluster,
+            Self::Embedded(cluster) => &cluster.endpoint,
+        }
+    }
+}
+
+/// The API server in memory on a loopback port, in threads of its own that end with this value.
+pub struct Embedded {
+    // Dropped in order: clients see their connections break before the files go.
+    _running: Running,
+    _threads: Runtime,
+    endpoint: Endpoint,
+}
+
+impl Embedded {
+    fn start(controllers: bool) -> Result<Self, Box<dyn std::error::Error>> {
+        let threads = Runtime::new()?;
+        let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });
+        if controllers {
+            threads.spawn(Controllers::new(&server.store())?.run());
+        }
+        let listener = threads.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let running = {
+            let _inside = threads.enter();
+            server.serve(listener, Some(&Certificate::self_signed(&[])?))?
+        };
+        let endpoint = Endpoint::new(&format!("https://{}", running.address()), TOKEN)?;
+        Ok(Self { _running: running, _threads: threads, endpoint })
+    }
+}
