@@ -23,6 +23,7 @@ var roles = map[string]func() int{
 	"kube-scheduler":          runScheduler,
 	"verdicts":                runVerdicts,
 	"service-account-key":     runServiceAccountKey,
+	"types":                   runTypes,
 }
 
 func main() {

@@ -15,7 +15,7 @@ const COMPONENTS: GoModule = GoModule {
 
 /// The built program, `target/real/components-KEY` under the workspace. Its
 /// first argument chooses the role: `etcd`, `kube-apiserver`,
-/// `kube-controller-manager`, `kube-scheduler`, `verdicts`,
+/// `kube-controller-manager`, `kube-scheduler`, `types`, `verdicts`,
 /// `service-account-key`.
 #[derive(Debug, Clone)]
 pub struct RealBinary {

@@ -1,0 +1,43 @@
+//! The embedded API server knows the types of the Kubernetes API from a table, `crates/apiserver/src/schema.txt`. It
+//! must be what the original types say.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test types` writes the table anew. For another kind, write a
+//! line with nothing but its name, for instance `networking.Ingress`, and do the same.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use harbormaster_oracle::components::RealBinary;
+
+const TABLE: &str = "../apiserver/src/schema.txt";
+
+/// The types that no other type has fields of: kinds.
+fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let words = |line: &'a str| line.split(' ');
+    let of_field =
+        |word: &'a str| word.rsplit(':').next().map(|of| of.trim_start_matches(['!', '?', '*', '%', '^']));
+    let used: BTreeSet<&str> =
+        lines.iter().flat_map(|line| words(line).skip(1)).filter_map(of_field).collect();
+    lines.iter().filter_map(|line| words(line).next()).filter(|name| !used.contains(name)).collect()
+}
+
+#[test]
+fn the_table_of_types_is_what_the_original_types_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE);
+    let text = fs::read_to_string(&path).unwrap();
+    let (head, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+    let output =
+        Command::new(RealBinary::ensure().unwrap().path()).arg("types").args(kinds(&lines)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).unwrap();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, format!("{}\n{told}", head.join("\n"))).unwrap();
+        return;
+    }
+    let (ours, theirs) = (BTreeSet::from_iter(lines), BTreeSet::from_iter(told.lines()));
+    let only_ours: Vec<_> = ours.difference(&theirs).collect();
+    let only_theirs: Vec<_> = theirs.difference(&ours).collect();
+    assert!(ours == theirs, "only in the table: {only_ours:#?}\nonly in the original: {only_theirs:#?}");
+}
