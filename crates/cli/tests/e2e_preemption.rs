@@ -267,8 +267,10 @@ fn a_victim_that_is_gone_or_another_pod_by_then_is_left_alone(server: Server) {
             false => assert!(scene.get(&low).is_none()),
         }
         assert!(notes(&scene, &low).is_empty(), "{row}");
-        assert!(deletes(&scene) <= rows.len());
-        assert!(harbormaster.attempts(&scene.full(&format!("top-{row}"))) <= 3, "{row}");
+        assert!(deletes(&scene) <= 2 * rows.len());
+        // Three, and more if the preemptor is woken before the news of the victim's end has come; but not in a loop.
+        let attempts = harbormaster.attempts(&scene.full(&format!("top-{row}")));
+        assert!(attempts <= 6, "{row}: {attempts} attempts");
     }
     scene.ends_well(harbormaster);
 }
