@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{Kind, Kinds, Rules, api_version},
+    kinds::{Kind, Kinds, REVIEW, Rules, api_version},
     request::Request,
-    reviews::REVIEWS,
     status::{Failure, Result},
 };
 
@@ -15,6 +14,7 @@ pub const VERSION: &str = "v1.36.3";
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// Namespaces are not deleted as a collection.
 const OF_NAMESPACES: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+const CREATE: [&str; 1] = ["create"];
 const WRITE: [&str; 3] = ["get", "patch", "update"];
 
 /// `/version`.
@@ -36,79 +36,22 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// A resource as discovery tells of it.
-struct Listed<'a> {
-    plural: &'a str,
-    singular: String,
-    kind: (&'a str, &'a str, &'a str),
-    namespaced: bool,
-    short_names: &'a [String],
-    categories: &'a [String],
-    verbs: &'a [&'a str],
-    subresources: Vec<(&'static str, (&'a str, &'a str, &'a str), &'static [&'static str])>,
-}
-
-fn listed(kind: &Kind) -> Listed<'_> {
-    let verbs = |name: &str| -> &'static [&'static str] {
-        if matches!(name, "binding" | "eviction") { &VERBS[..1] } else { &WRITE }
-    };
-    Listed {
-        plural: &kind.plural,
-        singular: kind.singular.clone(),
-        kind: (&kind.group, &kind.version, &kind.kind),
-        namespaced: kind.is_namespaced(),
-        short_names: &kind.short_names,
-        categories: &kind.categories,
-        verbs: if kind.rules == Rules::Namespace { &OF_NAMESPACES } else { &VERBS },
-        subresources: kind.subresources().into_iter().map(|(name, sent)| (name, sent, verbs(name))).collect(),
+fn verbs(kind: &Kind) -> &'static [&'static str] {
+    match kind.rules {
+        _ if kind.has(REVIEW) => &CREATE,
+        Rules::Namespace => &OF_NAMESPACES,
+        _ => &VERBS,
     }
 }
 
-/// The order in which kube-apiserver lists its groups; those of custom resources come last.
-const ORDER: [&str; 14] = [
-    "",
-    "apps",
-    "events.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "batch",
-    "policy",
-    "rbac.authorization.k8s.io",
-    "storage.k8s.io",
-    "apiextensions.k8s.io",
-    "scheduling.k8s.io",
-    "coordination.k8s.io",
-    "discovery.k8s.io",
-    "resource.k8s.io",
-];
-
-/// Groups and versions with all that is in them, the core group first.
-fn groups(kinds: &Kinds) -> Vec<(&str, &str)> {
-    let mut all = kinds.versions();
-    for (group, ..) in REVIEWS {
-        if !all.contains(&(group, "v1")) {
-            all.push((group, "v1"));
-        }
-    }
-    all.sort_by_key(|(group, _)| ORDER.iter().position(|known| known == group).unwrap_or(ORDER.len()));
-    all
+fn verbs_of_subresource(name: &str) -> &'static [&'static str] {
+    if matches!(name, "binding" | "eviction") { &CREATE } else { &WRITE }
 }
 
-fn resources<'a>(kinds: &'a Kinds, group: &'a str, version: &'a str) -> Vec<Listed<'a>> {
-    let stored = kinds.all().iter().filter(|kind| kind.group == group && kind.version == version);
-    let reviews = REVIEWS.iter().filter(|(g, ..)| *g == group && version == "v1");
-    let mut all: Vec<Listed<'_>> = stored.map(|kind| listed(kind)).collect();
-    all.extend(reviews.map(|(group, plural, kind, namespaced)| Listed {
-        plural,
-        singular: kind.to_lowercase(),
-        kind: (group, "v1", kind),
-        namespaced: *namespaced,
-        short_names: &[],
-        categories: &[],
-        verbs: &VERBS[..1],
-        subresources: Vec::new(),
-    }));
-    all.sort_by_key(|listed| listed.plural);
+/// What is in a version of a group, by name.
+fn resources<'a>(kinds: &'a Kinds, group: &str, version: &str) -> Vec<&'a Kind> {
+    let mut all: Vec<&Kind> = kinds.of_version(group, version).map(AsRef::as_ref).collect();
+    all.sort_by_key(|kind| &kind.plural);
     all
 }
 
@@ -126,10 +69,8 @@ pub(crate) fn discover(kinds: &Kinds, request: &Request) -> Result<(Value, &'sta
             "serverAddressByClientCIDRs": [],
         }),
         ["apis"] => {
-            let mut names: Vec<&str> =
-                groups(kinds).into_iter().map(|(group, _)| group).filter(|g| !g.is_empty()).collect();
-            names.dedup();
-            let groups: Vec<Value> = names.into_iter().map(|name| group(kinds, name)).collect();
+            let named = kinds.groups().into_iter().filter(|group| !group.is_empty());
+            let groups: Vec<Value> = named.map(|name| group(kinds, name)).collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         }
         ["api", version] => resource_list(kinds, "", version)?,
@@ -155,55 +96,48 @@ fn aggregated(request: &Request) -> Option<(&'static str, &'static str)> {
         if !wanted("as", "APIGroupDiscoveryList") || !wanted("g", "apidiscovery.k8s.io") {
             return None;
         }
-        match accepted.parameter("v") {
-            Some("v2") => {
-                Some(("v2", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"))
-            }
-            Some("v2beta1") => {
-                Some(("v2beta1", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"))
-            }
-            _ => None,
-        }
+        let content_types = [
+            ("v2", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
+            ("v2beta1", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"),
+        ];
+        content_types.into_iter().find(|(version, _)| wanted("v", version))
     })
 }
 
 fn group(kinds: &Kinds, name: &str) -> Value {
-    let of_group = groups(kinds).into_iter().filter(|(group, _)| *group == name);
-    let versions: Vec<Value> = of_group
-        .map(|(group, version)| json!({"groupVersion": api_version(group, version), "version": version}))
-        .collect();
+    let version = |version| json!({"groupVersion": api_version(name, version), "version": version});
+    let versions: Vec<Value> = kinds.versions_of(name).map(version).collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
 
 fn resource_list(kinds: &Kinds, group: &str, version: &str) -> Result<Value> {
-    if !groups(kinds).contains(&(group, version)) {
+    if !kinds.versions().contains(&(group, version)) {
         return Err(Failure::no_such_path());
     }
     let mut entries = Vec::new();
-    for listed in resources(kinds, group, version) {
+    for kind in resources(kinds, group, version) {
         let mut entry = json!({
-            "name": listed.plural,
-            "singularName": listed.singular,
-            "namespaced": listed.namespaced,
-            "kind": listed.kind.2,
-            "verbs": listed.verbs,
+            "name": kind.plural,
+            "singularName": kind.singular,
+            "namespaced": kind.is_namespaced(),
+            "kind": kind.kind,
+            "verbs": verbs(kind),
         });
-        if !listed.short_names.is_empty() {
-            entry["shortNames"] = json!(listed.short_names);
-        }
-        if !listed.categories.is_empty() {
-            entry["categories"] = json!(listed.categories);
+        for (name, texts) in [("shortNames", &kind.short_names), ("categories", &kind.categories)] {
+            if !texts.is_empty() {
+                entry[name] = json!(texts);
+            }
         }
         entries.push(entry);
-        for (name, (sub_group, sub_version, sub_kind), verbs) in &listed.subresources {
+        for (name, (sub_group, sub_version, sub_kind)) in kind.subresources() {
             let mut entry = json!({
-                "name": format!("{}/{name}", listed.plural),
+                "name": format!("{}/{name}", kind.plural),
                 "singularName": "",
-                "namespaced": listed.namespaced,
+                "namespaced": kind.is_namespaced(),
                 "kind": sub_kind,
-                "verbs": verbs,
+                "verbs": verbs_of_subresource(name),
             });
-            if (*sub_group, *sub_version) != (group, version) {
+            if (sub_group, sub_version) != (group, version) {
                 entry["group"] = json!(sub_group);
                 entry["version"] = json!(sub_version);
             }
@@ -223,23 +157,17 @@ fn resource_list(kinds: &Kinds, group: &str, version: &str) -> Result<Value> {
 }
 
 fn aggregate(kinds: &Kinds, core: bool, api: &str) -> Value {
-    let mut items: Vec<(&str, Vec<Value>)> = Vec::new();
-    for (group, version) in groups(kinds).into_iter().filter(|(group, _)| group.is_empty() == core) {
-        let resources: Vec<Value> =
-            resources(kinds, group, version).iter().map(aggregated_resource).collect();
-        let version = json!({"version": version, "freshness": "Current", "resources": resources});
-        match items.iter_mut().find(|(name, _)| *name == group) {
-            Some((_, versions)) => versions.push(version),
-            None => items.push((group, vec![version])),
-        }
-    }
-    let items: Vec<Value> = items
-        .into_iter()
-        .map(|(name, versions)| {
-            let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
-            json!({"metadata": metadata, "versions": versions})
-        })
-        .collect();
+    let of_group = |group| {
+        let version = |version| {
+            let resources = resources(kinds, group, version).into_iter().map(aggregated_resource);
+            json!({"version": version, "freshness": "Current", "resources": resources.collect::<Vec<_>>()})
+        };
+        let versions: Vec<Value> = kinds.versions_of(group).map(version).collect();
+        let metadata = if core { json!({}) } else { json!({"name": group}) };
+        json!({"metadata": metadata, "versions": versions})
+    };
+    let groups = kinds.groups().into_iter().filter(|group| group.is_empty() == core);
+    let items: Vec<Value> = groups.map(of_group).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{api}"),
@@ -248,22 +176,18 @@ fn aggregate(kinds: &Kinds, core: bool, api: &str) -> Value {
     })
 }
 
-fn aggregated_resource(listed: &Listed<'_>) -> Value {
-    let kind = |(group, version, kind): (&str, &str, &str)| json!({"group": group, "version": version, "kind": kind});
-    let subresources: Vec<Value> = listed
-        .subresources
-        .iter()
-        .map(|(name, sent, verbs)| json!({"subresource": name, "responseKind": kind(*sent), "verbs": verbs}))
-        .collect();
+fn aggregated_resource(kind: &Kind) -> Value {
+    let sent = |(group, version, kind): (&str, &str, &str)| json!({"group": group, "version": version, "kind": kind});
+    let subresource = |(name, what)| json!({"subresource": name, "responseKind": sent(what), "verbs": verbs_of_subresource(name)});
     json!({
-        "resource": listed.plural,
-        "responseKind": kind(listed.kind),
-        "scope": if listed.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": listed.singular,
-        "verbs": listed.verbs,
-        "shortNames": listed.short_names,
-        "categories": listed.categories,
-        "subresources": subresources,
+        "resource": kind.plural,
+        "responseKind": sent((&kind.group, &kind.version, &kind.kind)),
+        "scope": if kind.is_namespaced() { "Namespaced" } else { "Cluster" },
+        "singularResource": kind.singular,
+        "verbs": verbs(kind),
+        "shortNames": kind.short_names,
+        "categories": kind.categories,
+        "subresources": kind.subresources().into_iter().map(subresource).collect::<Vec<_>>(),
     })
 }
 

@@ -2,9 +2,7 @@
 
 mod rows;
 
-use std::{collections::HashMap, sync::Arc};
-
-use serde_json::Value;
+use std::sync::Arc;
 
 use crate::{
     rules::defaults::Defaults,
@@ -14,6 +12,7 @@ use crate::{
 };
 
 /// What the table says about a kind. Singular names and names of lists follow from the kind.
+#[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -51,6 +50,8 @@ pub(crate) const LABEL_NAME: Flags = 1 << 7;
 pub(crate) const PATH_NAME: Flags = 1 << 8;
 /// Deletion answers with the object.
 pub(crate) const DELETED_OBJECT: Flags = 1 << 9;
+/// Created to be answered, and not stored.
+pub(crate) const REVIEW: Flags = 1 << 10;
 
 /// Which defaults and checks apply, besides those for all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +164,6 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     all: Vec<Arc<Kind>>,
-    by_path: HashMap<(String, String, String), Arc<Kind>>,
 }
 
 impl Kinds {
@@ -200,20 +200,14 @@ impl Kinds {
                 shelf,
             }));
         }
-        Self::of(all)
-    }
-
-    fn of(all: Vec<Arc<Kind>>) -> Self {
-        let path = |kind: &Kind| (kind.group.clone(), kind.version.clone(), kind.plural.clone());
-        let by_path = all.iter().map(|kind| (path(kind), kind.clone())).collect();
-        Self { all, by_path }
+        Self { all }
     }
 
     /// With the kinds of one custom resource, in place of those that it had before.
     pub(crate) fn with_custom(&self, group: &str, plural: &str, kinds: Vec<Kind>) -> Self {
         let is_old = |kind: &Kind| kind.custom && kind.group == group && kind.plural == plural;
         let kept = self.all.iter().filter(|kind| !is_old(kind)).cloned();
-        Self::of(kept.chain(kinds.into_iter().map(Arc::new)).collect())
+        Self { all: kept.chain(kinds.into_iter().map(Arc::new)).collect() }
     }
 
     pub(crate) fn all(&self) -> &[Arc<Kind>] {
@@ -221,7 +215,11 @@ impl Kinds {
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
-        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+        self.of_version(group, version).find(|kind| kind.plural == plural).cloned()
+    }
+
+    pub(crate) fn of_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
+        self.all.iter().filter(move |kind| kind.group == group && kind.version == version)
     }
 
     /// By `pods` or `deployments.apps`, in the version served first.
@@ -229,20 +227,29 @@ impl Kinds {
         self.all.iter().find(|kind| kind.qualified() == qualified).cloned()
     }
 
-    /// Groups and versions that are served, each once, in the order of the table.
+    /// Groups that are served, in the order of the table.
+    pub(crate) fn groups(&self) -> Vec<&str> {
+        unique(self.all.iter().map(|kind| kind.group.as_str()))
+    }
+
+    /// Groups and versions that are served, in the order of the table.
     pub(crate) fn versions(&self) -> Vec<(&str, &str)> {
-        let mut seen = Vec::new();
-        for kind in &self.all {
-            let version = (kind.group.as_str(), kind.version.as_str());
-            if !seen.contains(&version) {
-                seen.push(version);
-            }
-        }
-        seen
+        unique(self.all.iter().map(|kind| (kind.group.as_str(), kind.version.as_str())))
+    }
+
+    pub(crate) fn versions_of(&self, group: &str) -> impl Iterator<Item = &str> {
+        let versions = self.versions().into_iter().filter(move |(of, _)| *of == group);
+        versions.map(|(_, version)| version)
     }
 }
 
-/// Text at a pointer; empty if there is none.
-pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+/// Each value once, where it comes first.
+fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for one in all {
+        if !seen.contains(&one) {
+            seen.push(one);
+        }
+    }
+    seen
 }

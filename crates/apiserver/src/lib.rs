@@ -20,7 +20,6 @@ mod kinds;
 mod object;
 mod openapi;
 mod patch;
-mod patient;
 mod pods;
 mod protobuf;
 mod random;
@@ -39,6 +38,7 @@ mod status;
 mod store;
 mod table;
 mod time;
+mod value;
 mod watch;
 
 pub use certificate::{Certificate, kubeconfig_yaml};

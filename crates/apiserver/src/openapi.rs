@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     discovery::VERSION,
-    kinds::{Kind, Kinds},
+    kinds::{Kind, Kinds, REVIEW},
     status::{Failure, Result},
 };
 
@@ -17,7 +17,7 @@ pub(crate) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.
 /// `/openapi/v2`: a patch of each kind, with the parameter that kubectl looks for. The numbers are those of gnostic's
 /// `OpenAPIv2.proto`.
 pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
-    let paths = kinds.all().iter().map(|kind| {
+    let paths = kinds.all().iter().filter(|kind| !kind.has(REVIEW)).map(|kind| {
         let parameter = [text(2, "query"), text(4, "fieldValidation"), text(6, "string")].concat();
         let parameter = nested(&[8, 1, 2, 3], parameter);
         let Kind { group, version, kind: name, .. } = &**kind;
@@ -73,8 +73,9 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
     }
     let found = all.into_iter().find(|(group, version)| place(group, version) == path);
     let (group, version) = found.ok_or_else(Failure::no_such_page)?;
-    let of_version = kinds.all().iter().filter(|kind| kind.group == group && kind.version == version);
-    let paths: Map<String, Value> = of_version
+    let paths: Map<String, Value> = kinds
+        .of_version(group, version)
+        .filter(|kind| !kind.has(REVIEW))
         .map(|kind| {
             let namespaces = if kind.is_namespaced() { "namespaces/{namespace}/" } else { "" };
             (format!("/{path}/{namespaces}{}/{{name}}", kind.plural), json!({"patch": patch_operation(kind)}))

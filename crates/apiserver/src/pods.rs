@@ -1,26 +1,20 @@
 //! The subresources of pods that do something: `binding` and `eviction`.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{Kind, text},
-    rules,
+    kinds::Kind,
     selector::label_selector_matches,
     shelf::Range,
     status::{About, Failure, FieldError, Result},
     store::{Deletion, Part, Store},
     time::now,
+    value::{default, entries, list, map, number, remove, text},
 };
-
-fn kind(store: &Store, resource: &str) -> Result<Arc<Kind>> {
-    store.kinds().named(resource).ok_or_else(Failure::no_such_path)
-}
 
 /// Binds a pod to the node that a `v1 Binding` names.
 pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, dry_run: bool) -> Result<()> {
-    let pods = kind(store, "pods")?;
+    let pods = store.kind("pods")?;
     if text(binding, "/metadata/name") != name {
         return Err(Failure::bad_request("name in URL does not match name in Binding object"));
     }
@@ -34,12 +28,9 @@ pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, 
         return Err(Failure::invalid(about, &[FieldError::required("target.name", "")]));
     }
     let about = About { group: "", plural: "pods/binding", kind: "Pod", name };
-    let wanted =
-        ["uid", "resourceVersion"].map(|field| text(binding, &format!("/metadata/{field}")).to_owned());
     store.modify(&pods, namespace, name, Part::Whole, dry_run, |old| {
-        for (field, wanted) in ["UID", "ResourceVersion"].into_iter().zip(&wanted) {
-            let path = if field == "UID" { "/metadata/uid" } else { "/metadata/resourceVersion" };
-            let found = text(old, path);
+        for (field, path) in [("UID", "/metadata/uid"), ("ResourceVersion", "/metadata/resourceVersion")] {
+            let (wanted, found) = (text(binding, path), text(old, path));
             if !wanted.is_empty() && wanted != found {
                 let why = format!(
                     "Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
@@ -50,16 +41,18 @@ pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, 
         bindable(old, name).map_err(|why| Failure::conflict(about, &why))?;
         let mut new = old.clone();
         new["spec"]["nodeName"] = node.into();
-        if let Some(status) = new["status"].as_object_mut() {
-            status.remove("nominatedNodeName");
-        }
+        remove(&mut new["status"], "nominatedNodeName");
         for field in ["annotations", "labels"] {
-            let more = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
-            for (key, value) in more.into_iter().flatten() {
+            for (key, value) in entries(binding, &format!("/metadata/{field}")) {
                 new["metadata"][field][key.as_str()] = value.clone();
             }
         }
-        set_scheduled(&mut new);
+        let condition = json!({
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": null,
+        });
+        set_condition(&mut new, condition);
         Ok(new)
     })?;
     Ok(())
@@ -73,41 +66,26 @@ fn bindable(pod: &Value, name: &str) -> std::result::Result<(), String> {
     if !node.is_empty() {
         return Err(format!("pod {name} is already assigned to node \"{node}\""));
     }
-    match pod.pointer("/spec/schedulingGates").and_then(Value::as_array) {
-        Some(gates) if !gates.is_empty() => Err(format!("pod {name} has non-empty .spec.schedulingGates")),
-        _ => Ok(()),
+    if !list(pod, "/spec/schedulingGates").is_empty() {
+        return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
+    Ok(())
 }
 
-fn set_scheduled(pod: &mut Value) {
-    let condition = json!({
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": null,
-        "lastTransitionTime": now().to_rfc3339(),
-    });
-    set_condition(pod, condition);
-}
-
-/// Puts a condition in the place of the one of its type. It keeps its time if its status has not changed.
+/// Puts a condition in the place of the one of its type. Its time is that of the last change of its status.
 fn set_condition(object: &mut Value, mut condition: Value) {
-    if !object["status"].is_object() {
-        object["status"] = json!({});
-    }
-    let conditions = &mut object["status"]["conditions"];
-    if !conditions.is_array() {
-        *conditions = json!([]);
-    }
-    if let Some(conditions) = conditions.as_array_mut() {
-        match conditions.iter_mut().find(|old| old["type"] == condition["type"]) {
-            Some(old) => {
-                if old["status"] == condition["status"] {
-                    condition["lastTransitionTime"] = old["lastTransitionTime"].take();
-                }
-                *old = condition;
+    condition["lastTransitionTime"] = now().to_rfc3339().into();
+    default(object, "status", json!({}));
+    default(&mut object["status"], "conditions", json!([]));
+    let Some(conditions) = object["status"]["conditions"].as_array_mut() else { return };
+    match conditions.iter_mut().find(|old| old["type"] == condition["type"]) {
+        Some(old) => {
+            if old["status"] == condition["status"] {
+                condition["lastTransitionTime"] = old["lastTransitionTime"].take();
             }
-            None => conditions.push(condition),
+            *old = condition;
         }
+        None => conditions.push(condition),
     }
 }
 
@@ -119,7 +97,7 @@ pub(crate) fn evict(
     eviction: &Value,
     how: &Deletion,
 ) -> Result<()> {
-    let pods = kind(store, "pods")?;
+    let pods = store.kind("pods")?;
     if text(eviction, "/metadata/name") != name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
@@ -130,7 +108,7 @@ pub(crate) fn evict(
     let counts = !matches!(phase, "Succeeded" | "Failed" | "Pending")
         && value.pointer("/metadata/deletionTimestamp").is_none();
     if counts {
-        let budgets = kind(store, "poddisruptionbudgets.policy")?;
+        let budgets = store.kind("poddisruptionbudgets.policy")?;
         let page = budgets.shelf.list(&Range { namespace, ..Range::ALL }, |_| true).unwrap_or_default();
         let protecting: Vec<_> = page
             .objects
@@ -150,12 +128,11 @@ pub(crate) fn evict(
         store.modify(&pods, namespace, name, Part::Whole, false, |old| {
             let mut new = old.clone();
             let condition = json!({
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting",
-                "lastProbeTime": null,
-                "lastTransitionTime": now().to_rfc3339(),
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastProbeTime": null,
             });
             set_condition(&mut new, condition);
             Ok(new)
@@ -173,7 +150,6 @@ fn set_allowed(budget: &mut Value, allowed: bool) {
         "reason": reason,
         "message": "",
         "observedGeneration": budget.pointer("/status/observedGeneration").cloned().unwrap_or(json!(0)),
-        "lastTransitionTime": now().to_rfc3339(),
     });
     set_condition(budget, condition);
 }
@@ -188,7 +164,7 @@ fn spend(
     dry_run: bool,
 ) -> Result<()> {
     store.modify(budgets, namespace, budget, Part::Whole, dry_run, |old| {
-        let number = |pointer: &str| old.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        let number = |pointer: &str| number(old, pointer);
         const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
         let refused =
             |cause: &str| Failure::new(429, "TooManyRequests", REFUSED).with_cause("DisruptionBudget", cause);
@@ -213,7 +189,7 @@ fn spend(
         }
         let mut new = old.clone();
         new["status"]["disruptionsAllowed"] = json!(allowed - 1);
-        if let Some(pods) = rules::map(&mut new["status"], "disruptedPods") {
+        if let Some(pods) = map(&mut new["status"], "disruptedPods") {
             pods.insert(pod.to_owned(), now().to_rfc3339().into());
         }
         set_allowed(&mut new, allowed > 1);

@@ -21,28 +21,15 @@ pub(crate) fn is_meant(body: &[u8]) -> bool {
 pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
     let envelope =
         body.strip_prefix(MAGIC).ok_or("the body does not begin as protobuf of Kubernetes does")?;
-    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
-    for item in items(envelope)? {
-        match item {
-            (1, Raw::Bytes(bytes)) => {
-                for item in items(bytes)? {
-                    match item {
-                        (1, Raw::Bytes(bytes)) => api_version = text(bytes)?,
-                        (2, Raw::Bytes(bytes)) => kind = text(bytes)?,
-                        _ => {}
-                    }
-                }
-            }
-            (2, Raw::Bytes(bytes)) => raw = bytes,
-            _ => {}
-        }
-    }
+    let envelope = Fields::read(envelope)?;
+    let type_meta = Fields::read(envelope.bytes(1))?;
+    let (api_version, kind) = (type_meta.text(1)?, type_meta.text(2)?);
     let group = api_version.split_once('/').map_or("core", |(group, _)| group);
     let package = group.split('.').next().unwrap_or_default();
     let names = [format!("{package}.{kind}"), format!("meta.{kind}")];
     let name = names.iter().find(|name| schema::find(name).is_some());
     let name = name.ok_or_else(|| format!("{kind} of {api_version} is known in JSON only"))?;
-    let mut object = message(name, raw, 0)?;
+    let mut object = message(name, envelope.bytes(2), 0)?;
     object.insert("kind".into(), kind.into());
     object.insert("apiVersion".into(), api_version.into());
     Ok(Value::Object(object))
@@ -55,24 +42,45 @@ enum Raw<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in the order of the wire.
-fn items(mut rest: &[u8]) -> Result<Vec<(u64, Raw<'_>)>, String> {
-    let mut items = Vec::new();
-    while !rest.is_empty() {
-        let tag = varint(&mut rest)?;
-        let raw = match tag & 7 {
-            0 => Raw::Number(varint(&mut rest)?),
-            1 => Raw::Number(fixed(take(&mut rest, 8)?)),
-            2 => {
-                let length = usize::try_from(varint(&mut rest)?).map_err(|_| "a length is too large")?;
-                Raw::Bytes(take(&mut rest, length)?)
-            }
-            5 => Raw::Number(fixed(take(&mut rest, 4)?)),
-            other => return Err(format!("wire type {other} is not used by Kubernetes")),
-        };
-        items.push((tag >> 3, raw));
+/// The fields of a message, in the order of the wire. Of a field that is there more than once the last counts, and one
+/// that is missing is 0 or empty.
+struct Fields<'a>(Vec<(u64, Raw<'a>)>);
+
+impl<'a> Fields<'a> {
+    fn read(mut rest: &'a [u8]) -> Result<Self, String> {
+        let mut fields = Vec::new();
+        while !rest.is_empty() {
+            let tag = varint(&mut rest)?;
+            let raw = match tag & 7 {
+                0 => Raw::Number(varint(&mut rest)?),
+                1 => Raw::Number(fixed(take(&mut rest, 8)?)),
+                2 => {
+                    let length = usize::try_from(varint(&mut rest)?).map_err(|_| "a length is too large")?;
+                    Raw::Bytes(take(&mut rest, length)?)
+                }
+                5 => Raw::Number(fixed(take(&mut rest, 4)?)),
+                other => return Err(format!("wire type {other} is not used by Kubernetes")),
+            };
+            fields.push((tag >> 3, raw));
+        }
+        Ok(Self(fields))
     }
-    Ok(items)
+
+    fn last(&self, number: u64) -> Option<Raw<'a>> {
+        self.0.iter().rev().find(|(found, _)| *found == number).map(|(_, raw)| *raw)
+    }
+
+    fn bytes(&self, number: u64) -> &'a [u8] {
+        if let Some(Raw::Bytes(bytes)) = self.last(number) { bytes } else { &[] }
+    }
+
+    fn text(&self, number: u64) -> Result<String, String> {
+        text(self.bytes(number))
+    }
+
+    fn integer(&self, number: u64) -> i64 {
+        if let Some(Raw::Number(integer)) = self.last(number) { integer.cast_signed() } else { 0 }
+    }
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], String> {
@@ -107,7 +115,7 @@ fn message(name: &str, bytes: &[u8], depth: u32) -> Result<Map<String, Value>, S
     }
     let of = schema::find(name).ok_or_else(|| format!("no message {name}"))?;
     let mut object = Map::new();
-    for (number, raw) in items(bytes)? {
+    for (number, raw) in Fields::read(bytes)?.0 {
         let Some(field) = of.fields.get(&number) else { continue };
         match field.shape {
             Shape::Inline => {
@@ -141,16 +149,9 @@ fn message(name: &str, bytes: &[u8], depth: u32) -> Result<Map<String, Value>, S
 
 fn entry(of: &str, raw: Raw<'_>, depth: u32) -> Result<(String, Value), String> {
     let Raw::Bytes(bytes) = raw else { return Err("an entry of a map is no message".to_owned()) };
-    let (mut key, mut element) = (String::new(), None);
-    for item in items(bytes)? {
-        match item {
-            (1, Raw::Bytes(bytes)) => key = text(bytes)?,
-            (2, raw) => element = Some(value(of, raw, depth)?),
-            _ => {}
-        }
-    }
-    let absent = || if of == "s" || of == "b" { json!("") } else { json!({}) };
-    Ok((key, element.unwrap_or_else(absent)))
+    let fields = Fields::read(bytes)?;
+    let element = fields.last(2).unwrap_or(Raw::Bytes(&[]));
+    Ok((fields.text(1)?, value(of, element, depth)?))
 }
 
 fn value(of: &str, raw: Raw<'_>, depth: u32) -> Result<Value, String> {
@@ -160,50 +161,28 @@ fn value(of: &str, raw: Raw<'_>, depth: u32) -> Result<Value, String> {
         ("d", Raw::Number(number)) => Ok(f64::from_bits(number).into()),
         ("s", Raw::Bytes(bytes)) => text(bytes).map(Value::from),
         ("b", Raw::Bytes(bytes)) => Ok(STANDARD.encode(bytes).into()),
-        ("Quantity", Raw::Bytes(bytes)) => first_bytes(bytes).and_then(text).map(Value::from),
+        ("Quantity", Raw::Bytes(bytes)) => Fields::read(bytes)?.text(1).map(Value::from),
         ("Time", Raw::Bytes([])) => Ok(Value::Null),
         ("Time", Raw::Bytes(bytes)) => time(bytes),
         ("IntOrString", Raw::Bytes(bytes)) => int_or_string(bytes),
         ("RawExtension" | "FieldsV1", Raw::Bytes(bytes)) => {
-            serde_json::from_slice(first_bytes(bytes)?).map_err(|e| e.to_string())
+            serde_json::from_slice(Fields::read(bytes)?.bytes(1)).map_err(|e| e.to_string())
         }
         (name, Raw::Bytes(bytes)) if name.len() > 1 => message(name, bytes, depth + 1).map(Value::Object),
         _ => Err("a field has the wrong wire type".to_owned()),
     }
 }
 
-fn first_bytes(bytes: &[u8]) -> Result<&[u8], String> {
-    let found = items(bytes)?.into_iter().find_map(|item| match item {
-        (1, Raw::Bytes(bytes)) => Some(bytes),
-        _ => None,
-    });
-    Ok(found.unwrap_or_default())
-}
-
 fn time(bytes: &[u8]) -> Result<Value, String> {
-    let (mut seconds, mut nanos) = (0i64, 0i64);
-    for item in items(bytes)? {
-        match item {
-            (1, Raw::Number(number)) => seconds = number.cast_signed(),
-            (2, Raw::Number(number)) => nanos = number.cast_signed(),
-            _ => {}
-        }
-    }
+    let fields = Fields::read(bytes)?;
+    let (seconds, nanos) = (fields.integer(1), fields.integer(2));
     let at = Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(nanos));
     Ok(if nanos == 0 { at.to_rfc3339() } else { at.to_rfc3339_micro() }.into())
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
-    let (mut is_text, mut number, mut string) = (false, 0i64, String::new());
-    for item in items(bytes)? {
-        match item {
-            (1, Raw::Number(kind)) => is_text = kind == 1,
-            (2, Raw::Number(value)) => number = value.cast_signed(),
-            (3, Raw::Bytes(bytes)) => string = text(bytes)?,
-            _ => {}
-        }
-    }
-    Ok(if is_text { string.into() } else { number.into() })
+    let fields = Fields::read(bytes)?;
+    Ok(if fields.integer(1) == 1 { fields.text(3)?.into() } else { fields.integer(2).into() })
 }
 
 #[cfg(test)]

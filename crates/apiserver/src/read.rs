@@ -17,8 +17,8 @@ use crate::{
     forms,
     kinds::Kind,
     object::Object,
-    reply,
-    request::{Request, View},
+    reply::{self, Answer},
+    request::{Request, Target, View},
     selector::Selector,
     shelf::{Page, Range, TooOld},
     status::{Failure, FieldError, Result},
@@ -92,12 +92,11 @@ fn rows(
 /// Lists or watches.
 pub(crate) async fn collection(
     store: &Store,
-    kind: Arc<Kind>,
-    namespace: &str,
-    name: &str,
+    target: &Target,
     request: &Request,
     ending: Receiver<bool>,
-) -> Result<Response<Body>> {
+) -> Answer {
+    let Target { kind, namespace, name, .. } = target;
     let view = request.view()?;
     let mut fields = request.query("fieldSelector").to_owned();
     if !name.is_empty() {
@@ -106,21 +105,15 @@ pub(crate) async fn collection(
     }
     let selector = Selector::parse(namespace, request.query("labelSelector"), &fields, &kind.shelf.fields)?;
     if request.flag("watch") {
-        watch(store, kind, namespace, selector, request, view, ending)
+        watch(store, target, selector, request, view, ending)
     } else {
-        list(store, kind, namespace, &selector, request, view).await
+        list(store, target, &selector, request, view).await
     }
 }
 
-async fn list(
-    store: &Store,
-    kind: Arc<Kind>,
-    namespace: &str,
-    selector: &Selector,
-    request: &Request,
-    view: View,
-) -> Result<Response<Body>> {
-    let (page, next) = page(store, &kind, namespace, selector, request)?;
+async fn list(store: &Store, target: &Target, selector: &Selector, request: &Request, view: View) -> Answer {
+    let kind = target.kind.clone();
+    let (page, next) = page(store, target, selector, request)?;
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
     if !next.is_empty() {
         metadata["continue"] = next.into();
@@ -148,13 +141,7 @@ async fn list(
 }
 
 /// The objects, and the token with which the list goes on.
-fn page(
-    store: &Store,
-    kind: &Kind,
-    namespace: &str,
-    selector: &Selector,
-    request: &Request,
-) -> Result<(Page, String)> {
+fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) -> Result<(Page, String)> {
     let limit = request.number::<i64>("limit")?.unwrap_or(0);
     // Less than none is no limit.
     let limit = usize::try_from(limit).unwrap_or(0);
@@ -180,19 +167,15 @@ fn page(
         let token = Continue::parse(token)?;
         (u64::try_from(token.rv).ok(), token.start)
     };
-    let range = Range { namespace, behind: &behind, limit, at };
-    let page =
-        kind.shelf.list(&range, |object| selector.matches(object)).map_err(|TooOld(oldest)| {
-            match (token.is_empty(), at) {
-                (true, at) => {
-                    let asked = at.unwrap_or_default();
-                    Failure::expired(format!(
-                        "The resourceVersion for the provided list is too old: {asked} ({oldest})"
-                    ))
-                }
-                (false, _) => expired_token(&behind),
-            }
-        })?;
+    let range = Range { namespace: &target.namespace, behind: &behind, limit, at };
+    let page = target.kind.shelf.list(&range, |object| selector.matches(object));
+    let page = page.map_err(|TooOld(oldest)| {
+        if !token.is_empty() {
+            return expired_token(&behind);
+        }
+        let asked = at.unwrap_or_default();
+        Failure::expired(format!("The resourceVersion for the provided list is too old: {asked} ({oldest})"))
+    })?;
     let next = match page.objects.last() {
         Some(last) if page.remaining > 0 => {
             Continue::token(i64::try_from(page.version).unwrap_or(-1), &last.key)
@@ -254,13 +237,12 @@ fn check_rule(rule: &str, version: Option<u64>, token: &str) -> Result<()> {
 
 fn watch(
     store: &Store,
-    kind: Arc<Kind>,
-    namespace: &str,
+    target: &Target,
     selector: Selector,
     request: &Request,
     view: View,
     ending: Receiver<bool>,
-) -> Result<Response<Body>> {
+) -> Answer {
     // A list that is asked for an odd version is a bad request, a watch is an error of the server.
     let version = version_of(request).map_err(|failure| {
         Failure::internal(failure.message.trim_start_matches("invalid resource version: "))
@@ -272,21 +254,16 @@ fn watch(
         return Err(Failure::invalid_options("ListOptions", error));
     }
     let now = store.version();
-    match version {
-        Some(version) if streams_list && version > now => return Err(too_large(version, now)),
-        _ => {}
+    if let Some(version) = version.filter(|version| streams_list && *version > now) {
+        return Err(too_large(version, now));
     }
-    let shelf = kind.shelf.clone();
+    let shelf = target.kind.shelf.clone();
     let watch = match version {
-        Some(version) if version > 0 && !streams_list => Watch::behind(shelf, selector, version),
-        _ => Ok(Watch::from_now(shelf, namespace, selector)),
-    };
-    let watch = match watch {
-        Ok(watch) => watch,
-        Err(expired) => {
-            let body = error_line(&expired);
-            return Ok(reply::events(stream::iter([Ok(body)])));
-        }
+        Some(version) if version > 0 && !streams_list => match Watch::behind(shelf, selector, version) {
+            Ok(watch) => watch,
+            Err(expired) => return Ok(reply::events(stream::iter([Ok(error_line(&expired))]))),
+        },
+        _ => Watch::from_now(shelf, &target.namespace, selector),
     };
     let time = request
         .number::<i64>("timeoutSeconds")?
@@ -294,7 +271,7 @@ fn watch(
         .map_or(WATCH_TIME, |seconds| Duration::from_secs(seconds.max(0).unsigned_abs()));
     let start = Instant::now();
     let sender = Sender {
-        kind,
+        kind: target.kind.clone(),
         watch,
         view,
         bookmarks: request.flag("allowWatchBookmarks"),
@@ -362,13 +339,11 @@ impl Sender {
         Some(match events {
             Ok(events) if events.is_empty() => self.bookmark(false),
             Ok(events) => self.lines(&events),
-            Err(expired) => self.lost(&expired),
+            Err(expired) => {
+                self.done = true;
+                error_line(&expired)
+            }
         })
-    }
-
-    fn lost(&mut self, expired: &Expired) -> Bytes {
-        self.done = true;
-        error_line(expired)
     }
 
     fn lines(&mut self, events: &[Event]) -> Bytes {

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use crate::{kinds::Kind, status::Failure};
 
+/// What a request comes to.
+pub(crate) type Answer = Result<Response<Body>, Failure>;
+
 /// Bytes that are sent at once.
 pub(crate) const PIECE: usize = 64 << 10;
 

@@ -1,10 +1,13 @@
 //! A request, taken apart.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::{
+    kinds::Kind,
     status::{Failure, FieldError, Result},
     table::Include,
 };
@@ -19,6 +22,16 @@ pub(crate) struct Request {
     accept: String,
     /// Without parameters.
     pub(crate) content_type: String,
+}
+
+/// What the path of a request names.
+pub(crate) struct Target {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) namespace: String,
+    /// Empty for a collection.
+    pub(crate) name: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
 }
 
 /// In which form objects are answered.

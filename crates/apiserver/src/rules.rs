@@ -1,5 +1,6 @@
 //! What the API server makes of objects before they are stored: defaults, admission and checks.
 
+mod checks;
 pub(crate) mod defaults;
 mod definition;
 mod meta;
@@ -22,9 +23,11 @@ pub(crate) use priority::SYSTEM_CLASSES;
 
 use crate::{
     Options,
-    kinds::{Kind, Kinds, Rules, STATUS, STATUS_AT_ONCE, text},
+    kinds::{Kind, Kinds, Rules, STATUS, STATUS_AT_ONCE},
     schema,
+    shelf::Range,
     status::{Failure, FieldError, Result},
+    value::{remove, text},
 };
 
 /// What is wrong with an object.
@@ -38,6 +41,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// All objects of a resource.
+    fn all(&self, resource: &str) -> Vec<Value> {
+        let page = self.kinds.named(resource).and_then(|kind| kind.shelf.list(&Range::ALL, |_| true).ok());
+        page.unwrap_or_default().objects.iter().map(|object| object.value()).collect()
+    }
+
     /// Makes a new object ready to be stored, which has its name and namespace already.
     pub(crate) fn create(&self, object: &mut Value) -> Result<()> {
         if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
@@ -121,36 +130,4 @@ pub(crate) fn check_deletion(kind: &Kind, name: &str) -> std::result::Result<(),
         }
         _ => Ok(()),
     }
-}
-
-/// The map under a name, made if it is missing. A value of another type is left alone and the map is lost.
-pub(crate) fn map<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
-    let slot = value.as_object_mut()?.entry(name).or_insert(Value::Null);
-    if slot.is_null() {
-        *slot = Value::Object(serde_json::Map::new());
-    }
-    slot.as_object_mut()
-}
-
-/// Sets a field that is missing or null.
-pub(crate) fn default(value: &mut Value, name: &str, to: impl Into<Value>) {
-    if let Some(map) = value.as_object_mut() {
-        let slot = map.entry(name).or_insert(Value::Null);
-        if slot.is_null() {
-            *slot = to.into();
-        }
-    }
-}
-
-pub(crate) fn remove(value: &mut Value, name: &str) -> Option<Value> {
-    value.as_object_mut()?.remove(name)
-}
-
-/// The elements of a list.
-fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn list_mut<'a>(value: &'a mut Value, pointer: &str) -> &'a mut [Value] {
-    value.pointer_mut(pointer).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }

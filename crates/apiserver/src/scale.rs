@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::text,
     request::View,
-    rules::map,
+    selector::as_text,
     table::{columns, table},
     time::now,
+    value::{map, text},
 };
 
 /// The scale of a workload.
@@ -23,7 +23,7 @@ pub(crate) fn of(workload: &Value) -> Value {
         "spec": {"replicas": workload.pointer("/spec/replicas").cloned().unwrap_or(json!(0))},
         "status": {
             "replicas": workload.pointer("/status/replicas").cloned().unwrap_or(json!(0)),
-            "selector": selector(workload),
+            "selector": as_text(&workload["spec"]["selector"]),
         },
     })
 }
@@ -35,14 +35,6 @@ pub(crate) fn shown(scale: Value, view: View) -> Value {
         View::Table(include) => table(columns::SCALES, std::iter::once(scale), include, metadata, now()),
         _ => scale,
     }
-}
-
-/// The label selector as a text.
-fn selector(workload: &Value) -> String {
-    let selector = &workload["spec"]["selector"];
-    let map = if selector.get("matchLabels").is_some() { &selector["matchLabels"] } else { selector };
-    let pairs = map.as_object().into_iter().flatten();
-    pairs.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect::<Vec<_>>().join(",")
 }
 
 /// Writes a scale into its workload.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     forms,
     kinds::{Form, Kind},
+    value::shown,
 };
 
 /// A field of a type.
@@ -295,8 +296,7 @@ fn zero(of: &str) -> Value {
 }
 
 fn quantity(value: &Value) -> Result<String, String> {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let parsed = text.parse::<Quantity>();
+    let parsed = shown(value).parse::<Quantity>();
     parsed.map(|quantity| quantity.to_string()).map_err(|error| error.problem.to_string())
 }
 

@@ -2,11 +2,15 @@
 
 use harbormaster_api::{
     Labels, Str,
-    selector::{Operator, Requirement},
+    selector::{LabelSelector, Operator, Requirement},
 };
 use serde_json::Value;
 
-use crate::{object::Object, status::Failure};
+use crate::{
+    object::Object,
+    status::Failure,
+    value::{entries, list, text},
+};
 
 /// Which objects a list or a watch shows.
 #[derive(Clone, Debug, Default)]
@@ -70,8 +74,13 @@ impl FieldTerm {
 }
 
 fn parse_fields(text: &str, known: &[String]) -> Result<Vec<FieldTerm>, Failure> {
-    let mut terms = Vec::new();
-    for term in split_unescaped(text) {
+    let (mut terms, mut escaped) = (Vec::new(), false);
+    let is_end = |c: char| {
+        let is_end = c == ',' && !escaped;
+        escaped = c == '\\' && !escaped;
+        is_end
+    };
+    for term in text.split(is_end).filter(|term| !term.is_empty()) {
         let Some((path, equal, value)) = operator_of(term) else {
             let message = format!("invalid selector: '{text}'; can't understand '{term}'");
             return Err(Failure::bad_request(message));
@@ -116,44 +125,28 @@ fn operator_of(term: &str) -> Option<(&str, bool, &str)> {
     Some((path, equal, value))
 }
 
-/// Parts between commas that no backslash precedes.
-fn split_unescaped(text: &str) -> Vec<&str> {
-    let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ',' => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
+/// Without the backslashes that take a sign's meaning away.
 fn unescaped(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    let mut escaped = false;
-    for c in value.chars() {
-        if c == '\\' && !escaped {
-            escaped = true;
-        } else {
-            out.push(c);
-            escaped = false;
-        }
-    }
-    out
+    let mut escapes = false;
+    let is_meant = |c: &char| {
+        escapes = *c == '\\' && !escapes;
+        !escapes
+    };
+    value.chars().filter(is_meant).collect()
 }
 
 /// `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`.
 fn parse_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
     let refused = |why: &str| Failure::bad_request(format!("unable to parse requirement: {why}"));
-    let mut requirements = Vec::new();
-    for term in split_outside_brackets(text) {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut requirements, mut depth) = (Vec::new(), 0);
+    let is_end = |c: char| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth == 0
+    };
+    for term in text.split(is_end) {
         let term = term.trim();
         if term.is_empty() {
             return Err(Failure::bad_request("found ',', expected: identifier after ','"));
@@ -167,26 +160,6 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
         requirements.push(requirement);
     }
     Ok(requirements)
-}
-
-fn split_outside_brackets(text: &str) -> Vec<&str> {
-    if text.trim().is_empty() {
-        return Vec::new();
-    }
-    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0i32);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
 }
 
 fn label_term(term: &str) -> Result<(&str, Operator, Vec<&str>), String> {
@@ -223,23 +196,35 @@ fn label_term(term: &str) -> Result<(&str, Operator, Vec<&str>), String> {
 /// Whether a `metav1.LabelSelector` matches; an absent one matches nothing.
 pub(crate) fn label_selector_matches(selector: Option<&Value>, labels: &Labels) -> bool {
     let Some(selector) = selector.filter(|selector| selector.is_object()) else { return false };
-    let pairs = selector.get("matchLabels").and_then(Value::as_object);
-    let equal = pairs
-        .into_iter()
-        .flatten()
-        .all(|(key, value)| labels.get(key).map(Str::as_str) == Some(value.as_str().unwrap_or_default()));
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    equal
-        && expressions.into_iter().flatten().all(|expression| {
-            let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
-            let values = expression.get("values").and_then(Value::as_array);
-            let requirement = Requirement {
-                key: text("key").into(),
-                operator: Operator::parse(text("operator")),
-                values: values.into_iter().flatten().filter_map(Value::as_str).map(Str::from).collect(),
-            };
-            requirement.matches(labels)
-        })
+    let requirement = |expression: &Value| Requirement {
+        key: text(expression, "/key").into(),
+        operator: Operator::parse(text(expression, "/operator")),
+        values: list(expression, "/values").iter().filter_map(Value::as_str).map(Str::from).collect(),
+    };
+    let selector = LabelSelector {
+        match_labels: entries(selector, "/matchLabels").map(|(k, v)| (k.as_str(), text(v, ""))).collect(),
+        match_expressions: list(selector, "/matchExpressions").iter().map(requirement).collect(),
+    };
+    selector.matches(labels)
+}
+
+/// A `metav1.LabelSelector`, or the map that older kinds have in its place, as kubectl prints it.
+pub(crate) fn as_text(selector: &Value) -> String {
+    let is_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let equal = entries(selector, if is_map { "" } else { "/matchLabels" });
+    let expressions = list(selector, "/matchExpressions").iter().map(|expression| {
+        let mut values: Vec<&str> = list(expression, "/values").iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let (key, values) = (text(expression, "/key"), values.join(","));
+        match text(expression, "/operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        }
+    });
+    let parts = equal.map(|(key, value)| format!("{key}={}", text(value, ""))).chain(expressions);
+    parts.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

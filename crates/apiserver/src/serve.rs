@@ -17,9 +17,10 @@ use tokio::{
     task::{JoinError, JoinHandle, JoinSet},
     time::timeout,
 };
+use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{certificate::Certificate, patient::Patient, server::ApiServer};
+use crate::{certificate::Certificate, server::ApiServer};
 
 /// How long a client may take for its part of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -139,12 +140,13 @@ async fn connection(server: ApiServer, stream: TcpStream, tls: Option<TlsAccepto
 /// Answers requests one after the other, until the client or the server ends.
 async fn talk(server: ApiServer, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let mut ending = server.ending();
-    let stream = TokioIo::new(Patient::new(stream, STALL));
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(STALL));
     let service = TowerToHyperService::new(server.router());
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(stream, service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
     // Errors are the client's: it is gone, too slow, or speaks no HTTP.
     tokio::select! {

@@ -15,17 +15,19 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     Options, discovery, forms,
-    kinds::{Kind, Rules, SCALE, STATUS, text},
+    kinds::{DELETED_OBJECT, Kind, REVIEW, Rules},
     object::Object,
     openapi,
     patch::Patch,
-    pods, protobuf, read, reply,
-    request::Request,
+    pods, protobuf, read,
+    reply::{self, Answer},
+    request::{Request, Target},
     reviews, rules, scale, schema,
     selector::Selector,
     shelf::Range,
     status::{About, Failure, FieldError, Result, done, success},
     store::{Deleted, Deletion, Part, Store},
+    value::{present, text},
 };
 
 /// The largest body of a request: 3 MiB.
@@ -42,14 +44,6 @@ pub struct ApiServer {
     token: Arc<str>,
     /// Whether watches and connections are to end.
     ending: watch::Sender<bool>,
-}
-
-/// What a path names.
-struct Target {
-    kind: Arc<Kind>,
-    namespace: String,
-    name: String,
-    subresource: String,
 }
 
 impl ApiServer {
@@ -84,7 +78,7 @@ impl ApiServer {
         self.ending.subscribe()
     }
 
-    async fn answer(&self, request: Request, headers: &HeaderMap, body: Body) -> Result<Response<Body>> {
+    async fn answer(&self, request: Request, headers: &HeaderMap, body: Body) -> Answer {
         let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
         if let ["healthz" | "livez" | "readyz", ..] = path.as_slice() {
             return Ok(reply::typed(200, "text/plain; charset=utf-8", "ok"));
@@ -134,7 +128,7 @@ impl ApiServer {
         version: &str,
         rest: &[&str],
         body: Body,
-    ) -> Result<Response<Body>> {
+    ) -> Answer {
         let (namespace, rest) = match rest {
             ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status" | "finalize"]) => {
                 (*namespace, rest)
@@ -147,15 +141,6 @@ impl ApiServer {
             [plural, name, subresource, ..] => (*plural, *name, *subresource),
             [] => return Err(Failure::no_such_path()),
         };
-        if name.is_empty()
-            && let Some(kind) = reviews::kind(group, version, plural)
-        {
-            if request.method != Method::POST {
-                return Err(Failure::wrong_method());
-            }
-            let review = self.body(request, body).await?;
-            return Ok(reply::value(201, &reviews::verdict(group, kind, review)));
-        }
         if request.method == Method::POST && name.is_empty() && (group, plural) == ("", "bindings") {
             let binding = self.body(request, body).await?;
             let pod = text(&binding, "/metadata/name").to_owned();
@@ -172,7 +157,8 @@ impl ApiServer {
         {
             return Err(Failure::no_such_path());
         }
-        if rest.len() > 3 && !discovery::needs_kubelet(&kind, subresource) {
+        let goes_too_far = rest.len() > 3 && !discovery::needs_kubelet(&kind, subresource);
+        if goes_too_far || (kind.has(REVIEW) && !name.is_empty()) {
             return Err(Failure::no_such_path());
         }
         let target = Target {
@@ -192,12 +178,15 @@ impl ApiServer {
         Ok(reply::with_warning(answer, &target.kind))
     }
 
-    async fn collection(&self, request: &Request, target: &Target, body: Body) -> Result<Response<Body>> {
+    async fn collection(&self, request: &Request, target: &Target, body: Body) -> Answer {
         let Target { kind, namespace, .. } = target;
         match request.method {
-            Method::GET => {
-                read::collection(&self.store, kind.clone(), namespace, "", request, self.ending()).await
+            Method::POST if kind.has(REVIEW) => {
+                let review = self.body(request, body).await?;
+                Ok(reply::value(201, &reviews::verdict(kind, review)))
             }
+            _ if kind.has(REVIEW) => Err(Failure::wrong_method()),
+            Method::GET => read::collection(&self.store, target, request, self.ending()).await,
             Method::POST if kind.is_namespaced() != namespace.is_empty() => {
                 let (view, dry_run) = (request.view()?, request.dry_run()?);
                 let object = self.body(request, body).await?;
@@ -215,12 +204,12 @@ impl ApiServer {
         }
     }
 
-    async fn single(&self, request: &Request, target: &Target, body: Body) -> Result<Response<Body>> {
+    async fn single(&self, request: &Request, target: &Target, body: Body) -> Answer {
         let Target { kind, namespace, name, .. } = target;
         let view = request.view()?;
         match request.method {
             Method::GET if request.flag("watch") => {
-                read::collection(&self.store, kind.clone(), namespace, name, request, self.ending()).await
+                read::collection(&self.store, target, request, self.ending()).await
             }
             Method::GET => Ok(read::object(kind, view, 200, &*self.found(target)?)),
             Method::PUT | Method::PATCH => {
@@ -231,7 +220,7 @@ impl ApiServer {
                 let how = self.deletion(request, body).await?;
                 match self.store.delete_in(kind, namespace, name, &how)? {
                     Deleted::Ending(object) => Ok(read::object(kind, view, 200, &object)),
-                    Deleted::Gone(object) if kind.has(crate::kinds::DELETED_OBJECT) => {
+                    Deleted::Gone(object) if kind.has(DELETED_OBJECT) => {
                         Ok(read::object(kind, view, 200, &object))
                     }
                     Deleted::Gone(object) => {
@@ -253,55 +242,47 @@ impl ApiServer {
         target.kind.shelf.get(&key).ok_or_else(|| Failure::not_found(target.kind.about(&target.name)))
     }
 
-    async fn subresource(&self, request: &Request, target: &Target, body: Body) -> Result<Response<Body>> {
+    async fn subresource(&self, request: &Request, target: &Target, body: Body) -> Answer {
         let Target { kind, namespace, name, subresource } = target;
-        let is_pod = kind.rules == Rules::Pod;
+        if !kind.subresources().iter().any(|(known, _)| known == subresource) {
+            if !discovery::needs_kubelet(kind, subresource) {
+                return Err(Failure::no_such_path());
+            }
+            let message =
+                format!("{}/{subresource} needs a kubelet, and this API server has none", kind.plural);
+            return Err(Failure::new(501, "NotImplemented", message));
+        }
         match (subresource.as_str(), &request.method) {
-            ("status", &Method::GET) if kind.has(STATUS) => {
+            ("status" | "ephemeralcontainers", &Method::GET) => {
                 Ok(read::object(kind, request.view()?, 200, &*self.found(target)?))
             }
-            ("status", &Method::PUT | &Method::PATCH) if kind.has(STATUS) => {
-                let changed = self.change(request, target, Part::Status, body).await?;
+            ("status" | "ephemeralcontainers", &Method::PUT | &Method::PATCH) => {
+                let part = if subresource == "status" { Part::Status } else { Part::Whole };
+                let changed = self.change(request, target, part, body).await?;
                 Ok(read::object(kind, request.view()?, 200, &changed))
             }
-            ("scale", &Method::GET) if kind.has(SCALE) => {
+            ("scale", &Method::GET) => {
                 let scale = scale::of(&forms::shown(kind, &*self.found(target)?));
                 Ok(reply::value(200, &scale::shown(scale, request.view()?)))
             }
-            ("scale", &Method::PUT | &Method::PATCH) if kind.has(SCALE) => {
-                self.rescale(request, target, body).await
-            }
-            ("ephemeralcontainers", &Method::GET) if is_pod => {
-                Ok(read::object(kind, request.view()?, 200, &*self.found(target)?))
-            }
-            ("ephemeralcontainers", &Method::PUT | &Method::PATCH) if is_pod => {
-                let changed = self.change(request, target, Part::Whole, body).await?;
-                Ok(read::object(kind, request.view()?, 200, &changed))
-            }
-            ("binding", &Method::POST) if is_pod => {
+            ("scale", &Method::PUT | &Method::PATCH) => self.rescale(request, target, body).await,
+            ("binding", &Method::POST) => {
                 let binding = self.body(request, body).await?;
                 check_kind(&binding, "Binding")?;
                 self.bind(request, namespace, name, &binding)
             }
-            ("eviction", &Method::POST) if is_pod => {
+            ("eviction", &Method::POST) => {
                 let eviction = self.body(request, body).await?;
                 let mut how = deletion_of(&eviction["deleteOptions"])?;
                 how.dry_run |= request.dry_run()?;
                 pods::evict(&self.store, namespace, name, &eviction, &how)?;
                 Ok(reply::value(201, &done()))
             }
-            (name, _) if discovery::needs_kubelet(kind, name) => {
-                let message = format!("{}/{name} needs a kubelet, and this API server has none", kind.plural);
-                Err(Failure::new(501, "NotImplemented", message))
-            }
-            ("status", _) if kind.has(STATUS) => Err(Failure::wrong_method()),
-            ("scale", _) if kind.has(SCALE) => Err(Failure::wrong_method()),
-            ("binding" | "eviction" | "ephemeralcontainers", _) if is_pod => Err(Failure::wrong_method()),
-            _ => Err(Failure::no_such_path()),
+            _ => Err(Failure::wrong_method()),
         }
     }
 
-    fn bind(&self, request: &Request, namespace: &str, pod: &str, binding: &Value) -> Result<Response<Body>> {
+    fn bind(&self, request: &Request, namespace: &str, pod: &str, binding: &Value) -> Answer {
         pods::bind(&self.store, namespace, pod, binding, request.dry_run()?)?;
         Ok(reply::value(201, &done()))
     }
@@ -316,7 +297,7 @@ impl ApiServer {
     ) -> Result<Arc<Object>> {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
-        let change = self.changer(request, kind, name, namespace, body).await?;
+        let change = self.changer(request, target, body).await?;
         self.store.modify(kind, namespace, name, part, dry_run, |old| {
             let new = change.apply(&kind.kind, old)?;
             match &change {
@@ -335,10 +316,10 @@ impl ApiServer {
         })
     }
 
-    async fn rescale(&self, request: &Request, target: &Target, body: Body) -> Result<Response<Body>> {
+    async fn rescale(&self, request: &Request, target: &Target, body: Body) -> Answer {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
-        let change = self.changer(request, kind, name, namespace, body).await?;
+        let change = self.changer(request, target, body).await?;
         let changed = self.store.modify(kind, namespace, name, Part::Main, dry_run, |old| {
             let scaled = change.apply("Scale", &scale::of(old))?;
             let mut new = old.clone();
@@ -348,14 +329,8 @@ impl ApiServer {
         Ok(reply::value(200, &scale::of(&forms::shown(kind, &changed))))
     }
 
-    async fn changer(
-        &self,
-        request: &Request,
-        kind: &Kind,
-        name: &str,
-        namespace: &str,
-        body: Body,
-    ) -> Result<Change> {
+    async fn changer(&self, request: &Request, target: &Target, body: Body) -> Result<Change> {
+        let Target { kind, namespace, name, .. } = target;
         if request.method == Method::PATCH {
             // Refuses what it does not know before it reads on.
             Patch::parse(&request.content_type, kind.custom, &json!({})).or_else(|failure| {
@@ -367,12 +342,7 @@ impl ApiServer {
         let mut object = self.body(request, body).await?;
         forms::check(kind, &object)?;
         check_place(&object, namespace, name)?;
-        if crate::rules::map(&mut object, "metadata").is_none() {
-            return Err(Failure::bad_request(
-                "the object provided is unrecognized: metadata is no JSON object",
-            ));
-        }
-        object["metadata"]["name"] = name.into();
+        object["metadata"]["name"] = name.as_str().into();
         Ok(Change::Replace(object))
     }
 
@@ -385,12 +355,7 @@ impl ApiServer {
         Ok(how)
     }
 
-    fn delete_collection(
-        &self,
-        request: &Request,
-        target: &Target,
-        how: &Deletion,
-    ) -> Result<Response<Body>> {
+    fn delete_collection(&self, request: &Request, target: &Target, how: &Deletion) -> Answer {
         let Target { kind, namespace, .. } = target;
         let (labels, fields) = (request.query("labelSelector"), request.query("fieldSelector"));
         let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
@@ -442,7 +407,7 @@ async fn handle(State(server): State<ApiServer>, request: axum::extract::Request
 }
 
 /// A refusal is an answer, and so is a panic: it is a defect here, and other requests go on.
-async fn answered(answer: impl Future<Output = Result<Response<Body>>>) -> Response<Body> {
+async fn answered(answer: impl Future<Output = Answer>) -> Response<Body> {
     // What a request leaves behind is behind locks, which are used on after a panic.
     let answer = AssertUnwindSafe(answer).catch_unwind().await;
     answer.unwrap_or_else(|_| Err(Failure::panicked())).unwrap_or_else(|failure| reply::failure(&failure))
@@ -539,15 +504,18 @@ fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) ->
 /// What an object says about its place must be what the path says.
 fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     let given = text(object, "/metadata/name");
-    if !given.is_empty() && given != name {
+    if given.is_empty() {
+        let message =
+            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(Failure::bad_request(message));
+    }
+    if given != name {
         let message = format!("the name of the object ({given}) does not match the name on the URL ({name})");
         return Err(Failure::bad_request(message));
     }
     let given = text(object, "/metadata/namespace");
     if !given.is_empty() && given != namespace {
-        return Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+        return Err(Failure::other_namespace());
     }
     Ok(())
 }
@@ -565,14 +533,21 @@ fn check_kind(body: &Value, kind: &str) -> Result<()> {
 
 /// `DeleteOptions`.
 fn deletion_of(options: &Value) -> Result<Deletion> {
+    let refused = |error| Err(Failure::invalid_options("DeleteOptions", error));
     let dry_run = match options.get("dryRun").and_then(Value::as_array).map(Vec::as_slice) {
         None | Some([]) => false,
         Some([all]) if all == "All" => true,
-        Some(other) => {
-            let error = FieldError::unsupported("dryRun", other.to_vec(), &["All"]);
-            return Err(Failure::invalid_options("DeleteOptions", error));
-        }
+        Some(other) => return refused(FieldError::unsupported("dryRun", other.to_vec(), &["All"])),
     };
+    let policy = text(options, "/propagationPolicy");
+    if !policy.is_empty() && present(options, "/orphanDependents").is_some() {
+        let why = "orphanDependents and deletionPropagation cannot be both set";
+        return refused(FieldError::invalid("propagationPolicy", policy, why));
+    }
+    if !matches!(policy, "" | "Foreground" | "Background" | "Orphan") {
+        let known = ["Foreground", "Background", "Orphan", "nil"];
+        return refused(FieldError::unsupported("propagationPolicy", policy, &known));
+    }
     Ok(Deletion {
         grace: options.get("gracePeriodSeconds").and_then(Value::as_i64),
         uid: text(options, "/preconditions/uid").to_owned(),

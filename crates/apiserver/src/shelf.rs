@@ -71,14 +71,9 @@ struct State {
     forgotten_version: u64,
 }
 
-/// Why a write did not happen.
-#[derive(Clone, Debug)]
-pub(crate) enum Refused {
-    /// Somebody else was faster: the object is another one now.
-    Raced,
-    Missing,
-    Exists,
-}
+/// The write did not happen: there is an object of that name already, or it is none or another one by now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused;
 
 /// The version is older than the history; the oldest that can be had.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +161,7 @@ impl Shelf {
     pub(crate) fn insert(&self, draft: Draft) -> Result<Arc<Object>, Refused> {
         let mut state = self.state();
         if state.objects.contains_key(&draft.key) {
-            return Err(Refused::Exists);
+            return Err(Refused);
         }
         Ok(self.put(&mut state, draft, None))
     }
@@ -313,11 +308,7 @@ impl Shelf {
 
 impl State {
     fn at_version(&self, key: &str, version: u64) -> Result<Arc<Object>, Refused> {
-        match self.objects.get(key) {
-            None => Err(Refused::Missing),
-            Some(object) if object.version != version => Err(Refused::Raced),
-            Some(object) => Ok(object.clone()),
-        }
+        self.objects.get(key).filter(|object| object.version == version).cloned().ok_or(Refused)
     }
 
     /// The index of the first change behind `version`.

@@ -60,6 +60,12 @@ impl Failure {
         Self::new(400, "BadRequest", message)
     }
 
+    /// An object that is sent to another namespace than its own.
+    pub(crate) fn other_namespace() -> Self {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        Self::bad_request(why)
+    }
+
     /// A path that leads nowhere.
     pub(crate) fn no_such_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
@@ -84,24 +90,26 @@ impl Failure {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
+    /// A failure that speaks of an object.
+    fn of(about: About<'_>, code: u16, reason: &'static str, message: String) -> Self {
+        Self { details: about.details(about.plural), ..Self::new(code, reason, message) }
+    }
+
     pub(crate) fn not_found(about: About<'_>) -> Self {
-        let details = about.details(about.plural);
-        Self { details, ..Self::new(404, "NotFound", format!("{} not found", about.resource())) }
+        Self::of(about, 404, "NotFound", format!("{} not found", about.resource()))
     }
 
     pub(crate) fn already_exists(about: About<'_>) -> Self {
-        let details = about.details(about.plural);
-        Self { details, ..Self::new(409, "AlreadyExists", format!("{} already exists", about.resource())) }
+        Self::of(about, 409, "AlreadyExists", format!("{} already exists", about.resource()))
     }
 
     pub(crate) fn conflict(about: About<'_>, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {}: {why}", about.resource());
-        Self { details: about.details(about.plural), ..Self::new(409, "Conflict", message) }
+        Self::of(about, 409, "Conflict", message)
     }
 
     pub(crate) fn forbidden(about: About<'_>, why: &str) -> Self {
-        let message = format!("{} is forbidden: {why}", about.resource());
-        Self { details: about.details(about.plural), ..Self::new(403, "Forbidden", message) }
+        Self::of(about, 403, "Forbidden", format!("{} is forbidden: {why}", about.resource()))
     }
 
     pub(crate) fn invalid(about: About<'_>, errors: &[FieldError]) -> Self {
@@ -112,7 +120,7 @@ impl Failure {
         };
         let kind = qualified(about.kind, about.group);
         let causes =
-            errors.iter().map(|e| json!({"reason": e.reason(), "message": e.problem(), "field": e.field}));
+            errors.iter().map(|e| json!({"reason": e.reason, "message": e.problem, "field": e.field}));
         let mut details = about.details(about.kind);
         details.insert("causes".into(), causes.collect());
         Self { details, ..Self::new(422, "Invalid", format!("{kind} \"{}\" is invalid: {what}", about.name)) }
@@ -183,85 +191,52 @@ pub(crate) fn success(details: Value) -> Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
     pub(crate) field: String,
-    pub(crate) problem: Problem,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
-    Required(String),
-    Invalid { value: String, why: String },
-    Duplicate(String),
-    Forbidden(String),
-    Unsupported { value: String, supported: Vec<&'static str> },
-    TooLong(usize),
+    /// For machines.
+    pub(crate) reason: &'static str,
+    /// For people, without the field.
+    pub(crate) problem: String,
 }
 
 impl FieldError {
+    fn new(field: impl Into<String>, reason: &'static str, what: &str, why: &str) -> Self {
+        let colon = if why.is_empty() { "" } else { ": " };
+        Self { field: field.into(), reason, problem: format!("{what}{colon}{why}") }
+    }
+
     pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
-        Self { field: field.into(), problem: Problem::Required(why.to_owned()) }
+        Self::new(field, "FieldValueRequired", "Required value", why)
     }
 
     /// `value` is shown as JSON: texts in quotes, numbers bare.
-    pub(crate) fn invalid(field: impl Into<String>, value: impl Into<Value>, why: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            problem: Problem::Invalid { value: value.into().to_string(), why: why.into() },
-        }
+    pub(crate) fn invalid(field: impl Into<String>, value: impl Into<Value>, why: impl AsRef<str>) -> Self {
+        let what = format!("Invalid value: {}", value.into());
+        Self::new(field, "FieldValueInvalid", &what, why.as_ref())
     }
 
     pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self { field: field.into(), problem: Problem::Duplicate(value.into().to_string()) }
+        Self::new(field, "FieldValueDuplicate", "Duplicate value", &value.into().to_string())
     }
 
-    pub(crate) fn forbidden(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: Problem::Forbidden(why.into()) }
+    pub(crate) fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
+        Self::new(field, "FieldValueForbidden", "Forbidden", why.as_ref())
     }
 
-    pub(crate) fn unsupported(
-        field: impl Into<String>,
-        value: impl Into<Value>,
-        supported: &[&'static str],
-    ) -> Self {
-        let value = value.into().to_string();
-        Self { field: field.into(), problem: Problem::Unsupported { value, supported: supported.to_vec() } }
+    pub(crate) fn unsupported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let what = format!("Unsupported value: {}", value.into());
+        let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let why = format!("supported values: {}", supported.join(", "));
+        Self::new(field, "FieldValueNotSupported", &what, &why)
     }
 
     pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
-        Self { field: field.into(), problem: Problem::TooLong(most) }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self.problem {
-            Problem::Required(_) => "FieldValueRequired",
-            Problem::Invalid { .. } => "FieldValueInvalid",
-            Problem::Duplicate(_) => "FieldValueDuplicate",
-            Problem::Forbidden(_) => "FieldValueForbidden",
-            Problem::Unsupported { .. } => "FieldValueNotSupported",
-            Problem::TooLong(_) => "FieldValueTooLong",
-        }
-    }
-
-    /// Without the field.
-    fn problem(&self) -> String {
-        match &self.problem {
-            Problem::Required(why) if why.is_empty() => "Required value".to_owned(),
-            Problem::Required(why) => format!("Required value: {why}"),
-            Problem::Invalid { value, why } if why.is_empty() => format!("Invalid value: {value}"),
-            Problem::Invalid { value, why } => format!("Invalid value: {value}: {why}"),
-            Problem::Duplicate(value) => format!("Duplicate value: {value}"),
-            Problem::Forbidden(why) => format!("Forbidden: {why}"),
-            Problem::Unsupported { value, supported } => {
-                let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
-                format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
-            }
-            Problem::TooLong(most) => format!("Too long: may not be more than {most} bytes"),
-        }
+        let why = format!("may not be more than {most} bytes");
+        Self::new(field, "FieldValueTooLong", "Too long", &why)
     }
 }
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.problem())
+        write!(f, "{}: {}", self.field, self.problem)
     }
 }
 

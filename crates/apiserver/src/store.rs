@@ -16,11 +16,12 @@ pub(crate) use write::Part;
 
 use crate::{
     Options,
-    kinds::{Kind, Kinds, text},
+    kinds::{Kind, Kinds},
     random::Random,
     rules::{self, Context},
     shelf::{Range, Shelf, Versions},
     status::Result,
+    value::text,
 };
 
 /// The objects of a server, shared by all who hold it. Stand-ins for controllers and kubelets in the same process read

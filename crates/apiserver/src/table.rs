@@ -2,7 +2,7 @@
 
 mod cells;
 pub(crate) mod columns;
-pub(crate) mod path;
+mod path;
 mod pods;
 
 #[cfg(test)]
@@ -10,10 +10,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use harbormaster_api::{Quantity, Timestamp};
+use harbormaster_api::Timestamp;
 use serde_json::{Value, json};
 
-use crate::time::human_duration;
+use crate::{
+    time::human_duration,
+    value::{shown, text},
+};
 
 /// One column.
 #[derive(Clone, Debug)]
@@ -25,53 +28,58 @@ pub(crate) struct Column {
     pub(crate) cell: Cell,
 }
 
-/// How a cell comes from an object.
+/// How a cell comes from an object. Places are JSON paths, and of several the first counts.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
-    /// `metadata.name`.
-    Name,
-    /// Time since `metadata.creationTimestamp`.
-    Age,
-    /// Time since that at the pointer; `<none>` without.
-    Since(&'static str),
-    /// What is at the pointer, as it is; an empty text without.
+    /// Time since that, or the other text.
+    Since(&'static str, &'static str),
+    /// What is there, as it is; an empty text without.
     At(&'static str),
-    /// What is at the pointer, or the other text.
+    /// The text of what is there, or the other text.
     Or(&'static str, &'static str),
-    /// The number at the pointer, or 0.
+    /// All texts there, with commas between them.
+    All(&'static str),
+    /// The number there, or 0.
     Number(&'static str),
-    /// Whether it is true at the pointer; the default for absence.
+    /// Whether it is true; the default for absence.
     Truth(&'static str, bool),
-    /// The amount at the pointer, as it is printed canonically.
-    Amount(&'static str),
     /// How many elements there are.
     Count(&'static str),
+    /// Another text.
+    Text(fn(&Value) -> String),
     /// Anything else.
-    Of(fn(&Value, Timestamp) -> Value),
-    /// The JSON path of a custom resource's column.
-    Path(Arc<str>),
+    Made(fn(&Value, Timestamp) -> Value),
+    /// What a custom resource's column shows.
+    Custom(Arc<str>),
 }
 
 impl Column {
     fn cell(&self, object: &Value, now: Timestamp) -> Value {
-        let at = |pointer: &str| object.pointer(pointer).filter(|value| !value.is_null());
+        let at = |path: &str| path::find(object, path).into_iter().next().filter(|value| !value.is_null());
+        let since = |text: &Value| since(text.as_str()?, now);
         match &self.cell {
-            Cell::Name => at("/metadata/name").cloned().unwrap_or_default(),
-            Cell::Age => since(at("/metadata/creationTimestamp"), now).unwrap_or("<unknown>".into()),
-            Cell::Since(pointer) => since(at(pointer), now).unwrap_or("<none>".into()),
-            Cell::At(pointer) => at(pointer).cloned().unwrap_or("".into()),
-            Cell::Or(pointer, other) => match at(pointer) {
-                None => (*other).into(),
-                Some(Value::String(text)) if text.is_empty() => (*other).into(),
-                Some(Value::String(text)) => text.clone().into(),
-                Some(value) => value.to_string().into(),
-            },
-            Cell::Number(pointer) => at(pointer).cloned().unwrap_or(0.into()),
-            Cell::Truth(pointer, other) => at(pointer).cloned().unwrap_or((*other).into()),
-            Cell::Amount(pointer) => at(pointer).map_or("".into(), amount),
-            Cell::Count(pointer) => at(pointer).map_or(0, length).into(),
-            Cell::Of(make) => make(object, now),
-            Cell::Path(path) => path::column(object, path, &self.kind, now),
+            Cell::Since(path, other) => at(path).and_then(since).unwrap_or((*other).into()),
+            Cell::At(path) => at(path).cloned().unwrap_or("".into()),
+            Cell::Or(path, other) => {
+                at(path).map(shown).filter(|text| !text.is_empty()).unwrap_or((*other).into()).into()
+            }
+            Cell::All(path) => path::joined(&path::find(object, path), ",").into(),
+            Cell::Number(path) => at(path).cloned().unwrap_or(0.into()),
+            Cell::Truth(path, other) => at(path).cloned().unwrap_or((*other).into()),
+            Cell::Count(path) => at(path).map_or(0, length).into(),
+            Cell::Text(make) => make(object).into(),
+            Cell::Made(make) => make(object, now),
+            Cell::Custom(path) => self.custom(&path::find(object, path), now),
+        }
+    }
+
+    /// The cell of a custom resource, by the type of the column.
+    fn custom(&self, found: &[&Value], now: Timestamp) -> Value {
+        let Some(first) = found.first().filter(|value| !value.is_null()) else { return Value::Null };
+        match (&*self.kind, first) {
+            ("date", Value::String(text)) => since(text, now).unwrap_or("<invalid>".into()),
+            ("integer" | "number" | "boolean", Value::Number(_) | Value::Bool(_)) => (*first).clone(),
+            _ => path::joined(found, " ").into(),
         }
     }
 
@@ -87,14 +95,9 @@ impl Column {
 }
 
 /// Time since an RFC 3339 text, as kubectl prints it.
-fn since(text: Option<&Value>, now: Timestamp) -> Option<Value> {
-    let then = Timestamp::parse(text?.as_str()?).ok()?;
+fn since(text: &str, now: Timestamp) -> Option<Value> {
+    let then = Timestamp::parse(text).ok()?;
     Some(human_duration(now.since(then)).into())
-}
-
-fn amount(value: &Value) -> Value {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    text.parse::<Quantity>().map_or(text, |quantity| quantity.to_string()).into()
 }
 
 fn length(value: &Value) -> usize {
@@ -142,13 +145,14 @@ pub(crate) fn table(
 fn row(columns: &[Column], object: Value, include: Include, now: Timestamp) -> Value {
     let cells: Vec<Value> = columns.iter().map(|column| column.cell(&object, now)).collect();
     let mut row = json!({"cells": cells});
-    if object.get("kind").and_then(Value::as_str) == Some("Pod") {
-        match object.pointer("/status/phase").and_then(Value::as_str) {
-            Some("Succeeded") => {
-                row["conditions"] = completed("Succeeded", "The pod has completed successfully.");
-            }
-            Some("Failed") => row["conditions"] = completed("Failed", "The pod failed."),
-            _ => {}
+    if text(&object, "/kind") == "Pod" {
+        let (phase, message) = match text(&object, "/status/phase") {
+            phase @ "Succeeded" => (phase, "The pod has completed successfully."),
+            phase => (phase, "The pod failed."),
+        };
+        if matches!(phase, "Succeeded" | "Failed") {
+            row["conditions"] =
+                json!([{"type": "Completed", "status": "True", "reason": phase, "message": message}]);
         }
     }
     match include {
@@ -157,10 +161,6 @@ fn row(columns: &[Column], object: Value, include: Include, now: Timestamp) -> V
         Include::Object => row["object"] = object,
     }
     row
-}
-
-fn completed(reason: &str, message: &str) -> Value {
-    json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}])
 }
 
 /// `meta.k8s.io/v1 PartialObjectMetadata`.

@@ -16,6 +16,6 @@ mod wanted;
 
 pub use compare::{compare, unused};
 pub use normalise::normalise;
-pub use player::{Answer, Endpoint, Player};
+pub use player::{Answer, Player};
 pub use script::{Action, Request, Script, Step};
 pub use wanted::{Difference, Wanted};

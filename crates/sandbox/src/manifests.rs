@@ -161,7 +161,42 @@ fn cleaned(mut object: Value) -> Value {
     {
         object["apiVersion"] = if group.is_empty() { "v1".into() } else { format!("{group}/v1").into() };
     }
+    if text(&object, "/kind") == "Pod" {
+        take_merged_keys(&mut object["spec"]);
+    }
     object
+}
+
+/// Takes what the server has added to selectors because of `matchLabelKeys` and `mismatchLabelKeys` out of them again:
+/// it adds it to every new pod, and refuses those that have it.
+fn take_merged_keys(spec: &mut Value) {
+    fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
+        list.and_then(Value::as_array_mut).into_iter().flatten()
+    }
+    items(spec.get_mut("topologySpreadConstraints")).for_each(take_keys);
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(affinity) = spec.pointer_mut(&format!("/affinity/{kind}")) else { continue };
+        items(affinity.get_mut("requiredDuringSchedulingIgnoredDuringExecution")).for_each(take_keys);
+        items(affinity.get_mut("preferredDuringSchedulingIgnoredDuringExecution"))
+            .filter_map(|weighted| weighted.get_mut("podAffinityTerm"))
+            .for_each(take_keys);
+    }
+}
+
+fn take_keys(term: &mut Value) {
+    let added: Vec<(Value, &str)> = [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")]
+        .into_iter()
+        .flat_map(|(field, operator)| {
+            let keys = term[field].as_array().into_iter().flatten();
+            keys.map(move |key| (key.clone(), operator)).collect::<Vec<_>>()
+        })
+        .collect();
+    let expressions = term.pointer_mut("/labelSelector/matchExpressions").and_then(Value::as_array_mut);
+    if let Some(expressions) = expressions {
+        expressions.retain(|has| {
+            !added.iter().any(|(key, operator)| has["key"] == *key && has["operator"] == *operator)
+        });
+    }
 }
 
 fn space(object: &Value) -> &str {

@@ -205,6 +205,31 @@ async fn a_dump_of_a_cluster_goes_on_where_it_was() {
 }
 
 #[tokio::test]
+async fn pods_of_a_dump_whose_label_keys_the_server_has_merged_are_taken_as_they_were() {
+    let term = "topologyKey: zone, labelSelector: {matchLabels: {app: web}}, matchLabelKeys: [hash]";
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, labels: {{app: web, hash: x}}}}\nspec:\n  \
+         topologySpreadConstraints: [{{maxSkew: 1, whenUnsatisfiable: ScheduleAnyway, {term}}}]\n  affinity:\n    \
+         podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{{{term}}}]}}\n  \
+         containers: [{{name: c, image: i}}]\n"
+    );
+    let first = sandbox(1, &pod).await;
+    let dump = read(&first, "pods", "a");
+    first.stop().await.unwrap();
+    let pointers = [
+        "/spec/topologySpreadConstraints/0",
+        "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0",
+    ];
+    let merged = json!([{"key": "hash", "operator": "In", "values": ["x"]}]);
+    for pointer in pointers {
+        assert_eq!(dump.pointer(pointer).unwrap()["labelSelector"]["matchExpressions"], merged, "{pointer}");
+    }
+    let second = sandbox(1, &dump.to_string()).await;
+    assert_eq!(read(&second, "pods", "a")["spec"]["affinity"], dump["spec"]["affinity"]);
+    second.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn mistakes_in_manifests_name_file_document_and_field() {
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n---\n";
     for (manifest, expected) in [

@@ -1,38 +1,57 @@
 //! The table of kinds.
 
 use super::{
-    ALL, DELETED_OBJECT, Flags, GENERATION, LABEL_NAME, NAMESPACED, PATH_NAME, Row, Rules, SCALE, STATUS,
-    STATUS_AT_ONCE, VERSIONED,
+    ALL, DELETED_OBJECT, Flags, GENERATION, LABEL_NAME, NAMESPACED, PATH_NAME, REVIEW, Row, Rules, SCALE,
+    STATUS, STATUS_AT_ONCE, VERSIONED,
 };
-use crate::{rules::defaults as d, table::columns as c};
-
-const PLAIN: Row = Row {
-    group: "",
-    version: "v1",
-    plural: "",
-    kind: "",
-    short_names: &[],
-    flags: 0,
-    fields: &[],
-    columns: c::PLAIN,
-    defaults: &[],
-    rules: Rules::None,
+use crate::{
+    rules::defaults::{self as d, Defaults},
+    table::{Column, columns as c},
 };
 
 const WORKLOAD: Flags = NAMESPACED | STATUS | GENERATION | ALL;
 
-const fn core(plural: &'static str, kind: &'static str, flags: Flags) -> Row {
-    Row { plural, kind, flags, ..PLAIN }
+type Names = &'static [&'static str];
+type Columns = &'static [Column];
+
+/// A kind of the core group.
+const fn core(plural: &'static str, kind: &'static str, short: Names, flags: Flags, columns: Columns) -> Row {
+    of("", plural, kind, short, flags, columns)
 }
 
-const fn of(group: &'static str, plural: &'static str, kind: &'static str, flags: Flags) -> Row {
-    Row { group, plural, kind, flags, ..PLAIN }
+/// A kind of another group.
+const fn of(
+    group: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    short_names: Names,
+    flags: Flags,
+    columns: Columns,
+) -> Row {
+    let (version, defaults, rules) = ("v1", &[], Rules::None);
+    Row { group, version, plural, kind, short_names, flags, fields: &[], columns, defaults, rules }
+}
+
+impl Row {
+    const fn selected_by(self, fields: Names) -> Self {
+        Self { fields, ..self }
+    }
+
+    const fn with_defaults(self, defaults: Defaults) -> Self {
+        Self { defaults, ..self }
+    }
+
+    const fn ruled_by(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
 }
 
 const APPS: &str = "apps";
 const STORAGE: &str = "storage.k8s.io";
 const RESOURCE: &str = "resource.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const AUTHORIZATION: &str = "authorization.k8s.io";
 
 const EVENT_FIELDS: &[&str] = &[
     "involvedObject.kind",
@@ -48,10 +67,10 @@ const EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
+/// By group, in the order in which kube-apiserver lists its groups.
 pub(super) const ROWS: &[Row] = &[
-    Row {
-        short_names: &["po"],
-        fields: &[
+    core("pods", "Pod", &["po"], WORKLOAD | DELETED_OBJECT, c::PODS)
+        .selected_by(&[
             "spec.nodeName",
             "spec.restartPolicy",
             "spec.schedulerName",
@@ -60,195 +79,149 @@ pub(super) const ROWS: &[Row] = &[
             "status.phase",
             "status.podIP",
             "status.nominatedNodeName",
-        ],
-        columns: c::PODS,
-        rules: Rules::Pod,
-        ..core("pods", "Pod", WORKLOAD | DELETED_OBJECT)
-    },
-    Row {
-        short_names: &["no"],
-        fields: &["spec.unschedulable"],
-        columns: c::NODES,
-        rules: Rules::Node,
-        ..core("nodes", "Node", STATUS | STATUS_AT_ONCE)
-    },
-    Row {
-        short_names: &["ns"],
-        fields: &["status.phase"],
-        columns: c::PHASED,
-        rules: Rules::Namespace,
-        ..core("namespaces", "Namespace", STATUS | LABEL_NAME | DELETED_OBJECT)
-    },
-    Row {
-        short_names: &["svc"],
-        fields: &["spec.clusterIP", "spec.type"],
-        columns: c::SERVICES,
-        defaults: d::SERVICE,
-        rules: Rules::Service,
-        ..core(
-            "services",
-            "Service",
-            NAMESPACED | STATUS | ALL | STATUS_AT_ONCE | LABEL_NAME | DELETED_OBJECT,
-        )
-    },
-    Row { short_names: &["ep"], columns: c::ENDPOINTS, ..core("endpoints", "Endpoints", NAMESPACED) },
-    Row { short_names: &["cm"], columns: c::CONFIG_MAPS, ..core("configmaps", "ConfigMap", NAMESPACED) },
-    Row {
-        fields: &["type"],
-        columns: c::SECRETS,
-        defaults: d::SECRET,
-        rules: Rules::Secret,
-        ..core("secrets", "Secret", NAMESPACED)
-    },
-    Row { short_names: &["sa"], ..core("serviceaccounts", "ServiceAccount", NAMESPACED | DELETED_OBJECT) },
-    Row {
-        short_names: &["pv"],
-        columns: c::VOLUMES,
-        defaults: d::VOLUME,
-        rules: Rules::Volume,
-        ..core("persistentvolumes", "PersistentVolume", STATUS | DELETED_OBJECT)
-    },
-    Row {
-        short_names: &["pvc"],
-        columns: c::CLAIMS,
-        defaults: d::CLAIM,
-        rules: Rules::Claim,
-        ..core("persistentvolumeclaims", "PersistentVolumeClaim", NAMESPACED | STATUS | DELETED_OBJECT)
-    },
-    Row {
-        short_names: &["rc"],
-        fields: &["status.replicas"],
-        columns: c::REPLICAS,
-        defaults: d::REPLICATION_CONTROLLER,
-        rules: Rules::Workload,
-        ..core("replicationcontrollers", "ReplicationController", WORKLOAD | SCALE)
-    },
-    Row {
-        short_names: &["quota"],
-        columns: c::QUOTAS,
-        ..core("resourcequotas", "ResourceQuota", NAMESPACED | STATUS | DELETED_OBJECT)
-    },
-    Row { short_names: &["limits"], columns: c::CREATED, ..core("limitranges", "LimitRange", NAMESPACED) },
-    Row {
-        short_names: &["ev"],
-        fields: EVENT_FIELDS,
-        columns: c::EVENTS,
-        rules: Rules::Event,
-        ..core("events", "Event", NAMESPACED)
-    },
-    Row {
-        short_names: &["ev"],
-        fields: EVENT_FIELDS,
-        columns: c::EVENTS,
-        rules: Rules::Event,
-        ..of("events.k8s.io", "events", "Event", NAMESPACED)
-    },
-    Row {
-        short_names: &["deploy"],
-        columns: c::DEPLOYMENTS,
-        defaults: d::DEPLOYMENT,
-        rules: Rules::Workload,
-        ..of(APPS, "deployments", "Deployment", WORKLOAD | SCALE)
-    },
-    Row {
-        short_names: &["rs"],
-        fields: &["status.replicas"],
-        columns: c::REPLICAS,
-        defaults: d::REPLICATION_CONTROLLER,
-        rules: Rules::Workload,
-        ..of(APPS, "replicasets", "ReplicaSet", WORKLOAD | SCALE)
-    },
-    Row {
-        short_names: &["sts"],
-        columns: c::STATEFUL_SETS,
-        defaults: d::STATEFUL_SET,
-        rules: Rules::Workload,
-        ..of(APPS, "statefulsets", "StatefulSet", WORKLOAD | SCALE)
-    },
-    Row {
-        short_names: &["ds"],
-        columns: c::DAEMON_SETS,
-        defaults: d::DAEMON_SET,
-        rules: Rules::Workload,
-        ..of(APPS, "daemonsets", "DaemonSet", WORKLOAD)
-    },
-    Row { columns: c::REVISIONS, ..of(APPS, "controllerrevisions", "ControllerRevision", NAMESPACED) },
-    Row {
-        fields: &["status.successful"],
-        columns: c::JOBS,
-        defaults: d::JOB,
-        rules: Rules::Job,
-        ..of("batch", "jobs", "Job", WORKLOAD)
-    },
-    Row {
-        short_names: &["cj"],
-        columns: c::CRON_JOBS,
-        defaults: d::CRON_JOB,
-        ..of("batch", "cronjobs", "CronJob", WORKLOAD)
-    },
-    Row {
-        short_names: &["pdb"],
-        columns: c::BUDGETS,
-        rules: Rules::Budget,
-        ..of(
-            "policy",
-            "poddisruptionbudgets",
-            "PodDisruptionBudget",
-            NAMESPACED | STATUS | GENERATION | VERSIONED,
-        )
-    },
-    Row {
-        short_names: &["pc"],
-        columns: c::PRIORITY_CLASSES,
-        defaults: d::PRIORITY_CLASS,
-        rules: Rules::PriorityClass,
-        ..of("scheduling.k8s.io", "priorityclasses", "PriorityClass", GENERATION)
-    },
-    Row {
-        short_names: &["sc"],
-        columns: c::STORAGE_CLASSES,
-        defaults: d::STORAGE_CLASS,
-        ..of(STORAGE, "storageclasses", "StorageClass", DELETED_OBJECT)
-    },
-    Row { columns: c::CSI_NODES, ..of(STORAGE, "csinodes", "CSINode", VERSIONED | DELETED_OBJECT) },
-    Row {
-        columns: c::CSI_DRIVERS,
-        ..of(STORAGE, "csidrivers", "CSIDriver", VERSIONED | GENERATION | DELETED_OBJECT)
-    },
-    Row { columns: c::CAPACITIES, ..of(STORAGE, "csistoragecapacities", "CSIStorageCapacity", NAMESPACED) },
-    Row {
-        columns: c::ATTACHMENTS,
-        ..of(STORAGE, "volumeattachments", "VolumeAttachment", STATUS | VERSIONED | DELETED_OBJECT)
-    },
-    Row {
-        columns: c::RESOURCE_CLAIMS,
-        ..of(RESOURCE, "resourceclaims", "ResourceClaim", NAMESPACED | STATUS | DELETED_OBJECT)
-    },
-    of(RESOURCE, "resourceclaimtemplates", "ResourceClaimTemplate", NAMESPACED | DELETED_OBJECT),
-    Row {
-        fields: &["spec.nodeName", "spec.driver"],
-        columns: c::SLICES,
-        ..of(RESOURCE, "resourceslices", "ResourceSlice", GENERATION | DELETED_OBJECT)
-    },
-    of(RESOURCE, "deviceclasses", "DeviceClass", GENERATION | DELETED_OBJECT),
-    Row { columns: c::LEASES, ..of("coordination.k8s.io", "leases", "Lease", NAMESPACED | VERSIONED) },
-    Row {
-        columns: c::ENDPOINT_SLICES,
-        ..of("discovery.k8s.io", "endpointslices", "EndpointSlice", NAMESPACED | GENERATION)
-    },
-    Row { columns: c::CREATED, ..of(RBAC, "roles", "Role", NAMESPACED | PATH_NAME) },
-    Row { columns: c::ROLE_BINDINGS, ..of(RBAC, "rolebindings", "RoleBinding", NAMESPACED | PATH_NAME) },
-    Row { columns: c::CREATED, ..of(RBAC, "clusterroles", "ClusterRole", PATH_NAME) },
-    Row { columns: c::ROLE_BINDINGS, ..of(RBAC, "clusterrolebindings", "ClusterRoleBinding", PATH_NAME) },
-    Row {
-        short_names: &["crd", "crds"],
-        columns: c::CREATED,
-        rules: Rules::Definition,
-        ..of(
-            "apiextensions.k8s.io",
-            "customresourcedefinitions",
-            "CustomResourceDefinition",
-            STATUS | GENERATION | VERSIONED | DELETED_OBJECT,
-        )
-    },
+        ])
+        .ruled_by(Rules::Pod),
+    core("nodes", "Node", &["no"], STATUS | STATUS_AT_ONCE, c::NODES)
+        .selected_by(&["spec.unschedulable"])
+        .ruled_by(Rules::Node),
+    core("namespaces", "Namespace", &["ns"], STATUS | LABEL_NAME | DELETED_OBJECT, c::PHASED)
+        .selected_by(&["status.phase"])
+        .ruled_by(Rules::Namespace),
+    core(
+        "services",
+        "Service",
+        &["svc"],
+        NAMESPACED | STATUS | ALL | STATUS_AT_ONCE | LABEL_NAME | DELETED_OBJECT,
+        c::SERVICES,
+    )
+    .selected_by(&["spec.clusterIP", "spec.type"])
+    .with_defaults(d::SERVICE)
+    .ruled_by(Rules::Service),
+    core("endpoints", "Endpoints", &["ep"], NAMESPACED, c::ENDPOINTS),
+    core("configmaps", "ConfigMap", &["cm"], NAMESPACED, c::CONFIG_MAPS),
+    core("secrets", "Secret", &[], NAMESPACED, c::SECRETS)
+        .selected_by(&["type"])
+        .with_defaults(d::SECRET)
+        .ruled_by(Rules::Secret),
+    core("serviceaccounts", "ServiceAccount", &["sa"], NAMESPACED | DELETED_OBJECT, c::PLAIN),
+    core("persistentvolumes", "PersistentVolume", &["pv"], STATUS | DELETED_OBJECT, c::VOLUMES)
+        .with_defaults(d::VOLUME)
+        .ruled_by(Rules::Volume),
+    core(
+        "persistentvolumeclaims",
+        "PersistentVolumeClaim",
+        &["pvc"],
+        NAMESPACED | STATUS | DELETED_OBJECT,
+        c::CLAIMS,
+    )
+    .with_defaults(d::CLAIM)
+    .ruled_by(Rules::Claim),
+    core("replicationcontrollers", "ReplicationController", &["rc"], WORKLOAD | SCALE, c::REPLICAS)
+        .selected_by(&["status.replicas"])
+        .with_defaults(d::REPLICATION_CONTROLLER)
+        .ruled_by(Rules::Workload),
+    core("resourcequotas", "ResourceQuota", &["quota"], NAMESPACED | STATUS | DELETED_OBJECT, c::QUOTAS),
+    core("limitranges", "LimitRange", &["limits"], NAMESPACED, c::CREATED),
+    core("events", "Event", &["ev"], NAMESPACED, c::EVENTS).selected_by(EVENT_FIELDS).ruled_by(Rules::Event),
+    of(APPS, "deployments", "Deployment", &["deploy"], WORKLOAD | SCALE, c::DEPLOYMENTS)
+        .with_defaults(d::DEPLOYMENT)
+        .ruled_by(Rules::Workload),
+    of(APPS, "replicasets", "ReplicaSet", &["rs"], WORKLOAD | SCALE, c::REPLICAS)
+        .selected_by(&["status.replicas"])
+        .with_defaults(d::REPLICATION_CONTROLLER)
+        .ruled_by(Rules::Workload),
+    of(APPS, "statefulsets", "StatefulSet", &["sts"], WORKLOAD | SCALE, c::STATEFUL_SETS)
+        .with_defaults(d::STATEFUL_SET)
+        .ruled_by(Rules::Workload),
+    of(APPS, "daemonsets", "DaemonSet", &["ds"], WORKLOAD, c::DAEMON_SETS)
+        .with_defaults(d::DAEMON_SET)
+        .ruled_by(Rules::Workload),
+    of(APPS, "controllerrevisions", "ControllerRevision", &[], NAMESPACED, c::REVISIONS),
+    of("events.k8s.io", "events", "Event", &["ev"], NAMESPACED, c::EVENTS)
+        .selected_by(EVENT_FIELDS)
+        .ruled_by(Rules::Event),
+    of(AUTHENTICATION, "tokenreviews", "TokenReview", &[], REVIEW, c::PLAIN),
+    of(AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview", &[], REVIEW, c::PLAIN),
+    of(AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview", &[], REVIEW, c::PLAIN),
+    of(AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview", &[], REVIEW, c::PLAIN),
+    of(
+        AUTHORIZATION,
+        "localsubjectaccessreviews",
+        "LocalSubjectAccessReview",
+        &[],
+        REVIEW | NAMESPACED,
+        c::PLAIN,
+    ),
+    of(AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview", &[], REVIEW, c::PLAIN),
+    of("batch", "jobs", "Job", &[], WORKLOAD, c::JOBS)
+        .selected_by(&["status.successful"])
+        .with_defaults(d::JOB)
+        .ruled_by(Rules::Job),
+    of("batch", "cronjobs", "CronJob", &["cj"], WORKLOAD, c::CRON_JOBS).with_defaults(d::CRON_JOB),
+    of(
+        "policy",
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+        &["pdb"],
+        NAMESPACED | STATUS | GENERATION | VERSIONED,
+        c::BUDGETS,
+    )
+    .ruled_by(Rules::Budget),
+    of(RBAC, "roles", "Role", &[], NAMESPACED | PATH_NAME, c::CREATED),
+    of(RBAC, "rolebindings", "RoleBinding", &[], NAMESPACED | PATH_NAME, c::ROLE_BINDINGS),
+    of(RBAC, "clusterroles", "ClusterRole", &[], PATH_NAME, c::CREATED),
+    of(RBAC, "clusterrolebindings", "ClusterRoleBinding", &[], PATH_NAME, c::ROLE_BINDINGS),
+    of(STORAGE, "storageclasses", "StorageClass", &["sc"], DELETED_OBJECT, c::STORAGE_CLASSES)
+        .with_defaults(d::STORAGE_CLASS),
+    of(STORAGE, "csinodes", "CSINode", &[], VERSIONED | DELETED_OBJECT, c::CSI_NODES),
+    of(STORAGE, "csidrivers", "CSIDriver", &[], VERSIONED | GENERATION | DELETED_OBJECT, c::CSI_DRIVERS),
+    of(STORAGE, "csistoragecapacities", "CSIStorageCapacity", &[], NAMESPACED, c::CAPACITIES),
+    of(
+        STORAGE,
+        "volumeattachments",
+        "VolumeAttachment",
+        &[],
+        STATUS | VERSIONED | DELETED_OBJECT,
+        c::ATTACHMENTS,
+    ),
+    of(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        &["crd", "crds"],
+        STATUS | GENERATION | VERSIONED | DELETED_OBJECT,
+        c::CREATED,
+    )
+    .ruled_by(Rules::Definition),
+    of("scheduling.k8s.io", "priorityclasses", "PriorityClass", &["pc"], GENERATION, c::PRIORITY_CLASSES)
+        .with_defaults(d::PRIORITY_CLASS)
+        .ruled_by(Rules::PriorityClass),
+    of("coordination.k8s.io", "leases", "Lease", &[], NAMESPACED | VERSIONED, c::LEASES),
+    of(
+        "discovery.k8s.io",
+        "endpointslices",
+        "EndpointSlice",
+        &[],
+        NAMESPACED | GENERATION,
+        c::ENDPOINT_SLICES,
+    ),
+    of(
+        RESOURCE,
+        "resourceclaims",
+        "ResourceClaim",
+        &[],
+        NAMESPACED | STATUS | DELETED_OBJECT,
+        c::RESOURCE_CLAIMS,
+    ),
+    of(
+        RESOURCE,
+        "resourceclaimtemplates",
+        "ResourceClaimTemplate",
+        &[],
+        NAMESPACED | DELETED_OBJECT,
+        c::PLAIN,
+    ),
+    of(RESOURCE, "resourceslices", "ResourceSlice", &[], GENERATION | DELETED_OBJECT, c::SLICES)
+        .selected_by(&["spec.nodeName", "spec.driver"]),
+    of(RESOURCE, "deviceclasses", "DeviceClass", &[], GENERATION | DELETED_OBJECT, c::PLAIN),
 ];

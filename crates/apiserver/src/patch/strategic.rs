@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::value::shown;
+
 /// Where in an object a map is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
@@ -60,21 +62,17 @@ pub(super) fn merge(
     mut patch: Map<String, Value>,
     place: Place<'_>,
 ) -> Result<(), String> {
-    match patch.remove(DIRECTIVE) {
-        None => {}
-        Some(Value::String(directive)) => match directive.as_str() {
-            "merge" => {}
-            "replace" => {
-                *original = patch;
-                return Ok(());
-            }
-            "delete" => {
-                original.clear();
-                return Ok(());
-            }
-            other => return Err(format!("unknown patch type found: {other}")),
-        },
-        Some(other) => return Err(format!("unknown patch type found: {other}")),
+    match patch.remove(DIRECTIVE).map_or("merge".to_owned(), |directive| shown(&directive)).as_str() {
+        "merge" => {}
+        "replace" => {
+            *original = patch;
+            return Ok(());
+        }
+        "delete" => {
+            original.clear();
+            return Ok(());
+        }
+        other => return Err(format!("unknown patch type found: {other}")),
     }
     if let Some(Value::Array(keys)) = patch.remove(RETAIN) {
         original.retain(|key, _| keys.iter().any(|kept| kept == key));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{default, list_mut, map};
+use crate::value::{default, list_mut, map};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]

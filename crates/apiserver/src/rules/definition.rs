@@ -4,14 +4,30 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::{Errors, default, list, map};
+use super::{
+    Errors,
+    checks::{
+        Check::{Choice, Fields, Required},
+        Checks, check as check_fields,
+    },
+};
 use crate::{
-    kinds::{Form, GENERATION, Kind, NAMESPACED, Rules, SCALE, STATUS, VERSIONED, api_version, text},
+    kinds::{Form, GENERATION, Kind, NAMESPACED, Rules, SCALE, STATUS, VERSIONED, api_version},
     shelf::Shelf,
     status::FieldError,
     table::{Cell, Column, columns},
     time::now,
+    value::{default, is_true, list, map, text},
 };
+
+const DEFINITION: Checks = &[(
+    "spec",
+    Fields(&[
+        ("group", Required("")),
+        ("names", Fields(&[("plural", Required("")), ("kind", Required(""))])),
+        ("scope", Choice(&["Cluster", "Namespaced"])),
+    ]),
+)];
 
 pub(super) fn defaults(definition: &mut Value) {
     let kind = text(definition, "/spec/names/kind").to_owned();
@@ -36,39 +52,22 @@ pub(crate) fn establish(definition: &mut Value) {
 }
 
 pub(super) fn check(definition: &Value, errors: &mut Errors) {
+    check_fields(definition, "", DEFINITION, errors);
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
-    for (field, value) in [
-        ("spec.group", group),
-        ("spec.names.plural", plural),
-        ("spec.names.kind", text(definition, "/spec/names/kind")),
-    ] {
-        if value.is_empty() {
-            errors.push(FieldError::required(field, ""));
-        }
-    }
-    let (name, expected) = (text(definition, "/metadata/name"), format!("{plural}.{group}"));
-    if name != expected {
+    let name = text(definition, "/metadata/name");
+    if name != format!("{plural}.{group}") {
         errors.push(FieldError::invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group"));
     }
-    let scope = text(definition, "/spec/scope");
-    if !matches!(scope, "Cluster" | "Namespaced") {
-        errors.push(FieldError::unsupported("spec.scope", scope, &["Cluster", "Namespaced"]));
-    }
-    let stored =
-        list(definition, "/spec/versions").iter().filter(|v| v.get("storage") == Some(&Value::Bool(true)));
-    if stored.count() != 1 {
-        let versions = definition.pointer("/spec/versions").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(
-            "spec.versions",
-            versions,
-            "must have exactly one version marked as storage version",
-        ));
+    let versions = &definition["spec"]["versions"];
+    if list(versions, "").iter().filter(|version| is_true(version, "/storage")).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", versions.clone(), why));
     }
 }
 
 fn stored_version(definition: &Value) -> &str {
     let versions = list(definition, "/spec/versions");
-    let stored = versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true)));
+    let stored = versions.iter().find(|version| is_true(version, "/storage"));
     stored.map_or("", |version| text(version, "/name"))
 }
 
@@ -96,7 +95,7 @@ pub(crate) fn kinds_of_definition(
     let (group, stored) = (at("/spec/group"), stored_version(definition));
     let shelf = shelf(selectable_fields(definition));
     let versions = list(definition, "/spec/versions").iter();
-    let served = versions.filter(|version| version.get("served") == Some(&Value::Bool(true)));
+    let served = versions.filter(|version| is_true(version, "/served"));
     served
         .map(|version| {
             let name = text(version, "/name");
@@ -141,7 +140,7 @@ fn printer_columns(version: &Value) -> Vec<Column> {
         head: Cow::Owned(text(column, "/name").to_owned()),
         kind: Cow::Owned(text(column, "/type").to_owned()),
         wide: column.get("priority").and_then(Value::as_i64).unwrap_or(0) > 0,
-        cell: Cell::Path(text(column, "/jsonPath").into()),
+        cell: Cell::Custom(text(column, "/jsonPath").into()),
     });
     named.chain(own).collect()
 }

@@ -3,10 +3,11 @@
 use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdomain_errors};
 use serde_json::{Map, Value, json};
 
-use super::{Errors, list, map};
+use super::{Errors, checks::check_form};
 use crate::{
-    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules, text},
+    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules},
     status::FieldError,
+    value::{entries, list, map, text},
 };
 
 /// Finalizers without a domain.
@@ -44,21 +45,15 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
     }
     check_maps(object, &mut errors);
     for owner in list(object, "/metadata/ownerReferences") {
-        let field = "metadata.ownerReferences";
-        for (part, why) in [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ] {
-            if owner.get(part).and_then(Value::as_str).unwrap_or_default().is_empty() {
-                errors.push(FieldError::invalid(format!("{field}.{part}"), "", why));
+        for (part, version) in [("apiVersion", "version "), ("kind", ""), ("name", ""), ("uid", "")] {
+            if owner[part].as_str().unwrap_or_default().is_empty() {
+                let field = format!("metadata.ownerReferences.{part}");
+                errors.push(FieldError::invalid(field, "", format!("{version}must not be empty")));
             }
         }
     }
     for (i, finalizer) in list(object, "/metadata/finalizers").iter().filter_map(Value::as_str).enumerate() {
-        let wrong = qualified_name_errors(finalizer).into_iter();
-        errors.extend(wrong.map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)));
+        check_form(finalizer, "metadata.finalizers", qualified_name_errors, &mut errors);
         if !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), finalizer, why));
@@ -68,15 +63,11 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
 }
 
 fn check_maps(object: &Value, errors: &mut Errors) {
-    check_labels(object.pointer("/metadata/labels"), "metadata.labels", errors);
-    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    check_labels(&object["metadata"]["labels"], "metadata.labels", errors);
     let mut size = 0;
-    for (key, value) in annotations.into_iter().flatten() {
+    for (key, value) in entries(object, "/metadata/annotations") {
         size += key.len() + value.as_str().map_or(0, str::len);
-        let problems = qualified_name_errors(&key.to_lowercase());
-        errors.extend(
-            problems.into_iter().map(|why| FieldError::invalid("metadata.annotations", key.as_str(), why)),
-        );
+        check_form(key, "metadata.annotations", |key| qualified_name_errors(&key.to_lowercase()), errors);
     }
     if size > MOST_ANNOTATIONS {
         errors.push(FieldError::too_long("metadata.annotations", MOST_ANNOTATIONS));
@@ -84,13 +75,11 @@ fn check_maps(object: &Value, errors: &mut Errors) {
 }
 
 /// Checks keys and values of labels.
-pub(super) fn check_labels(labels: Option<&Value>, field: &str, errors: &mut Errors) {
-    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
+pub(super) fn check_labels(labels: &Value, field: &str, errors: &mut Errors) {
+    for (key, value) in entries(labels, "") {
         let value = value.as_str().unwrap_or_default();
-        let keys = qualified_name_errors(key);
-        errors.extend(keys.into_iter().map(|why| FieldError::invalid(field, key.as_str(), why)));
-        errors
-            .extend(label_value_errors(value).into_iter().map(|why| FieldError::invalid(field, value, why)));
+        check_form(key, field, qualified_name_errors, errors);
+        check_form(value, field, label_value_errors, errors);
     }
 }
 
@@ -153,21 +142,19 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
             "selfLink",
             "generation",
             "resourceVersion",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
         ] {
-            restore(metadata, before, name);
+            match before.get(name) {
+                Some(value) => metadata.insert(name.to_owned(), value.clone()),
+                None => metadata.remove(name),
+            };
         }
         metadata.remove("managedFields");
-        for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-            restore(metadata, before, name);
-        }
-        let added: Vec<&Value> = list(finalizers_of(metadata), "")
-            .iter()
-            .filter(|f| {
-                !before.get("finalizers").and_then(Value::as_array).is_some_and(|old| old.contains(f))
-            })
-            .collect();
-        if before.contains_key("deletionTimestamp") && !added.is_empty() {
-            let names: Vec<String> = added.iter().map(ToString::to_string).collect();
+        let had = list(old, "/metadata/finalizers");
+        let has = metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten();
+        let names: Vec<String> = has.filter(|name| !had.contains(name)).map(ToString::to_string).collect();
+        if before.contains_key("deletionTimestamp") && !names.is_empty() {
             let why = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 names.join(", ")
@@ -181,17 +168,6 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
     }
     check_maps(object, &mut errors);
     errors
-}
-
-fn finalizers_of(metadata: &Map<String, Value>) -> &Value {
-    metadata.get("finalizers").unwrap_or(&Value::Null)
-}
-
-fn restore(metadata: &mut Map<String, Value>, before: &Map<String, Value>, name: &str) {
-    match before.get(name) {
-        Some(value) => metadata.insert(name.to_owned(), value.clone()),
-        None => metadata.remove(name),
-    };
 }
 
 /// Everything but metadata and status: what the generation counts.

@@ -2,11 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::labels::{label_value_errors, qualified_name_errors};
 use serde_json::{Value, json};
 
-use super::{Errors, default, list, map, pod_checks::EFFECTS};
-use crate::{Options, kinds::text, status::FieldError};
+use super::{
+    Errors,
+    checks::{Check::Choice, Checks, LABEL_VALUE, QUALIFIED_NAME, check as check_fields, elements},
+    pod_checks::EFFECTS,
+};
+use crate::{
+    Options,
+    status::FieldError,
+    value::{default, map, text},
+};
+
+const TAINT: Checks = &[("key", QUALIFIED_NAME), ("value", LABEL_VALUE), ("effect", Choice(&EFFECTS))];
 
 pub(super) fn defaults(options: &Options, node: &mut Value) {
     let is_new = node.pointer("/metadata/resourceVersion").is_none();
@@ -40,22 +49,10 @@ pub(super) fn check(node: &Value, errors: &mut Errors) {
         }
     }
     let mut seen = BTreeSet::new();
-    for (i, taint) in list(node, "/spec/taints").iter().enumerate() {
-        let field = format!("metadata.taints[{i}]");
-        let (key, value, effect) = (text(taint, "/key"), text(taint, "/value"), text(taint, "/effect"));
-        let wrong = qualified_name_errors(key).into_iter();
-        errors.extend(wrong.map(|why| FieldError::invalid(format!("{field}.key"), key, why)));
-        let wrong = label_value_errors(value).into_iter();
-        errors.extend(wrong.map(|why| FieldError::invalid(format!("{field}.value"), value, why)));
-        match effect {
-            "" => errors.push(FieldError::required(format!("{field}.effect"), "")),
-            "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
-            other => {
-                errors.push(FieldError::unsupported(format!("{field}.effect"), other, &EFFECTS));
-            }
-        }
-        if !seen.insert((key, effect)) {
-            errors.push(FieldError::duplicate(field, taint.clone()));
+    for (place, taint) in elements(&node["spec"]["taints"], "metadata.taints") {
+        check_fields(taint, &place, TAINT, errors);
+        if !seen.insert((text(taint, "/key"), text(taint, "/effect"))) {
+            errors.push(FieldError::duplicate(place, taint.clone()));
         }
     }
 }

@@ -4,15 +4,19 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{
-    Context, Errors, default, list, map,
-    pod_checks::{self, check_selector},
-    remove,
+    Context, Errors,
+    checks::{
+        self, AT_LEAST_ZERO,
+        Check::{By, Choice, Each, Fields},
+        Checks, PORT_NUMBER,
+    },
+    pod_checks::{SELECTOR, check_pod},
 };
 use crate::{
-    kinds::{Kind, Rules, text},
-    shelf::Range,
+    kinds::{Kind, Rules},
     status::FieldError,
     time::now,
+    value::{default, list, list_mut, map, present, remove, text},
 };
 
 pub(super) fn defaults(kind: &Kind, object: &mut Value) {
@@ -22,7 +26,7 @@ pub(super) fn defaults(kind: &Kind, object: &mut Value) {
         Rules::Job => job(object),
         Rules::Secret => secret(object),
         Rules::Service => {
-            for port in super::list_mut(object, "/spec/ports") {
+            for port in list_mut(object, "/spec/ports") {
                 let number = port.get("port").cloned().unwrap_or_default();
                 if matches!(port.get("targetPort"), None | Some(Value::Null)) || port["targetPort"] == 0 {
                     port["targetPort"] = number;
@@ -50,14 +54,12 @@ pub(super) fn admit(context: &Context<'_>, object: &mut Value) {
 
 /// The storage class that is marked as default; of several the newest.
 fn default_class(context: &Context<'_>) -> Option<String> {
-    let kind = context.kinds.named("storageclasses.storage.k8s.io")?;
-    let page = kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default();
     let marks = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"];
-    let classes = page.objects.iter().map(|class| class.value()).filter(|class| {
-        marks
-            .iter()
-            .any(|mark| class["metadata"]["annotations"][format!("{mark}/is-default-class")] == "true")
-    });
+    let is_default = |class: &Value| {
+        let annotations = &class["metadata"]["annotations"];
+        marks.iter().any(|mark| annotations[format!("{mark}/is-default-class")] == "true")
+    };
+    let classes = context.all("storageclasses.storage.k8s.io").into_iter().filter(is_default);
     let newest = classes.max_by_key(|class| text(class, "/metadata/creationTimestamp").to_owned())?;
     Some(text(&newest, "/metadata/name").to_owned())
 }
@@ -117,42 +119,59 @@ fn secret(object: &mut Value) {
     }
 }
 
+const WORKLOAD: Checks = &[("spec", Fields(&[("replicas", AT_LEAST_ZERO), ("parallelism", AT_LEAST_ZERO)]))];
+const BUDGET: Checks = &[
+    ("spec", By(check_budget)),
+    (
+        "spec",
+        Fields(&[
+            ("minAvailable", By(check_amount)),
+            ("maxUnavailable", By(check_amount)),
+            ("selector", Fields(SELECTOR)),
+        ]),
+    ),
+];
+
+const SERVICE: Checks = &[(
+    "spec",
+    Fields(&[
+        ("type", Choice(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"])),
+        ("ports", Each(&[("port", PORT_NUMBER), ("targetPort", PORT_NUMBER)])),
+    ]),
+)];
+
 pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match kind.rules {
         Rules::Workload => {
-            at_least_zero(object, "replicas", errors);
+            checks::check(object, "", WORKLOAD, errors);
             if kind.kind != "ReplicationController" {
                 check_template(object, errors);
-                check_pods(object, errors);
+                check_pod(&object["spec"]["template"], "spec.template", errors);
                 let (before, after) =
-                    (old.and_then(|old| old.pointer("/spec/selector")), object.pointer("/spec/selector"));
-                if let (Some(before), Some(after)) = (before, after)
-                    && before != after
+                    (old.unwrap_or(object).pointer("/spec/selector"), object.pointer("/spec/selector"));
+                if let Some(after) = after
+                    && before.is_some_and(|before| before != after)
                 {
                     errors.push(FieldError::invalid("spec.selector", after.clone(), "field is immutable"));
                 }
             }
         }
-        Rules::Job => at_least_zero(object, "parallelism", errors),
-        Rules::Budget => {
-            let given = |name: &str| object.pointer(&format!("/spec/{name}")).is_some_and(|v| !v.is_null());
-            if given("minAvailable") && given("maxUnavailable") {
-                let why = "minAvailable and maxUnavailable cannot be both set";
-                let spec = object.get("spec").cloned().unwrap_or_default();
-                errors.push(FieldError::invalid("spec", spec, why));
-            }
-            for name in ["minAvailable", "maxUnavailable"] {
-                check_amount(object.pointer(&format!("/spec/{name}")), &format!("spec.{name}"), errors);
-            }
-            check_selector(object.pointer("/spec/selector"), "spec.selector", errors);
-        }
+        Rules::Job => checks::check(object, "", WORKLOAD, errors),
+        Rules::Budget => checks::check(object, "", BUDGET, errors),
+        Rules::Service => checks::check(object, "", SERVICE, errors),
         _ => {}
     }
 }
 
+fn check_budget(spec: &Value, place: &str, errors: &mut Errors) {
+    if present(spec, "/minAvailable").is_some() && present(spec, "/maxUnavailable").is_some() {
+        let why = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(FieldError::invalid(place, spec.clone(), why));
+    }
+}
+
 /// A number or a percentage.
-fn check_amount(amount: Option<&Value>, field: &str, errors: &mut Errors) {
-    let Some(amount) = amount else { return };
+fn check_amount(amount: &Value, place: &str, errors: &mut Errors) {
     let percent = amount.as_str().map(|text| {
         let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
         digits.and_then(|digits| digits.parse::<u64>().ok())
@@ -166,31 +185,7 @@ fn check_amount(amount: Option<&Value>, field: &str, errors: &mut Errors) {
         }
         _ => return,
     };
-    errors.push(FieldError::invalid(field, amount.clone(), why));
-}
-
-fn at_least_zero(object: &Value, name: &str, errors: &mut Errors) {
-    match object.pointer(&format!("/spec/{name}")) {
-        Some(Value::Number(number)) if number.as_i64().is_none_or(|n| n < 0) => {
-            let why = "must be greater than or equal to 0";
-            errors.push(FieldError::invalid(format!("spec.{name}"), number.clone(), why));
-        }
-        Some(Value::Number(_) | Value::Null) | None => {}
-        Some(other) => {
-            errors.push(FieldError::invalid(format!("spec.{name}"), other.clone(), "must be an integer"));
-        }
-    }
-}
-
-/// What is wrong with the pods of a template.
-fn check_pods(object: &Value, errors: &mut Errors) {
-    let mut of_pods = Errors::new();
-    pod_checks::check(object.pointer("/spec/template").unwrap_or(&Value::Null), &mut of_pods);
-    errors.extend(
-        of_pods
-            .into_iter()
-            .map(|error| FieldError { field: format!("spec.template.{}", error.field), ..error }),
-    );
+    errors.push(FieldError::invalid(place, amount.clone(), why));
 }
 
 /// The selector must be there and match the template.
@@ -199,7 +194,7 @@ fn check_template(object: &Value, errors: &mut Errors) {
     if selector.is_none() {
         errors.push(FieldError::required("spec.selector", ""));
     }
-    check_selector(selector, "spec.selector", errors);
+    checks::check(object, "", &[("spec", Fields(&[("selector", Fields(SELECTOR))]))], errors);
     let known = ["In", "NotIn", "Exists", "DoesNotExist"];
     let expressions = selector.map_or(&[][..], |selector| list(selector, "/matchExpressions"));
     if let Some(selector) = selector

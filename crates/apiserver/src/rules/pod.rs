@@ -1,12 +1,17 @@
 //! Pods: defaults and admission.
 
-use std::collections::BTreeSet;
+use harbormaster_api::{Quantity, requests::pod_request_list, resources::is_pod_level, wire::Decoder};
+use serde_json::{Value, json};
 
-use harbormaster_api::Quantity;
-use serde_json::{Map, Value, json};
-
-use super::{Context, default, defaults, list, list_mut, map, priority};
-use crate::{kinds::text, time::now};
+use super::{
+    Context, defaults,
+    pod_checks::{PREFERRED, REQUIRED},
+    priority,
+};
+use crate::{
+    time::now,
+    value::{default, list, list_mut, map, present, remove, text},
+};
 
 /// Fills in what a pod does not say.
 pub(super) fn defaults(pod: &mut Value) {
@@ -26,6 +31,7 @@ pub(super) fn defaults(pod: &mut Value) {
             default_container(container, host_network);
         }
     }
+    default_requests(spec);
     let (quality, conditions) = (quality_of_service(spec), gated.then(gated_condition));
     if map(pod, "status").is_some() {
         default(&mut pod["status"], "phase", "Pending");
@@ -64,10 +70,42 @@ fn default_container(container: &mut Value, host_network: bool) {
     }
 }
 
+/// Requests of the whole pod are those of its containers, or else its limits.
+fn default_requests(spec: &mut Value) {
+    let limits = spec.pointer("/resources/limits").and_then(Value::as_object).cloned().unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    let asked = requests_of_containers(spec).into_iter().filter(|(name, _)| is_pod_level(name));
+    let amounts = asked.map(|(name, amount)| (name, amount.to_string().into()));
+    let Some(requests) = map(&mut spec["resources"], "requests") else { return };
+    for (name, amount) in amounts.chain(limits) {
+        requests.entry(name).or_insert(amount);
+    }
+}
+
+/// What the containers of a pod ask for together.
+pub(super) fn requests_of_containers(spec: &Value) -> Vec<(String, Quantity)> {
+    let mut bare = json!({"spec": spec});
+    for of_pod in ["resources", "overhead"] {
+        remove(&mut bare["spec"], of_pod);
+    }
+    let pod = Decoder::new().pod_value(&bare).unwrap_or_default();
+    let amount = |name: &str, amount: i64| match name {
+        "cpu" => Quantity::from_milli(amount),
+        // Written in powers of two, as people do.
+        _ if amount % 1024 == 0 => format!("{}Ki", amount / 1024).parse().unwrap_or_default(),
+        _ => Quantity::from_units(amount),
+    };
+    pod_request_list(&pod).into_iter().map(|(name, of)| (name.to_string(), amount(&name, of))).collect()
+}
+
 /// `status.qosClass`: what the kubelet would evict last.
 fn quality_of_service(spec: &Value) -> &'static str {
     let (mut any, mut all_limited) = (false, true);
+    let whole = present(spec, "/resources").map(|_| std::slice::from_ref(spec));
     let containers = list(spec, "/containers").iter().chain(list(spec, "/initContainers"));
+    let containers: Vec<&Value> = whole.map_or_else(|| containers.collect(), |whole| whole.iter().collect());
     for container in containers {
         let amount = |part: &str, name: &str| {
             let text = container.get("resources")?.get(part)?.get(name)?.as_str()?;
@@ -91,7 +129,15 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), String
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());
     }
+    let labels = pod["metadata"]["labels"].clone();
     let spec = &mut pod["spec"];
+    add_label_keys(spec, &labels);
+    // Runtime classes are not known; whoever names one is believed.
+    if spec.get("overhead").is_some() && text(spec, "/runtimeClassName").is_empty() {
+        return Err(
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".into()
+        );
+    }
     for field in ["serviceAccountName", "serviceAccount"] {
         default(spec, field, "default");
     }
@@ -100,6 +146,38 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), String
         default_tolerations(&mut pod["spec"]);
     }
     Ok(())
+}
+
+/// Writes what `matchLabelKeys` and `mismatchLabelKeys` ask for into the selectors beside them.
+fn add_label_keys(spec: &mut Value, labels: &Value) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        for term in list_mut(spec, &format!("/affinity/{kind}/{REQUIRED}")) {
+            add_keys_of_term(term, labels);
+        }
+        for preferred in list_mut(spec, &format!("/affinity/{kind}/{PREFERRED}")) {
+            add_keys_of_term(&mut preferred["podAffinityTerm"], labels);
+        }
+    }
+    for constraint in list_mut(spec, "/topologySpreadConstraints") {
+        add_keys_of_term(constraint, labels);
+    }
+}
+
+fn add_keys_of_term(term: &mut Value, labels: &Value) {
+    let mut added = Vec::new();
+    for (keys, operator) in [("/matchLabelKeys", "In"), ("/mismatchLabelKeys", "NotIn")] {
+        for key in list(term, keys).iter().filter_map(Value::as_str) {
+            added.extend(
+                labels.get(key).map(|value| json!({"key": key, "operator": operator, "values": [value]})),
+            );
+        }
+    }
+    if let Some(selector) = term.get_mut("labelSelector").filter(|s| s.is_object() && !added.is_empty()) {
+        default(selector, "matchExpressions", json!([]));
+        if let Some(expressions) = selector["matchExpressions"].as_array_mut() {
+            expressions.append(&mut added);
+        }
+    }
 }
 
 /// What admission plugins gave a pod stays, and is given again to one that has lost it.
@@ -134,10 +212,4 @@ fn default_tolerations(spec: &mut Value) {
             tolerations.push(toleration);
         }
     }
-}
-
-/// Names under which a spec's resources of a part (`limits`, `requests`) are given.
-pub(super) fn resource_names(spec: &Map<String, Value>, part: &str) -> BTreeSet<String> {
-    let amounts = spec.get(part).and_then(Value::as_object);
-    amounts.into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }

@@ -1,188 +1,344 @@
-//! Checks of new pods, as far as scheduling depends on them.
+//! Checks of pods, as far as scheduling depends on them.
 
 use std::collections::BTreeSet;
 
 use harbormaster_api::{
-    Quantity, Str,
-    labels::{label_value_errors, qualified_name_errors, subdomain_errors},
-    selector::{Operator, Requirement},
+    Quantity,
+    labels::{is_qualified_name, label_value_errors, qualified_name_errors},
+    resources::is_pod_level,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    Errors, list,
+    Errors,
+    checks::{
+        Check::{self, By, Choice, Each, Fields, Number, OneOf, Required, Unique},
+        Checks, LABEL, LABEL_VALUE, PORT_NUMBER, POSITIVE, QUALIFIED_NAME, SUBDOMAIN, check, check_form,
+        elements, unique,
+    },
     meta::{check_labels, label_errors},
-    pod::resource_names,
+    pod::requests_of_containers,
 };
-use crate::{kinds::text, status::FieldError};
+use crate::{
+    status::FieldError,
+    value::{entries, is_true, list, number, present, text},
+};
+
+const POD: Checks = &[("spec", Fields(SPEC))];
+const SPEC: Checks = &[
+    ("volumes", Each(VOLUME)),
+    ("volumes", Unique("name")),
+    ("resourceClaims", Each(CLAIM)),
+    ("resourceClaims", Unique("name")),
+    ("containers", Required("")),
+    ("containers", Each(CONTAINER)),
+    ("initContainers", Each(CONTAINER)),
+    ("", By(check_names_of_containers)),
+    ("", By(check_host_ports)),
+    ("", By(check_resources_of_pod)),
+    ("restartPolicy", Choice(&["Always", "OnFailure", "Never"])),
+    ("dnsPolicy", Choice(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"])),
+    ("nodeSelector", By(check_labels)),
+    ("affinity", Fields(AFFINITY)),
+    ("readinessGates", Each(&[("conditionType", QUALIFIED_NAME)])),
+    ("schedulingGates", By(check_gates)),
+    ("topologySpreadConstraints", By(check_spread)),
+    ("nodeName", SUBDOMAIN),
+    ("activeDeadlineSeconds", Number(1..=MOST, "must be between 1 and 2147483647, inclusive")),
+    ("hostname", LABEL),
+    ("tolerations", Each(TOLERATION)),
+    ("overhead", By(check_overhead)),
+];
+/// The largest number of 32 bits.
+const MOST: i64 = i32::MAX as i64;
+
+const VOLUME: Checks =
+    &[("persistentVolumeClaim", Fields(&[("claimName", Required(""))])), ("name", By(check_name))];
+const CLAIM: Checks = &[
+    ("name", By(check_name)),
+    ("", By(check_claim)),
+    ("resourceClaimName", SUBDOMAIN),
+    ("resourceClaimTemplateName", SUBDOMAIN),
+];
+const CONTAINER: Checks = &[
+    ("name", By(check_name)),
+    ("image", Required("")),
+    ("ports", Each(PORT)),
+    ("ports", Unique("name")),
+    ("env", Each(&[("name", Required(""))])),
+    ("imagePullPolicy", Choice(&["Always", "IfNotPresent", "Never"])),
+    ("resources", By(check_resources_of_container)),
+];
+const PORT: Checks = &[
+    ("containerPort", By(check_port)),
+    ("hostPort", PORT_NUMBER),
+    ("protocol", Choice(&["SCTP", "TCP", "UDP"])),
+];
 
 pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-/// How a pod answers a constraint that cannot be met.
-const WHEN_UNSATISFIABLE: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
+const TOLERATION: Checks =
+    &[("key", QUALIFIED_NAME), ("", By(check_toleration)), ("effect", OneOf(&EFFECTS))];
+
+const SPREAD: Checks = &[
+    ("maxSkew", POSITIVE),
+    ("topologyKey", Required("can not be empty")),
+    ("whenUnsatisfiable", OneOf(&["DoNotSchedule", "ScheduleAnyway"])),
+];
+/// What is asked of a constraint after it was held against the others.
+const REST_OF_SPREAD: Checks = &[
+    ("minDomains", POSITIVE),
+    ("", By(check_least_domains)),
+    ("nodeAffinityPolicy", OneOf(&["Honor", "Ignore"])),
+    ("nodeTaintsPolicy", OneOf(&["Honor", "Ignore"])),
+    ("", By(check_label_keys)),
+    ("labelSelector", Fields(SELECTOR)),
+];
+
+const AFFINITY: Checks = &[
+    (
+        "nodeAffinity",
+        Fields(&[
+            (
+                REQUIRED,
+                Fields(&[
+                    ("nodeSelectorTerms", Required("must have at least one node selector term")),
+                    ("nodeSelectorTerms", Each(NODE_TERM)),
+                ]),
+            ),
+            (PREFERRED, Each(&[("weight", WEIGHT), ("preference", Fields(PREFERRED_NODE_TERM))])),
+        ]),
+    ),
+    ("podAffinity", Fields(POD_AFFINITY)),
+    ("podAntiAffinity", Fields(POD_AFFINITY)),
+];
+pub(super) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+pub(super) const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const WEIGHT: Check = Number(1..=100, "must be in the range 1-100");
+const POD_AFFINITY: Checks = &[
+    (REQUIRED, Each(POD_TERM)),
+    (PREFERRED, Each(&[("weight", WEIGHT), ("podAffinityTerm", Fields(POD_TERM))])),
+];
+const POD_TERM: Checks = &[
+    ("labelSelector", Fields(SELECTOR)),
+    ("namespaceSelector", Fields(SELECTOR)),
+    ("", By(check_namespaces)),
+    ("", By(check_label_keys)),
+    ("topologyKey", Required("can not be empty")),
+    ("topologyKey", QUALIFIED_NAME),
+];
+const VALUES: Check = Each(&[("", LABEL_VALUE)]);
+const NODE_TERM: Checks = &[
+    ("matchExpressions", Each(&[("", By(check_node_operator)), ("key", QUALIFIED_NAME), ("values", VALUES)])),
+    ("matchFields", Each(MATCH_FIELD)),
+];
+/// Of a preference the values may be anything.
+const PREFERRED_NODE_TERM: Checks = &[
+    ("matchExpressions", Each(&[("", By(check_node_operator)), ("key", QUALIFIED_NAME)])),
+    ("matchFields", Each(MATCH_FIELD)),
+];
+const MATCH_FIELD: Checks = &[("", By(check_match_field))];
+
+/// A `metav1.LabelSelector`.
+pub(super) const SELECTOR: Checks = &[
+    ("matchLabels", By(check_labels)),
+    ("matchExpressions", Each(&[("", By(check_set_operator)), ("key", QUALIFIED_NAME), ("values", VALUES)])),
+];
 
 /// Checks a new pod.
 pub(super) fn check_new(pod: &Value, errors: &mut Errors) {
-    check(pod, errors);
+    check_pod(pod, "", errors);
+    if !list(pod, "/spec/schedulingGates").is_empty() && !text(pod, "/spec/nodeName").is_empty() {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        errors.push(FieldError::forbidden("spec.nodeName", why));
+    }
     if !list(pod, "/spec/ephemeralContainers").is_empty() {
         errors.push(FieldError::forbidden("spec.ephemeralContainers", "cannot be set on create"));
     }
 }
 
-/// Checks a pod, new or not.
-pub(super) fn check(pod: &Value, errors: &mut Errors) {
-    let empty = Value::Null;
-    let spec = pod.get("spec").unwrap_or(&empty);
-    check_containers(spec, errors);
-    one_of(spec, "restartPolicy", "spec.restartPolicy", &["Always", "OnFailure", "Never"], errors);
-    one_of(
-        spec,
-        "dnsPolicy",
-        "spec.dnsPolicy",
-        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+/// Checks a pod, new or not, or the template of pods.
+pub(super) fn check_pod(pod: &Value, place: &str, errors: &mut Errors) {
+    check(pod, place, POD, errors);
+}
+
+fn check_name(name: &Value, place: &str, errors: &mut Errors) {
+    match name.as_str() {
+        None | Some("") => errors.push(FieldError::required(place, "")),
+        Some(name) => check_form(name, place, label_errors, errors),
+    }
+}
+
+/// The claim is there, or it is made from a template.
+fn check_claim(claim: &Value, place: &str, errors: &mut Errors) {
+    let (name, template) = (&claim["resourceClaimName"], &claim["resourceClaimTemplateName"]);
+    let why = match (name.is_null(), template.is_null()) {
+        (true, true) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+        (false, false) => {
+            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        }
+        _ => return,
+    };
+    // Shown with the names that the fields have in Go.
+    let shown =
+        json!({"Name": claim["name"], "ResourceClaimName": name, "ResourceClaimTemplateName": template});
+    errors.push(FieldError::invalid(place, shown, why));
+}
+
+fn check_names_of_containers(spec: &Value, place: &str, errors: &mut Errors) {
+    let all = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|kind| elements(&spec[kind], format!("{place}.{kind}")));
+    let names = all.map(|(place, container)| (format!("{place}.name"), text(container, "/name").to_owned()));
+    unique(names.filter(|(_, name)| !name.is_empty()), errors);
+}
+
+fn check_port(port: &Value, place: &str, errors: &mut Errors) {
+    if port == 0 {
+        errors.push(FieldError::required(place, ""));
+    } else {
+        PORT_NUMBER.ask(port, place, errors);
+    }
+}
+
+/// Containers share the ports of their node; init containers run one after the other, and each is spoken of as the
+/// first.
+fn check_host_ports(spec: &Value, place: &str, errors: &mut Errors) {
+    let shared = |(place, port): (String, &Value)| {
+        let (protocol, address) = (text(port, "/protocol"), text(port, "/hostIP"));
+        (place, format!("{protocol}/{address}/{}", port["hostPort"]))
+    };
+    let containers = elements(&spec["containers"], format!("{place}.containers"));
+    let ports: Vec<_> = containers.flat_map(|(place, container)| host_ports(container, &place)).collect();
+    unique(ports.iter().cloned().map(shared), errors);
+    for container in list(spec, "/initContainers") {
+        unique(host_ports(container, &format!("{place}.initContainers[0]")).into_iter().map(shared), errors);
+    }
+    for (place, port) in ports {
+        if is_true(spec, "/hostNetwork") && port["hostPort"] != port["containerPort"] {
+            let why = "must match `containerPort` when `hostNetwork` is true";
+            errors.push(FieldError::invalid(place, port["hostPort"].clone(), why));
+        }
+    }
+}
+
+/// The ports of a container that are ports of its node, with the places where that is written.
+fn host_ports<'a>(container: &'a Value, place: &str) -> Vec<(String, &'a Value)> {
+    let ports = elements(&container["ports"], format!("{place}.ports"));
+    let of_node = ports.filter(|(_, port)| number(port, "/hostPort") != 0);
+    of_node.map(|(place, port)| (format!("{place}.hostPort"), port)).collect()
+}
+
+fn check_gates(gates: &Value, place: &str, errors: &mut Errors) {
+    for (place, gate) in elements(gates, place) {
+        check_form(text(gate, "/name"), &place, qualified_name_errors, errors);
+    }
+    unique(elements(gates, place).map(|(place, gate)| (place, text(gate, "/name").to_owned())), errors);
+}
+
+fn check_resources_of_container(resources: &Value, place: &str, errors: &mut Errors) {
+    check_resources(
+        resources,
+        place,
+        |name, place| {
+            let known =
+                matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+            if name.contains('/') || known {
+                return Vec::new();
+            }
+            // Some names are resources, though not of containers.
+            let elsewhere = matches!(name, "storage" | "pods" | "services");
+            let words = [
+                "must be a standard resource type or fully qualified",
+                "must be a standard resource for containers",
+            ];
+            words[usize::from(elsewhere)..].iter().map(|why| FieldError::invalid(place, name, why)).collect()
+        },
         errors,
     );
-    let deadline = spec.get("activeDeadlineSeconds").and_then(Value::as_i64);
-    if deadline.is_some_and(|seconds| !(1..=i64::from(i32::MAX)).contains(&seconds)) {
-        let why = "must be between 1 and 2147483647, inclusive";
-        errors.push(FieldError::invalid("spec.activeDeadlineSeconds", deadline, why));
-    }
-    for (field, name) in
-        [("nodeName", text(spec, "/nodeName")), ("schedulerName", text(spec, "/schedulerName"))]
-    {
-        if !name.is_empty() {
-            let wrong = subdomain_errors(name).into_iter().filter(|_| field == "nodeName");
-            errors.extend(wrong.map(|why| FieldError::invalid(format!("spec.{field}"), name, why)));
-        }
-    }
-    let gates = list(spec, "/schedulingGates");
-    check_gates(gates, errors);
-    if !gates.is_empty() && !text(spec, "/nodeName").is_empty() {
-        errors.push(FieldError::forbidden(
-            "spec.nodeName",
-            "cannot be set until all schedulingGates have been cleared",
-        ));
-    }
-    check_labels(spec.get("nodeSelector"), "spec.nodeSelector", errors);
-    check_affinity(spec, errors);
-    check_tolerations(list(spec, "/tolerations"), errors);
-    check_spread(list(spec, "/topologySpreadConstraints"), errors);
 }
 
-fn one_of(value: &Value, name: &str, field: &str, supported: &[&'static str], errors: &mut Errors) {
-    match value.get(name).and_then(Value::as_str) {
-        None | Some("") => errors.push(FieldError::required(field, "")),
-        Some(given) if !supported.contains(&given) => {
-            errors.push(FieldError::unsupported(field, given, supported));
-        }
-        Some(_) => {}
-    }
-}
-
-fn check_gates(gates: &[Value], errors: &mut Errors) {
-    let mut seen = BTreeSet::new();
-    for (i, gate) in gates.iter().enumerate() {
-        let (name, field) = (text(gate, "/name"), format!("spec.schedulingGates[{i}]"));
-        let wrong = qualified_name_errors(name).into_iter().next();
-        errors.extend(wrong.map(|why| FieldError::invalid(&*field, name, why)));
-        if !seen.insert(name) {
-            errors.push(FieldError::duplicate(format!("spec.schedulingGates[{i}]"), name));
-        }
-    }
-}
-
-fn check_containers(spec: &Value, errors: &mut Errors) {
-    if list(spec, "/containers").is_empty() {
-        errors.push(FieldError::required("spec.containers", ""));
-    }
-    let mut names = BTreeSet::new();
-    for containers in ["containers", "initContainers"] {
-        for (i, container) in list(spec, &format!("/{containers}")).iter().enumerate() {
-            let field = format!("spec.{containers}[{i}]");
-            let name = text(container, "/name");
-            if name.is_empty() {
-                errors.push(FieldError::required(format!("{field}.name"), ""));
-            } else {
-                let wrong = label_errors(name).into_iter();
-                errors.extend(wrong.map(|why| FieldError::invalid(format!("{field}.name"), name, why)));
-                if !names.insert(name) {
-                    errors.push(FieldError::duplicate(format!("{field}.name"), name));
-                }
-            }
-            if text(container, "/image").trim().is_empty() {
-                errors.push(FieldError::required(format!("{field}.image"), ""));
-            }
-            check_ports(container, &field, errors);
-            check_resources(container, &format!("{field}.resources"), errors);
-        }
-    }
-}
-
-fn check_ports(container: &Value, field: &str, errors: &mut Errors) {
-    for (i, port) in list(container, "/ports").iter().enumerate() {
-        let field = format!("{field}.ports[{i}]");
-        for name in ["containerPort", "hostPort"] {
-            let number = port.get(name).and_then(Value::as_i64).unwrap_or(0);
-            if number == 0 && name == "containerPort" {
-                errors.push(FieldError::required(format!("{field}.{name}"), ""));
-            } else if number != 0 && !(1..=65535).contains(&number) {
-                let why = "must be between 1 and 65535, inclusive";
-                errors.push(FieldError::invalid(format!("{field}.{name}"), number, why));
-            }
-        }
-        one_of(port, "protocol", &format!("{field}.protocol"), &["SCTP", "TCP", "UDP"], errors);
-    }
-}
-
-fn check_resources(container: &Value, field: &str, errors: &mut Errors) {
-    let Some(resources) = container.get("resources").and_then(Value::as_object) else { return };
-    let amount = |part: &str, name: &str| -> Option<Quantity> {
-        resources.get(part)?.get(name)?.as_str()?.parse().ok()
+fn check_resources_of_pod(spec: &Value, place: &str, errors: &mut Errors) {
+    let (resources, place) = (&spec["resources"], format!("{place}.resources"));
+    let known = |name: &str, place: &str| {
+        let wrong = (!is_pod_level(name))
+            .then(|| FieldError::unsupported(place, name, &["cpu", "hugepages-", "memory"]));
+        wrong.into_iter().collect()
     };
+    check_resources(resources, &place, known, errors);
+    if resources.is_null() {
+        return;
+    }
+    for (name, asked) in requests_of_containers(spec) {
+        if let Some(given) = amount(&resources["requests"][&name]).filter(|given| *given < asked) {
+            let why = format!("must be greater than or equal to aggregate container requests of {asked}");
+            errors.push(FieldError::invalid(format!("{place}.requests[{name}]"), given.to_string(), why));
+        }
+    }
+    for (at, container) in elements(&spec["containers"], format!("{place}.containers")) {
+        for (name, limit) in entries(container, "/resources/limits") {
+            let (limit, most) = (amount(limit), amount(&resources["limits"][name]));
+            if let (Some(limit), Some(most)) = (limit, most)
+                && limit > most
+            {
+                let why = format!("must be less than or equal to pod limits of {most}");
+                errors.push(FieldError::invalid(format!("{at}[{name}].limits"), limit.to_string(), why));
+            }
+        }
+    }
+}
+
+fn check_overhead(overhead: &Value, place: &str, errors: &mut Errors) {
+    check_resources_of_container(&json!({"limits": overhead}), place, errors);
+}
+
+/// Checks limits and requests. `unknown` is asked about well-formed names.
+fn check_resources(resources: &Value, place: &str, unknown: fn(&str, &str) -> Errors, errors: &mut Errors) {
+    let (mut huge_pages, mut usual) = (false, false);
     for part in ["limits", "requests"] {
-        for name in resource_names(resources, part) {
-            let field = format!("{field}.{part}[{name}]");
-            errors.extend(
-                resource_name_errors(&name).into_iter().map(|why| FieldError::invalid(&*field, &*name, why)),
-            );
-            let Some(quantity) = amount(part, &name) else { continue };
+        for (name, quantity) in entries(resources, &format!("/{part}")) {
+            huge_pages |= name.starts_with("hugepages-");
+            usual |= matches!(&**name, "cpu" | "memory");
+            let field = format!("{place}.{part}[{name}]");
+            check_form(name, &field, qualified_name_errors, errors);
+            if is_qualified_name(name) {
+                errors.extend(unknown(name, &field));
+            }
+            let Some(quantity) = amount(quantity) else { continue };
             if quantity < Quantity::default() {
                 let why = "must be greater than or equal to 0";
                 errors.push(FieldError::invalid(&*field, quantity.to_string(), why));
             }
-            if is_extended(&name) && quantity.milli_value() % 1000 != 0 {
+            if is_extended(name) && quantity.milli_value() % 1000 != 0 {
                 errors.push(FieldError::invalid(&*field, quantity.to_string(), "must be an integer"));
             }
-        }
-    }
-    let named = |wanted: fn(&str) -> bool| {
-        ["limits", "requests"]
-            .iter()
-            .any(|part| resource_names(resources, part).iter().any(|name| wanted(name)))
-    };
-    if named(|name| name.starts_with("hugepages-")) && !named(|name| matches!(name, "cpu" | "memory")) {
-        errors.push(FieldError::forbidden(field, "HugePages require cpu or memory"));
-    }
-    for name in resource_names(resources, "requests") {
-        let Some(request) = amount("requests", &name) else { continue };
-        let overcommit = !is_extended(&name) && !name.starts_with("hugepages-");
-        match amount("limits", &name) {
-            Some(limit) if request != limit && !overcommit => errors.push(FieldError::invalid(
-                format!("{field}.requests"),
-                request.to_string(),
-                format!("must be equal to {name} limit of {limit}"),
-            )),
-            Some(limit) if request > limit => errors.push(FieldError::invalid(
-                format!("{field}.requests"),
-                request.to_string(),
-                format!("must be less than or equal to {name} limit of {limit}"),
-            )),
-            None if !overcommit => {
-                let why = "Limit must be set for non overcommitable resources";
-                errors.push(FieldError::required(format!("{field}.limits"), why));
+            if part == "requests" {
+                errors.extend(check_request(name, quantity, amount(&resources["limits"][name]), place));
             }
-            _ => {}
         }
     }
+    if huge_pages && !usual {
+        errors.push(FieldError::forbidden(place, "HugePages require cpu or memory"));
+    }
+}
+
+fn amount(quantity: &Value) -> Option<Quantity> {
+    quantity.as_str()?.parse().ok()
+}
+
+/// A request is at most the limit, and the same where a node cannot promise more than it has.
+fn check_request(name: &str, request: Quantity, limit: Option<Quantity>, place: &str) -> Option<FieldError> {
+    let overcommit = !is_extended(name) && !name.starts_with("hugepages-");
+    let how = match limit {
+        Some(limit) if request != limit && !overcommit => "equal to",
+        Some(limit) if request > limit => "less than or equal to",
+        None if !overcommit => {
+            let why = "Limit must be set for non overcommitable resources";
+            return Some(FieldError::required(format!("{place}.limits"), why));
+        }
+        _ => return None,
+    };
+    let why = format!("must be {how} {name} limit of {}", limit?);
+    Some(FieldError::invalid(format!("{place}.requests"), request.to_string(), why))
 }
 
 /// Whether a resource is one that Kubernetes does not know.
@@ -190,244 +346,140 @@ fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-fn resource_name_errors(name: &str) -> Vec<String> {
-    let errors = qualified_name_errors(name);
-    if !errors.is_empty() {
-        return errors;
+fn check_toleration(toleration: &Value, place: &str, errors: &mut Errors) {
+    let at = |name: &str| text(toleration, name);
+    let (operator, value, effect) = (at("/operator"), at("/value"), at("/effect"));
+    let of_operator = format!("{place}.operator");
+    if at("/key").is_empty() && operator != "Exists" {
+        let why =
+            "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        errors.push(FieldError::invalid(&*of_operator, operator, why));
     }
-    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if !name.contains('/') && !standard {
-        let mut errors = Vec::new();
-        // Some names are resources, though not of containers.
-        if !matches!(name, "storage" | "pods" | "services") {
-            errors.push("must be a standard resource type or fully qualified".to_owned());
-        }
-        errors.push("must be a standard resource for containers".to_owned());
-        return errors;
+    if present(toleration, "/tolerationSeconds").is_some() && effect != "NoExecute" {
+        let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        errors.push(FieldError::invalid(format!("{place}.effect"), effect, why));
     }
-    Vec::new()
-}
-
-fn check_tolerations(tolerations: &[Value], errors: &mut Errors) {
-    for (i, toleration) in tolerations.iter().enumerate() {
-        let field = format!("spec.tolerations[{i}]");
-        let at = |name: &str| text(toleration, &format!("/{name}"));
-        let (key, operator, value, effect) = (at("key"), at("operator"), at("value"), at("effect"));
-        if !key.is_empty() {
-            let wrong = qualified_name_errors(key).into_iter();
-            errors.extend(wrong.map(|why| FieldError::invalid(format!("{field}.key"), key, why)));
-        }
-        if key.is_empty() && operator != "Exists" {
-            let why =
-                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.push(FieldError::invalid(format!("{field}.operator"), operator, why));
-        }
-        if toleration.get("tolerationSeconds").is_some_and(|s| !s.is_null()) && effect != "NoExecute" {
-            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.push(FieldError::invalid(format!("{field}.effect"), effect, why));
-        }
-        let operator_field = format!("{field}.operator");
-        match operator {
-            "Equal" | "" => {
-                let wrong = label_value_errors(value).into_iter();
-                errors.extend(wrong.map(|why| FieldError::invalid(&*operator_field, value, why)));
+    match operator {
+        "Equal" | "" => {
+            let wrong = label_value_errors(value);
+            if !wrong.is_empty() {
+                errors.push(FieldError::invalid(of_operator, value, wrong.join(";")));
             }
-            "Exists" if !value.is_empty() => {
-                let why = "value must be empty when `operator` is 'Exists'";
-                errors.push(FieldError::invalid(operator_field, value, why));
-            }
-            "Exists" => {}
-            other => errors.push(FieldError::unsupported(operator_field, other, &["Equal", "Exists"])),
         }
-        if !effect.is_empty() && !EFFECTS.contains(&effect) {
-            errors.push(FieldError::unsupported(format!("{field}.effect"), effect, &EFFECTS));
+        "Exists" if !value.is_empty() => {
+            let why = "value must be empty when `operator` is 'Exists'";
+            errors.push(FieldError::invalid(of_operator, value, why));
         }
+        "Exists" => {}
+        "Lt" | "Gt" => {
+            let known = ["Equal", "Exists", "Lt", "Gt"];
+            errors.push(FieldError::unsupported(of_operator, operator, &known));
+        }
+        other => errors.push(FieldError::unsupported(of_operator, other, &["Equal", "Exists"])),
     }
 }
 
-fn check_spread(constraints: &[Value], errors: &mut Errors) {
-    for (i, constraint) in constraints.iter().enumerate() {
-        let field = format!("spec.topologySpreadConstraints[{i}]");
-        let skew = constraint.get("maxSkew").and_then(Value::as_i64).unwrap_or(0);
-        if skew <= 0 {
-            errors.push(FieldError::invalid(format!("{field}.maxSkew"), skew, "must be greater than zero"));
-        }
-        let (key, when) = (text(constraint, "/topologyKey"), text(constraint, "/whenUnsatisfiable"));
-        if key.is_empty() {
-            errors.push(FieldError::required(format!("{field}.topologyKey"), "can not be empty"));
-        } else {
-            let wrong = qualified_name_errors(key).into_iter();
-            errors.extend(wrong.map(|why| FieldError::invalid(format!("{field}.topologyKey"), key, why)));
-        }
-        if !WHEN_UNSATISFIABLE.contains(&when) {
-            errors.push(FieldError::unsupported(
-                format!("{field}.whenUnsatisfiable"),
-                when,
-                &WHEN_UNSATISFIABLE,
-            ));
-        }
-        let same =
-            |other: &Value| text(other, "/topologyKey") == key && text(other, "/whenUnsatisfiable") == when;
-        if constraints[i + 1..].iter().any(same) {
-            let field = format!("{field}.{{topologyKey, whenUnsatisfiable}}");
-            errors.push(FieldError::duplicate(field, format!("{{{key}, {when}}}")));
-        }
-        if let Some(least) = constraint.get("minDomains").and_then(Value::as_i64) {
-            let field = format!("{field}.minDomains");
-            if least <= 0 {
-                errors.push(FieldError::invalid(&*field, least, "must be greater than zero"));
-            }
-            if when != "DoNotSchedule" {
-                let why = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway";
-                errors.push(FieldError::invalid(field, least, why));
-            }
-        }
-        for name in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            let given = text(constraint, &format!("/{name}"));
-            if !given.is_empty() && !matches!(given, "Honor" | "Ignore") {
-                errors.push(FieldError::unsupported(format!("{field}.{name}"), given, &["Honor", "Ignore"]));
-            }
-        }
-        check_selector(constraint.get("labelSelector"), &format!("{field}.labelSelector"), errors);
-    }
-}
-
-fn requirement(expression: &Value) -> Requirement {
-    let values = list(expression, "/values").iter().filter_map(Value::as_str);
-    Requirement {
-        key: text(expression, "/key").into(),
-        operator: Operator::parse(text(expression, "/operator")),
-        values: values.map(Str::from).collect(),
-    }
-}
-
-/// Checks a `metav1.LabelSelector`.
-pub(super) fn check_selector(selector: Option<&Value>, field: &str, errors: &mut Errors) {
-    let Some(selector) = selector else { return };
-    check_labels(selector.get("matchLabels"), &format!("{field}.matchLabels"), errors);
-    for (i, expression) in list(selector, "/matchExpressions").iter().enumerate() {
-        let field = format!("{field}.matchExpressions[{i}]");
-        let values = list(expression, "/values").len();
-        match text(expression, "/operator") {
-            "In" | "NotIn" if values == 0 => {
-                let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(format!("{field}.values"), why));
-            }
-            "Exists" | "DoesNotExist" if values > 0 => {
-                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(format!("{field}.values"), why));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.push(FieldError::invalid(
-                format!("{field}.operator"),
-                other,
-                "not a valid selector operator",
-            )),
-        }
-        let key = text(expression, "/key");
-        let wrong = qualified_name_errors(key).into_iter();
-        errors.extend(wrong.map(|why| FieldError::invalid(format!("{field}.key"), key, why)));
-    }
-}
-
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-
-fn check_affinity(spec: &Value, errors: &mut Errors) {
-    let affinity = "spec.affinity";
-    if let Some(required) =
-        spec.pointer(&format!("/affinity/nodeAffinity/{REQUIRED}")).filter(|r| !r.is_null())
+fn check_least_domains(constraint: &Value, place: &str, errors: &mut Errors) {
+    let when = text(constraint, "/whenUnsatisfiable");
+    if let Some(least) = present(constraint, "/minDomains")
+        && when != "DoNotSchedule"
     {
-        let field = format!("{affinity}.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
-        let terms = list(required, "/nodeSelectorTerms");
-        if terms.is_empty() {
-            errors.push(FieldError::required(&*field, "must have at least one node selector term"));
+        let why = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}");
+        errors.push(FieldError::invalid(format!("{place}.minDomains"), least.clone(), why));
+    }
+}
+
+fn check_spread(constraints: &Value, place: &str, errors: &mut Errors) {
+    let kind = |constraint| (text(constraint, "/topologyKey"), text(constraint, "/whenUnsatisfiable"));
+    for (i, (place, constraint)) in elements(constraints, place).enumerate() {
+        check(constraint, &place, SPREAD, errors);
+        let (key, when) = kind(constraint);
+        if list(constraints, "")[i + 1..].iter().any(|later| kind(later) == (key, when)) {
+            let place = format!("{place}.{{topologyKey, whenUnsatisfiable}}");
+            errors.push(FieldError::duplicate(place, format!("{{{key}, {when}}}")));
         }
-        for (i, term) in terms.iter().enumerate() {
-            check_node_term(term, &format!("{field}[{i}]"), errors);
+        check(constraint, &place, REST_OF_SPREAD, errors);
+    }
+}
+
+/// `matchLabelKeys` and `mismatchLabelKeys` add to a selector, which must be there and not name the same labels.
+fn check_label_keys(term: &Value, place: &str, errors: &mut Errors) {
+    let keys = |name: &str| list(term, name).iter().filter_map(Value::as_str).collect::<Vec<_>>();
+    let (equal, unequal) = (keys("/matchLabelKeys"), keys("/mismatchLabelKeys"));
+    let selector = present(term, "/labelSelector");
+    for (name, keys) in [("matchLabelKeys", &equal), ("mismatchLabelKeys", &unequal)] {
+        if selector.is_none() && !keys.is_empty() {
+            let why = "must not be specified when labelSelector is not set";
+            errors.push(FieldError::forbidden(format!("{place}.{name}"), why));
         }
     }
-    for (i, preferred) in list(spec, &format!("/affinity/nodeAffinity/{PREFERRED}")).iter().enumerate() {
-        let field = format!("{affinity}.nodeAffinity.{PREFERRED}[{i}]");
-        check_weight(preferred, &field, errors);
-        if let Some(term) = preferred.get("preference") {
-            check_node_term(term, &format!("{field}.preference"), errors);
+    if selector.is_some() {
+        const NAMES: Check = Each(&[("", QUALIFIED_NAME)]);
+        check(term, place, &[("matchLabelKeys", NAMES), ("mismatchLabelKeys", NAMES)], errors);
+    }
+    let selector = selector.unwrap_or(&Value::Null);
+    let mut selected: BTreeSet<&str> = entries(selector, "/matchLabels").map(|(key, _)| &**key).collect();
+    for key in list(selector, "/matchExpressions").iter().map(|expression| text(expression, "/key")) {
+        if let Some(i) = equal.iter().rposition(|equal| *equal == key)
+            && !selected.insert(key)
+        {
+            let why = "exists in both matchLabelKeys and labelSelector";
+            errors.push(FieldError::invalid(format!("{place}[{i}]"), key, why));
         }
     }
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        for (i, term) in list(spec, &format!("/affinity/{kind}/{REQUIRED}")).iter().enumerate() {
-            check_pod_term(term, &format!("{affinity}.{kind}.{REQUIRED}[{i}]"), errors);
+    for (i, key) in equal.iter().enumerate().filter(|(_, key)| unequal.contains(key)) {
+        let why = "exists in both matchLabelKeys and mismatchLabelKeys";
+        errors.push(FieldError::invalid(format!("{place}.matchLabelKeys[{i}]"), *key, why));
+    }
+}
+
+fn check_namespaces(term: &Value, place: &str, errors: &mut Errors) {
+    for name in list(term, "/namespaces").iter().filter_map(Value::as_str) {
+        check_form(name, &format!("{place}.namespace"), label_errors, errors);
+    }
+}
+
+fn check_node_operator(expression: &Value, place: &str, errors: &mut Errors) {
+    match (text(expression, "/operator"), list(expression, "/values").len()) {
+        ("Gt" | "Lt", 1) => {}
+        ("Gt" | "Lt", _) => {
+            let why = "must be specified single value when `operator` is 'Lt' or 'Gt'";
+            errors.push(FieldError::required(format!("{place}.values"), why));
         }
-        for (i, preferred) in list(spec, &format!("/affinity/{kind}/{PREFERRED}")).iter().enumerate() {
-            let field = format!("{affinity}.{kind}.{PREFERRED}[{i}]");
-            check_weight(preferred, &field, errors);
-            let term = preferred.get("podAffinityTerm").unwrap_or(&Value::Null);
-            check_pod_term(term, &format!("{field}.podAffinityTerm"), errors);
+        _ => check_set_operator(expression, place, errors),
+    }
+}
+
+fn check_set_operator(expression: &Value, place: &str, errors: &mut Errors) {
+    match (text(expression, "/operator"), list(expression, "/values").len()) {
+        ("In" | "NotIn", 0) => {
+            let why = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.push(FieldError::required(format!("{place}.values"), why));
+        }
+        ("Exists" | "DoesNotExist", 1..) => {
+            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.push(FieldError::forbidden(format!("{place}.values"), why));
+        }
+        ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {}
+        (other, _) => {
+            let why = "not a valid selector operator";
+            errors.push(FieldError::invalid(format!("{place}.operator"), other, why));
         }
     }
 }
 
-fn check_weight(preferred: &Value, field: &str, errors: &mut Errors) {
-    let weight = preferred.get("weight").and_then(Value::as_i64).unwrap_or(0);
-    if !(1..=100).contains(&weight) {
-        errors.push(FieldError::invalid(format!("{field}.weight"), weight, "must be in the range 1-100"));
+fn check_match_field(expression: &Value, place: &str, errors: &mut Errors) {
+    let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
+    if !matches!(operator, "In" | "NotIn") {
+        let why = "not a valid selector operator";
+        errors.push(FieldError::invalid(format!("{place}.operator"), operator, why));
+    } else if list(expression, "/values").len() != 1 {
+        let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+        errors.push(FieldError::required(format!("{place}.values"), why));
     }
-}
-
-fn check_pod_term(term: &Value, field: &str, errors: &mut Errors) {
-    check_selector(term.get("labelSelector"), &format!("{field}.labelSelector"), errors);
-    check_selector(term.get("namespaceSelector"), &format!("{field}.namespaceSelector"), errors);
-    let (key, field) = (text(term, "/topologyKey"), format!("{field}.topologyKey"));
-    if key.is_empty() {
-        errors.push(FieldError::required(&*field, "can not be empty"));
-    }
-    let wrong = qualified_name_errors(key).into_iter();
-    errors.extend(wrong.map(|why| FieldError::invalid(&*field, key, why)));
-}
-
-fn check_node_term(term: &Value, field: &str, errors: &mut Errors) {
-    for (i, expression) in list(term, "/matchExpressions").iter().enumerate() {
-        let field = format!("{field}.matchExpressions[{i}]");
-        let requirement = requirement(expression);
-        match (&requirement.operator, requirement.values.len()) {
-            (Operator::In | Operator::NotIn, 0) => {
-                let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(format!("{field}.values"), why));
-            }
-            (Operator::Exists | Operator::DoesNotExist, 1..) => {
-                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(format!("{field}.values"), why));
-            }
-            (Operator::Gt | Operator::Lt, count) if count != 1 => {
-                let why = "must be specified single value when `operator` is 'Lt' or 'Gt'";
-                errors.push(FieldError::required(format!("{field}.values"), why));
-            }
-            (Operator::Unknown(name), _) => {
-                let why = "not a valid selector operator";
-                errors.push(FieldError::invalid(format!("{field}.operator"), name.as_str(), why));
-            }
-            _ => {}
-        }
-        let wrong = qualified_name_errors(&requirement.key).into_iter();
-        errors.extend(
-            wrong.map(|why| FieldError::invalid(format!("{field}.key"), requirement.key.as_str(), why)),
-        );
-    }
-    for (i, expression) in list(term, "/matchFields").iter().enumerate() {
-        let field = format!("{field}.matchFields[{i}]");
-        let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
-        if !matches!(operator, "In" | "NotIn") {
-            errors.push(FieldError::invalid(
-                format!("{field}.operator"),
-                operator,
-                "not a valid selector operator",
-            ));
-        } else if list(expression, "/values").len() != 1 {
-            let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-            errors.push(FieldError::required(format!("{field}.values"), why));
-        }
-        if key != "metadata.name" {
-            errors.push(FieldError::invalid(format!("{field}.key"), key, "not a valid field selector key"));
-        }
+    if key == "metadata.name" {
+        check(expression, place, &[("values", Each(&[("", SUBDOMAIN)]))], errors);
+    } else {
+        errors.push(FieldError::invalid(format!("{place}.key"), key, "not a valid field selector key"));
     }
 }

@@ -1,9 +1,14 @@
 //! What may change in a pod that exists.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::{Errors, list, list_mut, pod_checks};
-use crate::{kinds::text, status::FieldError};
+use super::{Errors, pod_checks};
+use crate::{
+    status::FieldError,
+    value::{entries, list, list_mut, text},
+};
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
      `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
@@ -13,8 +18,8 @@ pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
     if old.get("spec") == pod.get("spec") {
         return;
     }
-    pod_checks::check(pod, errors);
-    let (before, after) = (part(old, "spec"), part(pod, "spec"));
+    pod_checks::check_pod(pod, "", errors);
+    let (before, after) = (old["spec"].clone(), pod["spec"].clone());
     for containers in ["containers", "initContainers"] {
         let (old, new) = (list(&before, &format!("/{containers}")), list(&after, &format!("/{containers}")));
         if old.len() != new.len() {
@@ -29,17 +34,17 @@ pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
     let mut munged = after;
     for containers in ["containers", "initContainers"] {
         let images: Vec<Value> =
-            list(&before, &format!("/{containers}")).iter().map(|c| part(c, "image")).collect();
+            list(&before, &format!("/{containers}")).iter().map(|c| c["image"].clone()).collect();
         for (container, image) in list_mut(&mut munged, &format!("/{containers}")).iter_mut().zip(images) {
             put(container, "image", image);
         }
     }
     for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        put(&mut munged, name, part(&before, name));
+        put(&mut munged, name, before[name].clone());
     }
     let negative = before.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0);
     if negative && munged.get("terminationGracePeriodSeconds") == Some(&Value::from(1)) {
-        put(&mut munged, "terminationGracePeriodSeconds", part(&before, "terminationGracePeriodSeconds"));
+        put(&mut munged, "terminationGracePeriodSeconds", before["terminationGracePeriodSeconds"].clone());
     }
     if !list(&before, "/schedulingGates").is_empty() {
         narrow_while_gated(&before, &mut munged, errors);
@@ -51,10 +56,6 @@ pub(super) fn check(old: &Value, pod: &Value, errors: &mut Errors) {
         );
         errors.push(FieldError::forbidden("spec", why));
     }
-}
-
-fn part(value: &Value, name: &str) -> Value {
-    value.get(name).cloned().unwrap_or_default()
 }
 
 fn put(value: &mut Value, name: &str, to: Value) {
@@ -69,18 +70,10 @@ fn put(value: &mut Value, name: &str, to: Value) {
 
 /// The fields that differ, for the message.
 fn difference(before: &Value, after: &Value) -> String {
-    let names = |value: &Value| -> Vec<String> {
-        value.as_object().into_iter().flatten().map(|(n, _)| n.clone()).collect()
-    };
-    let mut all = names(before);
-    all.extend(names(after));
-    all.sort();
-    all.dedup();
-    let changed = all.iter().filter(|name| before.get(*name) != after.get(*name));
-    changed
-        .map(|name| format!("{name}: {} -> {}", part(before, name), part(after, name)))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let names: BTreeSet<&String> =
+        entries(before, "").chain(entries(after, "")).map(|(name, _)| name).collect();
+    let changed = names.into_iter().filter(|name| before[*name] != after[*name]);
+    changed.map(|name| format!("{name}: {} -> {}", before[name], after[name])).collect::<Vec<_>>().join("\n")
 }
 
 /// Tolerations may be added, and their seconds may change.
@@ -134,16 +127,10 @@ fn check_deadline(before: &Value, after: &Value, errors: &mut Errors) {
 /// A gated pod may narrow down the nodes that it fits: its node selector may grow, and its node affinity may be set or
 /// gain expressions.
 fn narrow_while_gated(before: &Value, munged: &mut Value, errors: &mut Errors) {
-    let contains = |new: &Value, old: &Value| {
-        old.as_object().into_iter().flatten().all(|(key, value)| new.get(key) == Some(value))
-    };
-    let (old, new) = (part(before, "nodeSelector"), part(munged, "nodeSelector"));
-    if !contains(&new, &old) {
-        errors.push(FieldError::invalid(
-            "spec.nodeSelector",
-            new,
-            "only additions are allowed to spec.nodeSelector (no mutations or deletions)",
-        ));
+    let (old, new) = (before["nodeSelector"].clone(), munged["nodeSelector"].clone());
+    if !entries(&old, "").all(|(key, value)| new[key] == *value) {
+        let why = "only additions are allowed to spec.nodeSelector (no mutations or deletions)";
+        errors.push(FieldError::invalid("spec.nodeSelector", new, why));
     }
     put(munged, "nodeSelector", old);
     let terms = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
@@ -156,7 +143,7 @@ fn narrow_while_gated(before: &Value, munged: &mut Value, errors: &mut Errors) {
                     .all(|part| list(old, part).iter().all(|e| list(new, part).contains(e)))
             }));
     if narrower {
-        let affinity = part(before, "affinity");
+        let affinity = before["affinity"].clone();
         put(munged, "affinity", affinity);
     }
 }

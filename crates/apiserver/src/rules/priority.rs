@@ -2,9 +2,16 @@
 
 use serde_json::Value;
 
-use super::{Context, Errors};
-use crate::{kinds::text, shelf::Range, status::FieldError};
+use super::{
+    Context, Errors,
+    checks::{self, Check::Choice},
+};
+use crate::{
+    status::FieldError,
+    value::{is_true, number, text},
+};
 
+const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 /// The highest value of a class that a user may make.
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 /// The classes that only the system may have.
@@ -20,10 +27,9 @@ pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
         "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
     ),
 ];
-const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
 
 pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let value = class.get("value").and_then(Value::as_i64).unwrap_or(0);
+    let value = number(class, "/value");
     let name = text(class, "/metadata/name");
     if let Some(old) = old {
         if old.get("value") != class.get("value") {
@@ -41,7 +47,7 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
             Some((_, known, _)) if known != value => {
                 Some(format!("value of {name} PriorityClass must be {known}"))
             }
-            Some(_) if class.get("globalDefault") == Some(&Value::Bool(true)) => {
+            Some(_) if is_true(class, "/globalDefault") => {
                 Some(format!("globalDefault of {name} PriorityClass must be false"))
             }
             Some(_) => None,
@@ -56,15 +62,12 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
         let why = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
         errors.push(FieldError::forbidden("value", why));
     }
-    let policy = text(class, "/preemptionPolicy");
-    if !POLICIES.contains(&policy) {
-        errors.push(FieldError::unsupported("preemptionPolicy", policy, &POLICIES));
-    }
+    checks::check(class, "", &[("preemptionPolicy", Choice(&["PreemptLowerPriority", "Never"]))], errors);
 }
 
 /// Only one class may be the default.
 pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), String> {
-    if class.get("globalDefault") != Some(&Value::Bool(true)) {
+    if !is_true(class, "/globalDefault") {
         return Ok(());
     }
     match global_default(context) {
@@ -76,16 +79,10 @@ pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), St
     }
 }
 
-fn classes(context: &Context<'_>) -> Vec<Value> {
-    let Some(kind) = context.kinds.named("priorityclasses.scheduling.k8s.io") else { return Vec::new() };
-    let page = kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default();
-    page.objects.iter().map(|object| object.value()).collect()
-}
-
 /// Of several, the one with the lowest value.
 fn global_default(context: &Context<'_>) -> Option<Value> {
-    let defaults =
-        classes(context).into_iter().filter(|class| class.get("globalDefault") == Some(&Value::Bool(true)));
+    let all = context.all(CLASSES).into_iter();
+    let defaults = all.filter(|class| is_true(class, "/globalDefault"));
     defaults.min_by_key(|class| class.get("value").and_then(Value::as_i64))
 }
 
@@ -95,7 +92,7 @@ pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), S
     let class = if name.is_empty() {
         global_default(context)
     } else {
-        let kind = context.kinds.named("priorityclasses.scheduling.k8s.io");
+        let kind = context.kinds.named(CLASSES);
         let class = kind.and_then(|kind| kind.shelf.get(&name)).map(|class| class.value());
         Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
     };

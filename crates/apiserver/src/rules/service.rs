@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Context, default, list, list_mut};
-use crate::{kinds::text, shelf::Range};
+use super::Context;
+use crate::value::{default, list, list_mut, text};
 
 /// The first two parts of all addresses.
 const NETWORK: &str = "10.0";
@@ -23,7 +23,7 @@ pub(super) fn admit(context: &Context<'_>, old: Option<&Value>, service: &mut Va
             default(&mut service["spec"], field, kept);
         }
     }
-    let others = others(context);
+    let others = context.all("services");
     if text(service, "/spec/clusterIP").is_empty() {
         let taken: BTreeSet<&str> = others.iter().map(|other| text(other, "/spec/clusterIP")).collect();
         let all = (0..=255).flat_map(|high| (1..=254).map(move |low| format!("{NETWORK}.{high}.{low}")));
@@ -53,9 +53,4 @@ pub(super) fn admit(context: &Context<'_>, old: Option<&Value>, service: &mut Va
             }
         }
     }
-}
-
-fn others(context: &Context<'_>) -> Vec<Value> {
-    let page = context.kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default();
-    page.objects.iter().map(|service| service.value()).collect()
 }

@@ -92,12 +92,70 @@ fn pods_that_cannot_be_scheduled_are_refused_with_the_field() {
             json!({"schedulingGates": [{"name": "a"}], "nodeName": "n"}),
             "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
         ),
+        (
+            json!({"overhead": {"cpu": "-1"}, "runtimeClassName": "sandboxed"}),
+            "spec.overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
+        ),
+        (
+            json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a"]}]}),
+            "spec.topologySpreadConstraints[0].matchLabelKeys: Forbidden: must not be specified when labelSelector is not set",
+        ),
+        (
+            json!({"resources": {"requests": {"cpu": "1"}}, "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}]}),
+            "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container requests of 2",
+        ),
         (json!({"nodeSelector": {"a": long}}), "spec.nodeSelector: Invalid value: \"xxxx"),
     ] {
         let failure = refused(pod(more));
         assert!(failure.message.starts_with(&format!("Pod \"a\" is invalid: {message}")), "{failure}");
         assert_eq!((failure.code, failure.reason), (422, "Invalid"));
     }
+}
+
+#[test]
+fn label_keys_are_written_into_the_selectors_beside_them() {
+    let term = json!({"topologyKey": "z", "matchLabelKeys": ["a", "absent"], "mismatchLabelKeys": ["b"],
+                      "labelSelector": {"matchLabels": {"app": "a"}}});
+    let mut pod = pod(json!({
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "podAffinityTerm": term}]}},
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway",
+                                       "matchLabelKeys": ["a"], "labelSelector": {}}],
+    }));
+    pod["metadata"]["labels"] = json!({"a": "1", "b": "2"});
+    let spec = store().create("pods", pod).unwrap().value()["spec"].clone();
+    let (equal, unequal) = (
+        json!({"key": "a", "operator": "In", "values": ["1"]}),
+        json!({"key": "b", "operator": "NotIn", "values": ["2"]}),
+    );
+    let of_term =
+        "/affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution/0/podAffinityTerm";
+    let of_constraint = "/topologySpreadConstraints/0";
+    for (place, expected) in [(of_term, json!([equal, unequal])), (of_constraint, json!([equal]))] {
+        let expressions = spec.pointer(&format!("{place}/labelSelector/matchExpressions"));
+        assert_eq!(expressions, Some(&expected), "{place}");
+    }
+}
+
+#[test]
+fn requests_of_a_pod_are_those_of_its_containers_or_else_its_limits() {
+    let created = store().create(
+        "pods",
+        pod(json!({
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"memory": "1Gi"}}}],
+            "resources": {"limits": {"cpu": "2", "memory": "4Gi"}},
+        })),
+    );
+    let pod = created.unwrap().value();
+    assert_eq!(pod["spec"]["resources"]["requests"], json!({"cpu": "2", "memory": "1Gi"}));
+    assert_eq!(pod["status"]["qosClass"], json!("Burstable"));
+}
+
+#[test]
+fn overhead_needs_a_runtime_class() {
+    let failure = refused(pod(json!({"overhead": {"cpu": "1"}})));
+    assert_eq!((failure.code, failure.reason), (403, "Forbidden"));
+    store().create("pods", pod(json!({"overhead": {"cpu": "1"}, "runtimeClassName": "sandboxed"}))).unwrap();
 }
 
 #[test]

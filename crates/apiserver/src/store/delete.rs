@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::{Store, write::is_finished};
 use crate::{
-    kinds::{Kind, Rules, text},
+    kinds::{Kind, Rules},
     object::{Draft, Object, key},
     rules,
     shelf::Refused,
     status::{About, Failure, Result},
     time::now,
+    value::{number, present, text},
 };
 
 /// How an object is to be deleted (`DeleteOptions`).
@@ -59,8 +60,7 @@ impl Store {
             if new != old && (!finished || kind.rules == Rules::Pod) {
                 match kind.shelf.replace(current.version(), Draft::new(&new, &kind.shelf.fields)) {
                     Ok(object) => current = object,
-                    Err(Refused::Missing) => return Err(Failure::not_found(about)),
-                    Err(Refused::Raced | Refused::Exists) => continue,
+                    Err(Refused) => continue,
                 }
             }
             if !finished {
@@ -69,15 +69,11 @@ impl Store {
             if kind.rules == Rules::Namespace {
                 self.empty_namespace(name);
             }
-            match kind.shelf.remove(&key, current.version(), None) {
-                Ok(last) => {
-                    if kind.rules == Rules::Definition {
-                        self.define(&old, true);
-                    }
-                    return Ok(Deleted::Gone(last));
+            if let Ok(last) = kind.shelf.remove(&key, current.version(), None) {
+                if kind.rules == Rules::Definition {
+                    self.define(&old, true);
                 }
-                Err(Refused::Missing) => return Err(Failure::not_found(about)),
-                Err(Refused::Raced | Refused::Exists) => {}
+                return Ok(Deleted::Gone(last));
             }
         }
     }
@@ -105,13 +101,12 @@ fn check_preconditions(kind: &Kind, current: &Object, old: &Value, how: &Deletio
 fn ending(kind: &Kind, old: &Value, how: &Deletion) -> Value {
     let grace = if kind.rules == Rules::Pod { grace_of_pod(old, how) } else { 0 };
     let mut new = old.clone();
-    let metadata = &mut new["metadata"];
-    let before = old.pointer("/metadata/deletionTimestamp").is_some();
-    let left = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let before = present(old, "/metadata/deletionTimestamp").is_some();
     // A second deletion can only shorten the time.
-    if before && grace >= left {
+    if before && grace >= number(old, "/metadata/deletionGracePeriodSeconds") {
         return new;
     }
+    let metadata = &mut new["metadata"];
     metadata["deletionTimestamp"] = (now() + Duration::from_secs(grace.unsigned_abs())).to_rfc3339().into();
     metadata["deletionGracePeriodSeconds"] = json!(grace);
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)

@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::{Deletion, Part, Store};
 use crate::{
-    forms,
-    kinds::{Kind, text},
+    kinds::Kind,
     object::{Object, key},
     selector::Selector,
     shelf::Range,
     status::{Failure, Result},
+    value::text,
     watch::Watch,
 };
 
 impl Store {
     /// A kind by `pods` or `deployments.apps`.
-    fn kind(&self, resource: &str) -> Result<Arc<Kind>> {
+    pub(crate) fn kind(&self, resource: &str) -> Result<Arc<Kind>> {
         self.kinds().named(resource).ok_or_else(Failure::no_such_path)
     }
 
@@ -150,15 +150,5 @@ impl Store {
         let binding =
             serde_json::json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
         crate::pods::bind(self, namespace, name, &binding, false)
-    }
-
-    /// The object in the form in which `resource` shows it, which matters for events of `events.k8s.io` and for
-    /// versions of custom resources.
-    ///
-    /// # Errors
-    /// When there is no such resource.
-    pub fn shown(&self, resource: &str, object: &Object) -> Result<Value> {
-        let kind = self.kind(resource)?;
-        Ok(forms::shown(&kind, object))
     }
 }

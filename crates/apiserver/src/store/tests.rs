@@ -181,7 +181,7 @@ fn events_have_two_forms_and_one_store() {
         (&old.value()["involvedObject"]["name"], &old.value()["message"]),
         (&json!("a"), &json!("hello"))
     );
-    let new = store.shown("events.events.k8s.io", &old).unwrap();
+    let new = crate::forms::shown(&store.kind("events.events.k8s.io").unwrap(), &old);
     assert_eq!((&new["regarding"]["name"], &new["note"]), (&json!("a"), &json!("hello")));
     assert_eq!(new["apiVersion"], json!("events.k8s.io/v1"));
     for fields in ["involvedObject.name=a,reason=Scheduled", "regarding.kind=Pod,reportingController=s"] {

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::Store;
 use crate::{
     extent, forms,
-    kinds::{Kind, Rules, STATUS, VERSIONED, text},
+    kinds::{Kind, Rules, STATUS, VERSIONED},
     object::{Draft, Object, key},
     rules,
-    shelf::Refused,
     status::{About, Failure, FieldError, Result},
     time::now,
+    value::{list, number, present, remove, text},
 };
 
 /// How often a write is tried when others are faster.
@@ -91,8 +91,7 @@ impl Store {
 
     fn check_namespace(&self, namespace: &str) -> Result<()> {
         let kinds = self.kinds();
-        let namespaces = kinds.named("namespaces");
-        match namespaces {
+        match kinds.named("namespaces") {
             Some(kind) if kind.shelf.get(namespace).is_none() => {
                 Err(Failure::not_found(kind.about(namespace)))
             }
@@ -151,15 +150,11 @@ impl Store {
             } else {
                 kind.shelf.replace(current.version(), draft)
             };
-            match written {
-                Ok(object) => {
-                    if kind.rules == Rules::Definition && old.get("spec") != new.get("spec") {
-                        self.define(&new, false);
-                    }
-                    return Ok(object);
+            if let Ok(object) = written {
+                if kind.rules == Rules::Definition && old.get("spec") != new.get("spec") {
+                    self.define(&new, false);
                 }
-                Err(Refused::Missing) => return Err(Failure::not_found(about)),
-                Err(Refused::Raced | Refused::Exists) => {}
+                return Ok(object);
             }
         }
         Err(Failure::conflict(about, MODIFIED))
@@ -168,20 +163,15 @@ impl Store {
 
 /// Writes the namespace into a new object, which must not name another one.
 fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
-    let Some(metadata) = rules::map(object, "metadata") else {
-        return Err(Failure::bad_request("the object provided is unrecognized: metadata is no JSON object"));
-    };
-    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if !kind.is_namespaced() {
-        metadata.remove("namespace");
+        remove(&mut object["metadata"], "namespace");
         return Ok(());
     }
+    let given = text(object, "/metadata/namespace");
     if !given.is_empty() && given != namespace {
-        return Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+        return Err(Failure::other_namespace());
     }
-    metadata.insert("namespace".into(), namespace.into());
+    object["metadata"]["namespace"] = namespace.into();
     Ok(())
 }
 
@@ -212,39 +202,27 @@ fn check_version(kind: &Kind, current: &Object, old: &Value, new: &Value) -> Res
 
 /// The new object with what the request may not change as it was.
 fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
-    let put = |object: &mut Value, name: &str, value: Option<Value>| {
-        if let Some(map) = object.as_object_mut() {
-            match value {
-                Some(value) => map.insert(name.to_owned(), value),
-                None => map.remove(name),
-            };
-        }
+    let take = |from: &Value, to: &mut Value, name: &str| match from.get(name) {
+        Some(value) => to[name] = value.clone(),
+        None => drop(remove(to, name)),
     };
     match part {
-        Part::Whole => new,
-        Part::Main => {
-            if kind.has(STATUS) {
-                put(&mut new, "status", old.get("status").cloned());
-            }
-            new
-        }
+        Part::Main if kind.has(STATUS) => take(old, &mut new, "status"),
+        Part::Main | Part::Whole => {}
         Part::Status => {
-            let mut kept = old.clone();
-            put(&mut kept, "status", new.get("status").cloned());
+            let given = std::mem::replace(&mut new, old.clone());
+            take(&given, &mut new, "status");
             if !kind.custom {
-                put(&mut kept, "metadata", new.get("metadata").cloned());
+                take(&given, &mut new, "metadata");
             }
-            kept
         }
     }
+    new
 }
 
 /// Whether nothing holds an object any longer that is being deleted.
 pub(super) fn is_finished(object: &Value) -> bool {
-    let metadata = &object["metadata"];
-    let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
-    let grace = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
-    metadata.get("deletionTimestamp").is_some_and(|at| !at.is_null())
-        && grace == 0
-        && metadata.get("finalizers").is_none_or(is_empty)
+    present(object, "/metadata/deletionTimestamp").is_some()
+        && number(object, "/metadata/deletionGracePeriodSeconds") == 0
+        && list(object, "/metadata/finalizers").is_empty()
 }

@@ -4,122 +4,71 @@ use harbormaster_api::Timestamp;
 use serde_json::Value;
 
 use super::{length, since};
-use crate::{kinds::text, time::human_duration};
-
-fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn number(value: &Value, pointer: &str) -> i64 {
-    value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
-}
+use crate::{
+    selector::as_text,
+    time::human_duration,
+    value::{entries, has_condition, is_true, list, number, present, text},
+};
 
 fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
 /// Parts with commas between them, or the other text if there are none.
-fn joined<'a>(parts: impl Iterator<Item = &'a str>, other: &str) -> Value {
-    or(&parts.collect::<Vec<_>>().join(","), other).into()
+fn joined(parts: impl Iterator<Item = impl Into<String>>, other: &str) -> String {
+    let parts: Vec<String> = parts.map(Into::into).collect();
+    or(&parts.join(","), other).to_owned()
 }
 
-/// `a=b,c=d`.
-fn pairs(map: Option<&Value>) -> Vec<String> {
-    let map = map.and_then(Value::as_object).into_iter().flatten();
-    map.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect()
+// --- workloads ---
+
+pub(super) fn selector(workload: &Value) -> String {
+    or(&as_text(&workload["spec"]["selector"]), "<none>").to_owned()
 }
 
-// --- pods in templates ---
-
-fn of_containers(workload: &Value, field: &str) -> Value {
-    let direct = list(workload, "/spec/template/spec/containers");
-    let nested = list(workload, "/spec/jobTemplate/spec/template/spec/containers");
-    joined(direct.iter().chain(nested).map(|container| text(container, field)), "")
+/// A map from texts to texts.
+pub(super) fn pairs(object: &Value, pointer: &str) -> String {
+    joined(entries(object, pointer).map(|(key, value)| format!("{key}={}", text(value, ""))), "<none>")
 }
 
-pub(super) fn containers(workload: &Value, _: Timestamp) -> Value {
-    of_containers(workload, "/name")
+pub(super) fn ready_replicas(workload: &Value) -> String {
+    format!("{}/{}", number(workload, "/status/readyReplicas"), number(workload, "/spec/replicas"))
 }
 
-pub(super) fn images(workload: &Value, _: Timestamp) -> Value {
-    of_containers(workload, "/image")
-}
-
-/// A label selector, or the map that a ReplicationController has.
-pub(super) fn selector(workload: &Value, now: Timestamp) -> Value {
-    let Some(selector) = workload.pointer("/spec/selector") else { return "<none>".into() };
-    if selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none() {
-        return map_selector(workload, now);
-    }
-    let mut parts = pairs(selector.get("matchLabels"));
-    for expression in list(selector, "/matchExpressions") {
-        let mut values: Vec<&str> = list(expression, "/values").iter().filter_map(Value::as_str).collect();
-        values.sort_unstable();
-        let (key, values) = (text(expression, "/key"), values.join(","));
-        parts.push(match text(expression, "/operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        });
-    }
-    joined(parts.iter().map(String::as_str), "<none>")
-}
-
-pub(super) fn map_selector(object: &Value, _: Timestamp) -> Value {
-    joined(pairs(object.pointer("/spec/selector")).iter().map(String::as_str), "<none>")
-}
-
-pub(super) fn node_selector(set: &Value, _: Timestamp) -> Value {
-    joined(pairs(set.pointer("/spec/template/spec/nodeSelector")).iter().map(String::as_str), "<none>")
-}
-
-pub(super) fn ready_replicas(workload: &Value, _: Timestamp) -> Value {
-    format!("{}/{}", number(workload, "/status/readyReplicas"), number(workload, "/spec/replicas")).into()
-}
-
-pub(super) fn controller(revision: &Value, _: Timestamp) -> Value {
+pub(super) fn controller(revision: &Value) -> String {
     let owners = list(revision, "/metadata/ownerReferences");
-    let Some(owner) = owners.iter().find(|o| o.get("controller") == Some(&Value::Bool(true))) else {
-        return "<none>".into();
+    let Some(owner) = owners.iter().find(|owner| is_true(owner, "/controller")) else {
+        return "<none>".to_owned();
     };
     let group = text(owner, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
-    let kind = text(owner, "/kind").to_lowercase();
-    let name = text(owner, "/name");
-    if group.is_empty() { format!("{kind}/{name}").into() } else { format!("{kind}.{group}/{name}").into() }
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{}{dot}{group}/{}", text(owner, "/kind").to_lowercase(), text(owner, "/name"))
 }
 
 // --- jobs ---
 
-pub(super) fn job_status(job: &Value, _: Timestamp) -> Value {
-    let has = |kind: &str| {
-        let conditions = list(job, "/status/conditions");
-        conditions.iter().any(|c| text(c, "/type") == kind && text(c, "/status") == "True")
-    };
+pub(super) fn job_status(job: &Value) -> String {
     let words = ["Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"];
-    let word = match words.into_iter().find(|word| has(word)) {
+    let word = match words.into_iter().find(|word| has_condition(job, word)) {
         Some(word @ ("Complete" | "Failed")) => word,
         _ if job.pointer("/metadata/deletionTimestamp").is_some() => "Terminating",
         Some(word) => word,
         None => "Running",
     };
-    word.into()
+    word.to_owned()
 }
 
-pub(super) fn suspended(job: &Value, _: Timestamp) -> Value {
-    match job.pointer("/spec/suspend").and_then(Value::as_bool) {
-        Some(true) => "True".into(),
-        _ => "False".into(),
-    }
+pub(super) fn suspended(job: &Value) -> String {
+    if is_true(job, "/spec/suspend") { "True" } else { "False" }.to_owned()
 }
 
-pub(super) fn completions(job: &Value, _: Timestamp) -> Value {
+pub(super) fn completions(job: &Value) -> String {
     let done = number(job, "/status/succeeded");
     let parallelism = number(job, "/spec/parallelism");
     match job.pointer("/spec/completions").and_then(Value::as_i64) {
-        Some(wanted) => format!("{done}/{wanted}").into(),
-        None if parallelism > 1 => format!("{done}/1 of {parallelism}").into(),
-        None => format!("{done}/1").into(),
+        Some(wanted) => format!("{done}/{wanted}"),
+        None if parallelism > 1 => format!("{done}/1 of {parallelism}"),
+        None => format!("{done}/1"),
     }
 }
 
@@ -133,61 +82,41 @@ pub(super) fn job_duration(job: &Value, now: Timestamp) -> Value {
 
 // --- nodes ---
 
-pub(super) fn node_status(node: &Value, _: Timestamp) -> Value {
+pub(super) fn node_status(node: &Value) -> String {
     let ready = list(node, "/status/conditions").iter().find(|c| text(c, "/type") == "Ready");
-    let mut status = match ready.map(|c| text(c, "/status")) {
-        None => "Unknown".to_owned(),
-        Some("True") => "Ready".to_owned(),
-        Some(_) => "NotReady".to_owned(),
+    let status = match ready.map(|c| text(c, "/status")) {
+        None => "Unknown",
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
     };
-    if node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) {
-        status.push_str(",SchedulingDisabled");
-    }
-    status.into()
+    let suffix = if is_true(node, "/spec/unschedulable") { ",SchedulingDisabled" } else { "" };
+    format!("{status}{suffix}")
 }
 
-pub(super) fn node_roles(node: &Value, _: Timestamp) -> Value {
-    let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
-    let mut roles: Vec<&str> = labels
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            Some(role) => (!role.is_empty()).then_some(role),
-            None => (key == "kubernetes.io/role").then(|| value.as_str()).flatten(),
-        })
-        .collect();
+pub(super) fn node_roles(node: &Value) -> String {
+    let role = |(key, value): (&String, &Value)| match key.strip_prefix("node-role.kubernetes.io/") {
+        None if key == "kubernetes.io/role" => Some(text(value, "").to_owned()),
+        role => role.filter(|role| !role.is_empty()).map(str::to_owned),
+    };
+    let mut roles: Vec<String> = entries(node, "/metadata/labels").filter_map(role).collect();
     roles.sort_unstable();
     joined(roles.into_iter(), "<none>")
 }
 
-fn address(node: &Value, kind: &str) -> Value {
-    let addresses = list(node, "/status/addresses");
-    let found = addresses.iter().find(|address| text(address, "/type") == kind);
-    found.map_or("<none>", |address| text(address, "/address")).into()
-}
-
-pub(super) fn internal_ip(node: &Value, _: Timestamp) -> Value {
-    address(node, "InternalIP")
-}
-
-pub(super) fn external_ip(node: &Value, _: Timestamp) -> Value {
-    address(node, "ExternalIP")
-}
-
-pub(super) fn kernel(node: &Value, _: Timestamp) -> Value {
+pub(super) fn kernel(node: &Value) -> String {
     let version = or(text(node, "/status/nodeInfo/kernelVersion"), "<unknown>");
     match text(node, "/status/nodeInfo/architecture") {
-        "" => version.into(),
-        architecture => format!("{version} ({architecture})").into(),
+        "" => version.to_owned(),
+        architecture => format!("{version} ({architecture})"),
     }
 }
 
 // --- services ---
 
-pub(super) fn external_ips(service: &Value, _: Timestamp) -> Value {
+pub(super) fn external_ips(service: &Value) -> String {
     let own = list(service, "/spec/externalIPs").iter().filter_map(Value::as_str);
     match text(service, "/spec/type") {
-        "ExternalName" => text(service, "/spec/externalName").into(),
+        "ExternalName" => text(service, "/spec/externalName").to_owned(),
         "LoadBalancer" => {
             let ingress = list(service, "/status/loadBalancer/ingress").iter();
             joined(ingress.map(|i| or(text(i, "/ip"), text(i, "/hostname"))).chain(own), "<pending>")
@@ -196,30 +125,26 @@ pub(super) fn external_ips(service: &Value, _: Timestamp) -> Value {
     }
 }
 
-pub(super) fn ports(service: &Value, _: Timestamp) -> Value {
-    let ports: Vec<String> = list(service, "/spec/ports")
-        .iter()
-        .map(|port| {
-            let protocol = or(text(port, "/protocol"), "TCP");
-            match number(port, "/nodePort") {
-                0 => format!("{}/{protocol}", number(port, "/port")),
-                node_port => format!("{}:{node_port}/{protocol}", number(port, "/port")),
-            }
-        })
-        .collect();
-    joined(ports.iter().map(String::as_str), "<none>")
+pub(super) fn ports(service: &Value) -> String {
+    let shown = |port: &Value| {
+        let (number_of, protocol) = (number(port, "/port"), or(text(port, "/protocol"), "TCP"));
+        match number(port, "/nodePort") {
+            0 => format!("{number_of}/{protocol}"),
+            node_port => format!("{number_of}:{node_port}/{protocol}"),
+        }
+    };
+    joined(list(service, "/spec/ports").iter().map(shown), "<none>")
 }
 
 /// At most three, then how many more.
-fn some(all: &[String]) -> Value {
+fn some(all: &[String], none: &str) -> String {
     match all {
-        [] => "<none>".into(),
-        [a, b, c, more @ ..] if !more.is_empty() => format!("{a},{b},{c} + {} more...", more.len()).into(),
-        all => all.join(",").into(),
+        [a, b, c, more @ ..] if !more.is_empty() => format!("{a},{b},{c} + {} more...", more.len()),
+        all => or(&all.join(","), none).to_owned(),
     }
 }
 
-pub(super) fn endpoints(endpoints: &Value, _: Timestamp) -> Value {
+pub(super) fn endpoints(endpoints: &Value) -> String {
     let mut all = Vec::new();
     for subset in list(endpoints, "/subsets") {
         for address in list(subset, "/addresses") {
@@ -227,59 +152,47 @@ pub(super) fn endpoints(endpoints: &Value, _: Timestamp) -> Value {
             all.extend(list(subset, "/ports").iter().map(|port| format!("{ip}:{}", number(port, "/port"))));
         }
     }
-    some(&all)
+    some(&all, "<none>")
 }
 
-pub(super) fn slice_ports(slice: &Value, _: Timestamp) -> Value {
+pub(super) fn slice_ports(slice: &Value) -> String {
     let ports: Vec<String> = list(slice, "/ports").iter().map(|p| number(p, "/port").to_string()).collect();
-    if ports.is_empty() { "<unset>".into() } else { some(&ports) }
+    some(&ports, "<unset>")
 }
 
-pub(super) fn slice_endpoints(slice: &Value, _: Timestamp) -> Value {
+pub(super) fn slice_endpoints(slice: &Value) -> String {
     let addresses = list(slice, "/endpoints").iter().flat_map(|endpoint| list(endpoint, "/addresses"));
     let all: Vec<String> = addresses.filter_map(Value::as_str).map(str::to_owned).collect();
-    if all.is_empty() { "<unset>".into() } else { some(&all) }
+    some(&all, "<unset>")
 }
 
 // --- storage ---
 
-pub(super) fn phase(object: &Value, _: Timestamp) -> Value {
+pub(super) fn phase(object: &Value) -> String {
     let ending = object.pointer("/metadata/deletionTimestamp").is_some();
-    if ending { "Terminating" } else { text(object, "/status/phase") }.into()
+    if ending { "Terminating" } else { text(object, "/status/phase") }.to_owned()
 }
 
-fn modes(modes: &[Value]) -> Value {
+pub(super) fn access_modes(object: &Value, pointer: &str) -> String {
     const SHORT: [(&str, &str); 4] = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ];
-    let given = |long: &str| modes.iter().any(|mode| mode == long);
+    let given = |long: &str| list(object, pointer).iter().any(|mode| mode == long);
     joined(SHORT.into_iter().filter(|(long, _)| given(long)).map(|(_, short)| short), "")
 }
 
-pub(super) fn volume_modes(volume: &Value, _: Timestamp) -> Value {
-    modes(list(volume, "/spec/accessModes"))
+pub(super) fn claim(volume: &Value) -> String {
+    let claim = present(volume, "/spec/claimRef");
+    claim.map_or_else(String::new, |claim| format!("{}/{}", text(claim, "/namespace"), text(claim, "/name")))
 }
 
-pub(super) fn claim_modes(claim: &Value, _: Timestamp) -> Value {
-    modes(list(claim, "/status/accessModes"))
-}
-
-pub(super) fn claim(volume: &Value, _: Timestamp) -> Value {
-    match volume.pointer("/spec/claimRef") {
-        Some(claim) if claim.is_object() => {
-            format!("{}/{}", text(claim, "/namespace"), text(claim, "/name")).into()
-        }
-        _ => "".into(),
-    }
-}
-
-pub(super) fn storage_class(class: &Value, _: Timestamp) -> Value {
+pub(super) fn storage_class(class: &Value) -> String {
     let annotation = "/metadata/annotations/storageclass.kubernetes.io~1is-default-class";
     let suffix = if text(class, annotation) == "true" { " (default)" } else { "" };
-    format!("{}{suffix}", text(class, "/metadata/name")).into()
+    format!("{}{suffix}", text(class, "/metadata/name"))
 }
 
 pub(super) fn data(map: &Value, _: Timestamp) -> Value {
@@ -291,33 +204,27 @@ pub(super) fn data(map: &Value, _: Timestamp) -> Value {
 
 pub(super) fn first_seen(event: &Value, now: Timestamp) -> Value {
     let at = or(text(event, "/firstTimestamp"), text(event, "/eventTime"));
-    since(Some(&at.into()), now).unwrap_or("<unknown>".into())
+    since(at, now).unwrap_or("<unknown>".into())
 }
 
 pub(super) fn last_seen(event: &Value, now: Timestamp) -> Value {
     let at = or(text(event, "/series/lastObservedTime"), text(event, "/lastTimestamp"));
-    since(Some(&at.into()), now).unwrap_or_else(|| first_seen(event, now))
+    since(at, now).unwrap_or_else(|| first_seen(event, now))
 }
 
-pub(super) fn involved(event: &Value, _: Timestamp) -> Value {
+pub(super) fn involved(event: &Value) -> String {
     let kind = text(event, "/involvedObject/kind").to_lowercase();
     match text(event, "/involvedObject/name") {
-        "" => kind.into(),
-        name => format!("{kind}/{name}").into(),
+        "" => kind,
+        name => format!("{kind}/{name}"),
     }
 }
 
-pub(super) fn event_source(event: &Value, _: Timestamp) -> Value {
+pub(super) fn event_source(event: &Value) -> String {
     let component = or(text(event, "/source/component"), text(event, "/reportingComponent"));
     let host = or(text(event, "/source/host"), text(event, "/reportingInstance"));
-    joined([component, host].into_iter().filter(|part| !part.is_empty()), "")
-        .as_str()
-        .map(|both| both.replace(',', ", "))
-        .into()
-}
-
-pub(super) fn event_message(event: &Value, _: Timestamp) -> Value {
-    text(event, "/message").trim().into()
+    let comma = if component.is_empty() || host.is_empty() { "" } else { ", " };
+    format!("{component}{comma}{host}")
 }
 
 pub(super) fn event_count(event: &Value, _: Timestamp) -> Value {
@@ -327,67 +234,34 @@ pub(super) fn event_count(event: &Value, _: Timestamp) -> Value {
 
 // --- others ---
 
-fn quota(quota: &Value, limits: bool) -> Value {
-    let hard = quota.pointer("/status/hard").and_then(Value::as_object);
-    let wanted = hard.into_iter().flatten().filter(|(name, _)| name.starts_with("limits.") == limits);
+/// What is used and allowed, of limits or of anything else.
+pub(super) fn quota(quota: &Value, limits: bool) -> String {
+    let wanted = entries(quota, "/status/hard").filter(|(name, _)| name.starts_with("limits.") == limits);
     let used = |name: &str| quota.pointer("/status/used")?.get(name)?.as_str();
-    let parts: Vec<String> = wanted
-        .map(|(name, hard)| {
-            format!("{name}: {}/{}", used(name).unwrap_or("0"), hard.as_str().unwrap_or_default())
-        })
-        .collect();
-    parts.join(", ").into()
+    let shown =
+        |(name, hard): (&String, &Value)| format!("{name}: {}/{}", used(name).unwrap_or("0"), text(hard, ""));
+    wanted.map(shown).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn quota_requests(object: &Value, _: Timestamp) -> Value {
-    quota(object, false)
-}
-
-pub(super) fn quota_limits(object: &Value, _: Timestamp) -> Value {
-    quota(object, true)
-}
-
-pub(super) fn resource_claim_state(claim: &Value, _: Timestamp) -> Value {
-    let mut states = Vec::new();
-    if claim.pointer("/metadata/deletionTimestamp").is_some() {
-        states.push("deleted");
-    }
-    match claim.pointer("/status/allocation").filter(|allocation| !allocation.is_null()) {
-        None => states.push("pending"),
-        Some(_) => {
-            states.push("allocated");
-            if !list(claim, "/status/reservedFor").is_empty() {
-                states.push("reserved");
-            }
-        }
-    }
-    joined(states.into_iter(), "")
+pub(super) fn resource_claim_state(claim: &Value) -> String {
+    let deleted = claim.pointer("/metadata/deletionTimestamp").is_some();
+    let allocated = present(claim, "/status/allocation").is_some();
+    let reserved = allocated && !list(claim, "/status/reservedFor").is_empty();
+    let states =
+        [("deleted", deleted), ("pending", !allocated), ("allocated", allocated), ("reserved", reserved)];
+    joined(states.into_iter().filter(|(_, is_so)| *is_so).map(|(state, _)| state), "")
 }
 
 /// The subjects of a kind.
-fn subjects(binding: &Value, kind: &str) -> Value {
+pub(super) fn subjects(binding: &Value, kind: &str) -> String {
     let of_kind = list(binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
-    let names: Vec<String> = of_kind
-        .map(|subject| match text(subject, "/namespace") {
-            "" => text(subject, "/name").to_owned(),
-            namespace => format!("{namespace}/{}", text(subject, "/name")),
-        })
-        .collect();
-    names.join(", ").into()
+    let shown = |subject| match text(subject, "/namespace") {
+        "" => text(subject, "/name").to_owned(),
+        namespace => format!("{namespace}/{}", text(subject, "/name")),
+    };
+    of_kind.map(shown).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn users(binding: &Value, _: Timestamp) -> Value {
-    subjects(binding, "User")
-}
-
-pub(super) fn groups(binding: &Value, _: Timestamp) -> Value {
-    subjects(binding, "Group")
-}
-
-pub(super) fn accounts(binding: &Value, _: Timestamp) -> Value {
-    subjects(binding, "ServiceAccount")
-}
-
-pub(super) fn role(binding: &Value, _: Timestamp) -> Value {
-    format!("{}/{}", text(binding, "/roleRef/kind"), text(binding, "/roleRef/name")).into()
+pub(super) fn role(binding: &Value) -> String {
+    format!("{}/{}", text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"))
 }

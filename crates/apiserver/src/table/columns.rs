@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Cell, Column, cells, pods};
+use crate::value;
 
 const fn column(head: &'static str, kind: &'static str, cell: Cell) -> Column {
     Column { head: Cow::Borrowed(head), kind: Cow::Borrowed(kind), wide: false, cell }
@@ -20,81 +21,81 @@ const fn wide(head: &'static str, cell: Cell) -> Column {
     Column { head: Cow::Borrowed(head), kind: Cow::Borrowed("string"), wide: true, cell }
 }
 
-const NAME: Column = text("Name", Cell::Name);
-const AGE: Column = text("Age", Cell::Age);
-const CONTAINERS: Column = wide("Containers", Cell::Of(cells::containers));
-const IMAGES: Column = wide("Images", Cell::Of(cells::images));
-const SELECTOR: Column = wide("Selector", Cell::Of(cells::selector));
+const NAME: Column = text("Name", Cell::At(".metadata.name"));
+const AGE: Column = text("Age", Cell::Since(".metadata.creationTimestamp", "<unknown>"));
+const CONTAINERS: Column = wide("Containers", Cell::All(".spec.template.spec.containers[*].name"));
+const IMAGES: Column = wide("Images", Cell::All(".spec.template.spec.containers[*].image"));
+const SELECTOR: Column = wide("Selector", Cell::Text(cells::selector));
 
 pub(crate) const PLAIN: &[Column] = &[NAME, AGE];
-pub(crate) const CREATED: &[Column] = &[NAME, text("Created At", Cell::At("/metadata/creationTimestamp"))];
+pub(crate) const CREATED: &[Column] = &[NAME, text("Created At", Cell::At(".metadata.creationTimestamp"))];
 pub(crate) const PODS: &[Column] = &[
     NAME,
-    text("Ready", Cell::Of(pods::ready)),
-    text("Status", Cell::Of(pods::status)),
-    text("Restarts", Cell::Of(pods::restarts)),
+    text("Ready", Cell::Text(pods::ready)),
+    text("Status", Cell::Text(pods::status)),
+    text("Restarts", Cell::Made(pods::restarts)),
     AGE,
-    wide("IP", Cell::Or("/status/podIPs/0/ip", "<none>")),
-    wide("Node", Cell::Or("/spec/nodeName", "<none>")),
-    wide("Nominated Node", Cell::Or("/status/nominatedNodeName", "<none>")),
-    wide("Readiness Gates", Cell::Of(pods::readiness_gates)),
+    wide("IP", Cell::Or(".status.podIPs[0].ip", "<none>")),
+    wide("Node", Cell::Or(".spec.nodeName", "<none>")),
+    wide("Nominated Node", Cell::Or(".status.nominatedNodeName", "<none>")),
+    wide("Readiness Gates", Cell::Text(pods::readiness_gates)),
 ];
 pub(crate) const NODES: &[Column] = &[
     NAME,
-    text("Status", Cell::Of(cells::node_status)),
-    text("Roles", Cell::Of(cells::node_roles)),
+    text("Status", Cell::Text(cells::node_status)),
+    text("Roles", Cell::Text(cells::node_roles)),
     AGE,
-    text("Version", Cell::At("/status/nodeInfo/kubeletVersion")),
-    wide("Internal-IP", Cell::Of(cells::internal_ip)),
-    wide("External-IP", Cell::Of(cells::external_ip)),
-    wide("OS-Image", Cell::Or("/status/nodeInfo/osImage", "<unknown>")),
-    wide("Kernel-Version", Cell::Of(cells::kernel)),
-    wide("Container-Runtime", Cell::Or("/status/nodeInfo/containerRuntimeVersion", "<unknown>")),
+    text("Version", Cell::At(".status.nodeInfo.kubeletVersion")),
+    wide("Internal-IP", Cell::Or(".status.addresses[?(@.type=='InternalIP')].address", "<none>")),
+    wide("External-IP", Cell::Or(".status.addresses[?(@.type=='ExternalIP')].address", "<none>")),
+    wide("OS-Image", Cell::Or(".status.nodeInfo.osImage", "<unknown>")),
+    wide("Kernel-Version", Cell::Text(cells::kernel)),
+    wide("Container-Runtime", Cell::Or(".status.nodeInfo.containerRuntimeVersion", "<unknown>")),
 ];
-pub(crate) const PHASED: &[Column] = &[NAME, text("Status", Cell::At("/status/phase")), AGE];
+pub(crate) const PHASED: &[Column] = &[NAME, text("Status", Cell::At(".status.phase")), AGE];
 pub(crate) const SERVICES: &[Column] = &[
     NAME,
-    text("Type", Cell::At("/spec/type")),
-    text("Cluster-IP", Cell::Or("/spec/clusterIP", "<none>")),
-    text("External-IP", Cell::Of(cells::external_ips)),
-    text("Port(s)", Cell::Of(cells::ports)),
+    text("Type", Cell::At(".spec.type")),
+    text("Cluster-IP", Cell::Or(".spec.clusterIP", "<none>")),
+    text("External-IP", Cell::Text(cells::external_ips)),
+    text("Port(s)", Cell::Text(cells::ports)),
     AGE,
-    wide("Selector", Cell::Of(cells::map_selector)),
+    wide("Selector", Cell::Text(|service| cells::pairs(service, "/spec/selector"))),
 ];
-pub(crate) const ENDPOINTS: &[Column] = &[NAME, text("Endpoints", Cell::Of(cells::endpoints)), AGE];
-pub(crate) const CONFIG_MAPS: &[Column] = &[NAME, text("Data", Cell::Of(cells::data)), AGE];
+pub(crate) const ENDPOINTS: &[Column] = &[NAME, text("Endpoints", Cell::Text(cells::endpoints)), AGE];
+pub(crate) const CONFIG_MAPS: &[Column] = &[NAME, text("Data", Cell::Made(cells::data)), AGE];
 pub(crate) const SECRETS: &[Column] =
-    &[NAME, text("Type", Cell::Or("/type", "Opaque")), text("Data", Cell::Count("/data")), AGE];
+    &[NAME, text("Type", Cell::Or(".type", "Opaque")), text("Data", Cell::Count(".data")), AGE];
 pub(crate) const VOLUMES: &[Column] = &[
     NAME,
-    text("Capacity", Cell::Amount("/spec/capacity/storage")),
-    text("Access Modes", Cell::Of(cells::volume_modes)),
-    text("Reclaim Policy", Cell::Or("/spec/persistentVolumeReclaimPolicy", "Retain")),
-    text("Status", Cell::Of(cells::phase)),
-    text("Claim", Cell::Of(cells::claim)),
-    text("StorageClass", Cell::At("/spec/storageClassName")),
-    text("VolumeAttributesClass", Cell::Or("/spec/volumeAttributesClassName", "<unset>")),
-    text("Reason", Cell::At("/status/reason")),
+    text("Capacity", Cell::At(".spec.capacity.storage")),
+    text("Access Modes", Cell::Text(|volume| cells::access_modes(volume, "/spec/accessModes"))),
+    text("Reclaim Policy", Cell::Or(".spec.persistentVolumeReclaimPolicy", "Retain")),
+    text("Status", Cell::Text(cells::phase)),
+    text("Claim", Cell::Text(cells::claim)),
+    text("StorageClass", Cell::At(".spec.storageClassName")),
+    text("VolumeAttributesClass", Cell::Or(".spec.volumeAttributesClassName", "<unset>")),
+    text("Reason", Cell::At(".status.reason")),
     AGE,
-    wide("VolumeMode", Cell::Or("/spec/volumeMode", "<unset>")),
+    wide("VolumeMode", Cell::Or(".spec.volumeMode", "<unset>")),
 ];
 pub(crate) const CLAIMS: &[Column] = &[
     NAME,
-    text("Status", Cell::Of(cells::phase)),
-    text("Volume", Cell::At("/spec/volumeName")),
-    text("Capacity", Cell::Amount("/status/capacity/storage")),
-    text("Access Modes", Cell::Of(cells::claim_modes)),
-    text("StorageClass", Cell::At("/spec/storageClassName")),
-    text("VolumeAttributesClass", Cell::Or("/spec/volumeAttributesClassName", "<unset>")),
+    text("Status", Cell::Text(cells::phase)),
+    text("Volume", Cell::At(".spec.volumeName")),
+    text("Capacity", Cell::At(".status.capacity.storage")),
+    text("Access Modes", Cell::Text(|claim| cells::access_modes(claim, "/status/accessModes"))),
+    text("StorageClass", Cell::At(".spec.storageClassName")),
+    text("VolumeAttributesClass", Cell::Or(".spec.volumeAttributesClassName", "<unset>")),
     AGE,
-    wide("VolumeMode", Cell::Or("/spec/volumeMode", "<unset>")),
+    wide("VolumeMode", Cell::Or(".spec.volumeMode", "<unset>")),
 ];
 /// ReplicaSets and ReplicationControllers.
 pub(crate) const REPLICAS: &[Column] = &[
     NAME,
-    number("Desired", Cell::Number("/spec/replicas")),
-    number("Current", Cell::Number("/status/replicas")),
-    number("Ready", Cell::Number("/status/readyReplicas")),
+    number("Desired", Cell::Number(".spec.replicas")),
+    number("Current", Cell::Number(".status.replicas")),
+    number("Ready", Cell::Number(".status.readyReplicas")),
     AGE,
     CONTAINERS,
     IMAGES,
@@ -102,24 +103,24 @@ pub(crate) const REPLICAS: &[Column] = &[
 ];
 pub(crate) const DEPLOYMENTS: &[Column] = &[
     NAME,
-    text("Ready", Cell::Of(cells::ready_replicas)),
-    text("Up-to-date", Cell::Number("/status/updatedReplicas")),
-    text("Available", Cell::Number("/status/availableReplicas")),
+    text("Ready", Cell::Text(cells::ready_replicas)),
+    text("Up-to-date", Cell::Number(".status.updatedReplicas")),
+    text("Available", Cell::Number(".status.availableReplicas")),
     AGE,
     CONTAINERS,
     IMAGES,
     SELECTOR,
 ];
 pub(crate) const STATEFUL_SETS: &[Column] =
-    &[NAME, text("Ready", Cell::Of(cells::ready_replicas)), AGE, CONTAINERS, IMAGES];
+    &[NAME, text("Ready", Cell::Text(cells::ready_replicas)), AGE, CONTAINERS, IMAGES];
 pub(crate) const DAEMON_SETS: &[Column] = &[
     NAME,
-    number("Desired", Cell::Number("/status/desiredNumberScheduled")),
-    number("Current", Cell::Number("/status/currentNumberScheduled")),
-    number("Ready", Cell::Number("/status/numberReady")),
-    number("Up-to-date", Cell::Number("/status/updatedNumberScheduled")),
-    number("Available", Cell::Number("/status/numberAvailable")),
-    text("Node Selector", Cell::Of(cells::node_selector)),
+    number("Desired", Cell::Number(".status.desiredNumberScheduled")),
+    number("Current", Cell::Number(".status.currentNumberScheduled")),
+    number("Ready", Cell::Number(".status.numberReady")),
+    number("Up-to-date", Cell::Number(".status.updatedNumberScheduled")),
+    number("Available", Cell::Number(".status.numberAvailable")),
+    text("Node Selector", Cell::Text(|set| cells::pairs(set, "/spec/template/spec/nodeSelector"))),
     AGE,
     CONTAINERS,
     IMAGES,
@@ -127,15 +128,15 @@ pub(crate) const DAEMON_SETS: &[Column] = &[
 ];
 pub(crate) const REVISIONS: &[Column] = &[
     NAME,
-    text("Controller", Cell::Of(cells::controller)),
-    number("Revision", Cell::Number("/revision")),
+    text("Controller", Cell::Text(cells::controller)),
+    number("Revision", Cell::Number(".revision")),
     AGE,
 ];
 pub(crate) const JOBS: &[Column] = &[
     NAME,
-    text("Status", Cell::Of(cells::job_status)),
-    text("Completions", Cell::Of(cells::completions)),
-    text("Duration", Cell::Of(cells::job_duration)),
+    text("Status", Cell::Text(cells::job_status)),
+    text("Completions", Cell::Text(cells::completions)),
+    text("Duration", Cell::Made(cells::job_duration)),
     AGE,
     CONTAINERS,
     IMAGES,
@@ -143,106 +144,106 @@ pub(crate) const JOBS: &[Column] = &[
 ];
 pub(crate) const CRON_JOBS: &[Column] = &[
     NAME,
-    text("Schedule", Cell::At("/spec/schedule")),
-    text("Timezone", Cell::Or("/spec/timeZone", "<none>")),
-    column("Suspend", "boolean", Cell::Of(cells::suspended)),
-    number("Active", Cell::Count("/status/active")),
-    text("Last Schedule", Cell::Since("/status/lastScheduleTime")),
+    text("Schedule", Cell::At(".spec.schedule")),
+    text("Timezone", Cell::Or(".spec.timeZone", "<none>")),
+    column("Suspend", "boolean", Cell::Text(cells::suspended)),
+    number("Active", Cell::Count(".status.active")),
+    text("Last Schedule", Cell::Since(".status.lastScheduleTime", "<none>")),
     AGE,
-    CONTAINERS,
-    IMAGES,
-    wide("Selector", Cell::Or("/none", "<none>")),
+    wide("Containers", Cell::All(".spec.jobTemplate.spec.template.spec.containers[*].name")),
+    wide("Images", Cell::All(".spec.jobTemplate.spec.template.spec.containers[*].image")),
+    wide("Selector", Cell::Text(|_| "<none>".to_owned())),
 ];
 pub(crate) const BUDGETS: &[Column] = &[
     NAME,
-    text("Min Available", Cell::Or("/spec/minAvailable", "N/A")),
-    text("Max Unavailable", Cell::Or("/spec/maxUnavailable", "N/A")),
-    number("Allowed Disruptions", Cell::Number("/status/disruptionsAllowed")),
+    text("Min Available", Cell::Or(".spec.minAvailable", "N/A")),
+    text("Max Unavailable", Cell::Or(".spec.maxUnavailable", "N/A")),
+    number("Allowed Disruptions", Cell::Number(".status.disruptionsAllowed")),
     AGE,
 ];
 pub(crate) const EVENTS: &[Column] = &[
-    text("Last Seen", Cell::Of(cells::last_seen)),
-    text("Type", Cell::At("/type")),
-    text("Reason", Cell::At("/reason")),
-    text("Object", Cell::Of(cells::involved)),
-    wide("Subobject", Cell::At("/involvedObject/fieldPath")),
-    wide("Source", Cell::Of(cells::event_source)),
-    text("Message", Cell::Of(cells::event_message)),
-    wide("First Seen", Cell::Of(cells::first_seen)),
-    wide("Count", Cell::Of(cells::event_count)),
-    wide("Name", Cell::Name),
+    text("Last Seen", Cell::Made(cells::last_seen)),
+    text("Type", Cell::At(".type")),
+    text("Reason", Cell::At(".reason")),
+    text("Object", Cell::Text(cells::involved)),
+    wide("Subobject", Cell::At(".involvedObject.fieldPath")),
+    wide("Source", Cell::Text(cells::event_source)),
+    text("Message", Cell::Text(|event| value::text(event, "/message").trim().to_owned())),
+    wide("First Seen", Cell::Made(cells::first_seen)),
+    wide("Count", Cell::Made(cells::event_count)),
+    wide("Name", Cell::At(".metadata.name")),
 ];
 /// The subresource `scale`.
 pub(crate) const SCALES: &[Column] = &[
     NAME,
-    number("Desired", Cell::Number("/spec/replicas")),
-    number("Available", Cell::Number("/status/replicas")),
+    number("Desired", Cell::Number(".spec.replicas")),
+    number("Available", Cell::Number(".status.replicas")),
     AGE,
 ];
 pub(crate) const QUOTAS: &[Column] = &[
     NAME,
-    text("Request", Cell::Of(cells::quota_requests)),
-    text("Limit", Cell::Of(cells::quota_limits)),
+    text("Request", Cell::Text(|quota| cells::quota(quota, false))),
+    text("Limit", Cell::Text(|quota| cells::quota(quota, true))),
     AGE,
 ];
 pub(crate) const PRIORITY_CLASSES: &[Column] = &[
     NAME,
-    number("Value", Cell::Number("/value")),
-    column("Global-Default", "boolean", Cell::Truth("/globalDefault", false)),
+    number("Value", Cell::Number(".value")),
+    column("Global-Default", "boolean", Cell::Truth(".globalDefault", false)),
     AGE,
-    text("PreemptionPolicy", Cell::At("/preemptionPolicy")),
+    text("PreemptionPolicy", Cell::At(".preemptionPolicy")),
 ];
 pub(crate) const STORAGE_CLASSES: &[Column] = &[
-    text("Name", Cell::Of(cells::storage_class)),
-    text("Provisioner", Cell::At("/provisioner")),
-    text("ReclaimPolicy", Cell::Or("/reclaimPolicy", "Delete")),
-    text("VolumeBindingMode", Cell::Or("/volumeBindingMode", "Immediate")),
-    text("AllowVolumeExpansion", Cell::Truth("/allowVolumeExpansion", false)),
+    text("Name", Cell::Text(cells::storage_class)),
+    text("Provisioner", Cell::At(".provisioner")),
+    text("ReclaimPolicy", Cell::Or(".reclaimPolicy", "Delete")),
+    text("VolumeBindingMode", Cell::Or(".volumeBindingMode", "Immediate")),
+    text("AllowVolumeExpansion", Cell::Truth(".allowVolumeExpansion", false)),
     AGE,
 ];
-pub(crate) const CSI_NODES: &[Column] = &[NAME, number("Drivers", Cell::Count("/spec/drivers")), AGE];
+pub(crate) const CSI_NODES: &[Column] = &[NAME, number("Drivers", Cell::Count(".spec.drivers")), AGE];
 pub(crate) const CSI_DRIVERS: &[Column] = &[
     NAME,
-    column("AttachRequired", "boolean", Cell::Truth("/spec/attachRequired", true)),
-    column("PodInfoOnMount", "boolean", Cell::Truth("/spec/podInfoOnMount", false)),
-    column("StorageCapacity", "boolean", Cell::Truth("/spec/storageCapacity", false)),
+    column("AttachRequired", "boolean", Cell::Truth(".spec.attachRequired", true)),
+    column("PodInfoOnMount", "boolean", Cell::Truth(".spec.podInfoOnMount", false)),
+    column("StorageCapacity", "boolean", Cell::Truth(".spec.storageCapacity", false)),
     AGE,
 ];
 pub(crate) const CAPACITIES: &[Column] = &[
     NAME,
-    text("StorageClassName", Cell::At("/storageClassName")),
-    text("Capacity", Cell::Or("/capacity", "<unset>")),
+    text("StorageClassName", Cell::At(".storageClassName")),
+    text("Capacity", Cell::Or(".capacity", "<unset>")),
 ];
 pub(crate) const ATTACHMENTS: &[Column] = &[
     NAME,
-    text("Attacher", Cell::At("/spec/attacher")),
-    text("PV", Cell::At("/spec/source/persistentVolumeName")),
-    text("Node", Cell::At("/spec/nodeName")),
-    column("Attached", "boolean", Cell::Truth("/status/attached", false)),
+    text("Attacher", Cell::At(".spec.attacher")),
+    text("PV", Cell::At(".spec.source.persistentVolumeName")),
+    text("Node", Cell::At(".spec.nodeName")),
+    column("Attached", "boolean", Cell::Truth(".status.attached", false)),
     AGE,
 ];
 pub(crate) const RESOURCE_CLAIMS: &[Column] =
-    &[NAME, text("State", Cell::Of(cells::resource_claim_state)), AGE];
+    &[NAME, text("State", Cell::Text(cells::resource_claim_state)), AGE];
 pub(crate) const SLICES: &[Column] = &[
     NAME,
-    text("Node", Cell::At("/spec/nodeName")),
-    text("Driver", Cell::At("/spec/driver")),
-    text("Pool", Cell::At("/spec/pool/name")),
+    text("Node", Cell::At(".spec.nodeName")),
+    text("Driver", Cell::At(".spec.driver")),
+    text("Pool", Cell::At(".spec.pool.name")),
     AGE,
 ];
-pub(crate) const LEASES: &[Column] = &[NAME, text("Holder", Cell::At("/spec/holderIdentity")), AGE];
+pub(crate) const LEASES: &[Column] = &[NAME, text("Holder", Cell::At(".spec.holderIdentity")), AGE];
 pub(crate) const ENDPOINT_SLICES: &[Column] = &[
     NAME,
-    text("AddressType", Cell::At("/addressType")),
-    text("Ports", Cell::Of(cells::slice_ports)),
-    text("Endpoints", Cell::Of(cells::slice_endpoints)),
+    text("AddressType", Cell::At(".addressType")),
+    text("Ports", Cell::Text(cells::slice_ports)),
+    text("Endpoints", Cell::Text(cells::slice_endpoints)),
     AGE,
 ];
 pub(crate) const ROLE_BINDINGS: &[Column] = &[
     NAME,
-    text("Role", Cell::Of(cells::role)),
+    text("Role", Cell::Text(cells::role)),
     AGE,
-    wide("Users", Cell::Of(cells::users)),
-    wide("Groups", Cell::Of(cells::groups)),
-    wide("ServiceAccounts", Cell::Of(cells::accounts)),
+    wide("Users", Cell::Text(|binding| cells::subjects(binding, "User"))),
+    wide("Groups", Cell::Text(|binding| cells::subjects(binding, "Group"))),
+    wide("ServiceAccounts", Cell::Text(|binding| cells::subjects(binding, "ServiceAccount"))),
 ];

@@ -1,10 +1,9 @@
-//! The part of JSONPath that columns of custom resources use: `.spec.replicas`, `.a['b.c']`,
+//! The part of JSONPath that columns use: `.spec.replicas`, `.a['b.c']`,
 //! `.status.conditions[?(@.type=="Ready")].status`, `.items[0]`, `.items[*].name`.
 
-use harbormaster_api::Timestamp;
 use serde_json::Value;
 
-use super::since;
+use crate::value::shown;
 
 /// One step of a path.
 #[derive(Debug)]
@@ -16,23 +15,13 @@ enum Step<'a> {
     Where(&'a str, &'a str),
 }
 
-/// A cell of a custom resource's column of that type.
-pub(super) fn column(object: &Value, path: &str, kind: &str, now: Timestamp) -> Value {
-    let found = find(object, path);
-    let Some(first) = found.first().filter(|value| !value.is_null()) else { return Value::Null };
-    match (kind, first) {
-        ("date", Value::String(_)) => since(Some(first), now).unwrap_or("<invalid>".into()),
-        ("integer" | "number" | "boolean", Value::Number(_) | Value::Bool(_)) => (*first).clone(),
-        _ => {
-            let texts =
-                found.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
-            texts.collect::<Vec<_>>().join(" ").into()
-        }
-    }
+/// Values as one text.
+pub(super) fn joined(values: &[&Value], separator: &str) -> String {
+    values.iter().map(|value| shown(value)).collect::<Vec<_>>().join(separator)
 }
 
 /// What is at a path; nothing if the path is malformed.
-pub(crate) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
+pub(super) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
     let Some(steps) = steps(path) else { return Vec::new() };
     let mut found = vec![object];
     for step in steps {

@@ -4,62 +4,48 @@ use harbormaster_api::Timestamp;
 use serde_json::Value;
 
 use super::since;
-use crate::kinds::text;
+use crate::value::{has_condition, is_true, list, number, present, text};
 
 /// What the statuses of a pod's containers come to.
 struct Summary {
     ready: usize,
     total: usize,
     status: String,
-    restarts: u64,
+    restarts: i64,
     /// When a container ended for the last time, in RFC 3339.
     restarted: String,
 }
 
-pub(super) fn ready(pod: &Value, _: Timestamp) -> Value {
+pub(super) fn ready(pod: &Value) -> String {
     let summary = Summary::of(pod);
-    format!("{}/{}", summary.ready, summary.total).into()
+    format!("{}/{}", summary.ready, summary.total)
 }
 
-pub(super) fn status(pod: &Value, _: Timestamp) -> Value {
-    Summary::of(pod).status.into()
+pub(super) fn status(pod: &Value) -> String {
+    Summary::of(pod).status
 }
 
 pub(super) fn restarts(pod: &Value, now: Timestamp) -> Value {
     let Summary { restarts, restarted, .. } = Summary::of(pod);
-    match since(Some(&Value::from(restarted)), now) {
+    match since(&restarted, now) {
         Some(Value::String(ago)) if restarts > 0 => format!("{restarts} ({ago} ago)").into(),
         _ => restarts.to_string().into(),
     }
 }
 
-pub(super) fn readiness_gates(pod: &Value, _: Timestamp) -> Value {
+pub(super) fn readiness_gates(pod: &Value) -> String {
     let gates = list(pod, "/spec/readinessGates");
     if gates.is_empty() {
-        return "<none>".into();
+        return "<none>".to_owned();
     }
     let open = gates.iter().filter(|gate| has_condition(pod, text(gate, "/conditionType")));
-    format!("{}/{}", open.count(), gates.len()).into()
-}
-
-fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn has_condition(pod: &Value, name: &str) -> bool {
-    let conditions = list(pod, "/status/conditions");
-    conditions.iter().any(|c| text(c, "/type") == name && text(c, "/status") == "True")
-}
-
-fn is_true(value: &Value, pointer: &str) -> bool {
-    value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+    format!("{}/{}", open.count(), gates.len())
 }
 
 /// Why a container ended.
 fn ended(terminated: &Value) -> String {
-    let number = |name: &str| terminated.get(name).and_then(Value::as_i64).unwrap_or(0);
-    match (text(terminated, "/reason"), number("signal")) {
-        ("", 0) => format!("ExitCode:{}", number("exitCode")),
+    match (text(terminated, "/reason"), number(terminated, "/signal")) {
+        ("", 0) => format!("ExitCode:{}", number(terminated, "/exitCode")),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.to_owned(),
     }
@@ -91,10 +77,13 @@ impl Summary {
         };
         let initializing = summary.init_containers(pod, &sidecars, init.len());
         if !initializing || has_condition(pod, "Initialized") {
-            summary.restart_count(list(pod, "/status/initContainerStatuses"), &sidecars);
+            // From now on those of sidecars count only.
+            (summary.restarts, summary.restarted) = (0, String::new());
+            let statuses = list(pod, "/status/initContainerStatuses").iter();
+            statuses.filter(|s| sidecars.contains(&text(s, "/name"))).for_each(|s| summary.count(s));
             summary.containers(pod);
         }
-        if pod.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()) {
+        if present(pod, "/metadata/deletionTimestamp").is_some() {
             if reason == "NodeLost" {
                 summary.status = "Unknown".to_owned();
             } else if !matches!(phase, "Succeeded" | "Failed") {
@@ -104,16 +93,8 @@ impl Summary {
         summary
     }
 
-    /// Counts the restarts of sidecars only.
-    fn restart_count(&mut self, statuses: &[Value], sidecars: &[&str]) {
-        (self.restarts, self.restarted) = (0, String::new());
-        for status in statuses.iter().filter(|status| sidecars.contains(&text(status, "/name"))) {
-            self.count(status);
-        }
-    }
-
     fn count(&mut self, status: &Value) {
-        self.restarts += status.get("restartCount").and_then(Value::as_u64).unwrap_or(0);
+        self.restarts += number(status, "/restartCount");
         let finished = text(status, "/lastState/terminated/finishedAt");
         if finished > self.restarted.as_str() {
             self.restarted = finished.to_owned();
@@ -124,10 +105,9 @@ impl Summary {
     fn init_containers(&mut self, pod: &Value, sidecars: &[&str], all: usize) -> bool {
         for (i, status) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
             self.count(status);
-            let terminated = status.pointer("/state/terminated").filter(|t| !t.is_null());
+            let terminated = present(status, "/state/terminated");
             let waiting = text(status, "/state/waiting/reason");
-            let exit_code = terminated.and_then(|t| t.get("exitCode")).and_then(Value::as_i64).unwrap_or(0);
-            if terminated.is_some() && exit_code == 0 {
+            if terminated.is_some_and(|terminated| number(terminated, "/exitCode") == 0) {
                 continue;
             }
             if sidecars.contains(&text(status, "/name")) && is_true(status, "/started") {
@@ -148,13 +128,13 @@ impl Summary {
         let (mut running, mut error) = (false, None);
         for status in list(pod, "/status/containerStatuses").iter().rev() {
             self.count(status);
-            let terminated = status.pointer("/state/terminated").filter(|t| !t.is_null());
+            let terminated = present(status, "/state/terminated");
             let waiting = text(status, "/state/waiting/reason");
             if !waiting.is_empty() {
                 self.status = waiting.to_owned();
             } else if let Some(terminated) = terminated {
                 self.status = ended(terminated);
-                if terminated.get("exitCode").and_then(Value::as_i64).unwrap_or(0) != 0 {
+                if number(terminated, "/exitCode") != 0 {
                     error = Some(self.status.clone());
                 }
             } else if is_true(status, "/ready") && status.pointer("/state/running").is_some() {

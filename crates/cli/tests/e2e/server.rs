@@ -1,16 +1,17 @@
 //! The two API servers that every test runs on, and how tests share them.
 
+#[path = "../../../oracle/tests/servers/embedded.rs"]
+mod embedded;
+
 use std::{
     ops::Deref,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use harbormaster_apiserver::{ApiServer, Certificate, Options, Running};
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Endpoint};
 use harbormaster_sandbox::Controllers;
-use tokio::{net::TcpListener, runtime::Runtime};
 
-const TOKEN: &str = "harbormaster-admin";
+use embedded::Embedded;
 
 /// What a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,13 @@ impl Cluster {
     }
 
     fn embedded(controllers: bool) -> Self {
-        Self::Embedded(Embedded::start(controllers).expect("the API server starts"))
+        let cluster = Embedded::start(|server| {
+            if controllers {
+                tokio::spawn(Controllers::new(&server.store())?.run());
+            }
+            Ok(())
+        });
+        Self::Embedded(cluster.expect("the API server starts"))
     }
 }
 
@@ -102,32 +109,7 @@ impl Deref for Cluster {
     fn deref(&self) -> &Endpoint {
         match self {
             Self::Real(cluster) => cluster,
-            Self::Embedded(cluster) => &cluster.endpoint,
+            Self::Embedded(cluster) => cluster,
         }
-    }
-}
-
-/// The API server in memory on a loopback port, in threads of its own that end with this value.
-pub struct Embedded {
-    // Dropped in order: clients see their connections break before the files go.
-    _running: Running,
-    _threads: Runtime,
-    endpoint: Endpoint,
-}
-
-impl Embedded {
-    fn start(controllers: bool) -> Result<Self, Box<dyn std::error::Error>> {
-        let threads = Runtime::new()?;
-        let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });
-        if controllers {
-            threads.spawn(Controllers::new(&server.store())?.run());
-        }
-        let listener = threads.block_on(TcpListener::bind("127.0.0.1:0"))?;
-        let running = {
-            let _inside = threads.enter();
-            server.serve(listener, Some(&Certificate::self_signed(&[])?))?
-        };
-        let endpoint = Endpoint::new(&format!("https://{}", running.address()), TOKEN)?;
-        Ok(Self { _running: running, _threads: threads, endpoint })
     }
 }

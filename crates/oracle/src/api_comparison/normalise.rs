@@ -12,6 +12,8 @@ const RULES: &[(&str, &str)] = &[
     (r"(?m)^([WIEF])\d{4} [\d:.]+ +\d+ \S+\]", "$1<log>]"),
     // An event about itself that kube-apiserver writes on some starts.
     (r"(?m)^.*(ClusterIPNotAllocated|event/kubernetes\.[0-9a-f]{16}).*\n?", ""),
+    // The head of a table of events in which nothing else was.
+    (r"Events:[ \t]*\n +Type +Reason .*\n +---- .*\n?\z", "Events:  <none>\n"),
     // Whether a watch of kubectl ends before or after the time that the command has is a race within kubectl.
     (r"(?m)^[IWE]<log>\].*reflector=.*\n?", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
@@ -100,6 +102,11 @@ mod tests {
                 "{\n  \"a\": {\n    \"uid\": \"<uid>\"\n  },\n  \"b\": 1\n}\n",
             ),
             ("{ no JSON", "{ no JSON"),
+            (
+                "Events:\n  Type     Reason  Age  From  Message\n  ----     ------  ---  ----  -------\n  \
+                 Warning  ClusterIPNotAllocated  1s  ipallocator  gone\n",
+                "Events:  <none>\n",
+            ),
             ("https://127.0.0.1:4321/x 10.0.7.254", "https://<server>/x <cluster IP>"),
         ] {
             assert_eq!(normalise(text), expected);

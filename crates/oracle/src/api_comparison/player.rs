@@ -1,7 +1,6 @@
 //! Playing a script on one server.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +14,7 @@ use ureq::tls::{TlsConfig, TlsProvider};
 
 use super::process::Process;
 use super::script::{Action, Request, Script};
-use crate::components::Kubectl;
-
-/// A server, as clients find it.
-#[derive(Debug, Clone)]
-pub struct Endpoint {
-    /// `https://127.0.0.1:PORT`; the certificate is not checked.
-    pub url: String,
-    /// A token with all rights.
-    pub token: String,
-    /// A kubeconfig with all rights.
-    pub kubeconfig: PathBuf,
-}
+use crate::components::{Endpoint, Kubectl};
 
 /// What came back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,8 +29,8 @@ pub struct Answer {
 
 /// Plays scripts on one server.
 #[derive(Debug)]
-pub struct Player {
-    endpoint: Endpoint,
+pub struct Player<'a> {
+    endpoint: &'a Endpoint,
     /// Not needed for scripts of requests only.
     kubectl: Option<Kubectl>,
     agent: Agent,
@@ -53,9 +41,9 @@ pub struct Player {
     commands: usize,
 }
 
-impl Player {
+impl<'a> Player<'a> {
     /// A player for `endpoint`.
-    pub fn new(endpoint: Endpoint, kubectl: Option<Kubectl>) -> Result<Self> {
+    pub fn new(endpoint: &'a Endpoint, kubectl: Option<Kubectl>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("harbormaster-kubectl-").tempdir()?;
         let (values, watches) = (HashMap::new(), HashMap::new());
         Ok(Self { endpoint, kubectl, agent: agent(), directory, values, watches, commands: 0 })
@@ -111,7 +99,7 @@ impl Player {
         let args = args.iter().map(|arg| self.filled(arg)).collect::<Vec<_>>();
         let home = self.directory.path();
         let mut command = Command::new(kubectl.path());
-        command.args(args).env_clear().env("HOME", home).env("KUBECONFIG", &self.endpoint.kubeconfig);
+        command.args(args).env_clear().env("HOME", home).env("KUBECONFIG", self.endpoint.kubeconfig());
         self.commands += 1;
         Process::start(&mut command, &home.join(self.commands.to_string()), input)
     }
@@ -119,8 +107,8 @@ impl Player {
     fn send(&self, request: &Request) -> Result<Answer> {
         let mut builder = http::Request::builder()
             .method(request.method.as_str())
-            .uri(format!("{}{}", self.endpoint.url, self.filled(&request.path)))
-            .header("authorization", format!("Bearer {}", self.endpoint.token));
+            .uri(format!("{}{}", self.endpoint.server_url(), self.filled(&request.path)))
+            .header("authorization", format!("Bearer {}", self.endpoint.token()));
         let has = |name: &str| request.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
         if !has("accept") {
             builder = builder.header("accept", "application/json");

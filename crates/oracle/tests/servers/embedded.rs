@@ -1,0 +1,47 @@
+//! The API server in memory, for the tests of this crate and of others, which include this file.
+
+use std::{error::Error, fs, ops::Deref};
+
+use harbormaster_apiserver::{ApiServer, Certificate, Options, Running, kubeconfig_yaml};
+use harbormaster_oracle::components::Endpoint;
+use tokio::{net::TcpListener, runtime::Runtime};
+
+const TOKEN: &str = "harbormaster-admin";
+
+/// The API server in memory on a loopback port, over HTTPS, in threads of its own that end with this value.
+pub(crate) struct Embedded {
+    // Dropped in order: clients see their connections break before the files go.
+    _running: Running,
+    _threads: Runtime,
+    endpoint: Endpoint,
+}
+
+impl Embedded {
+    /// Starts the server, and first what `before` starts beside it in the same threads.
+    pub(crate) fn start(
+        before: impl FnOnce(&ApiServer) -> Result<(), Box<dyn Error>>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let threads = Runtime::new()?;
+        let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });
+        let certificate = Certificate::self_signed(&[])?;
+        let running = threads.block_on(async {
+            before(&server)?;
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            Ok::<_, Box<dyn Error>>(server.serve(listener, Some(&certificate))?)
+        })?;
+        let address = running.address();
+        let endpoint = Endpoint::new(&format!("https://{address}"), TOKEN)?;
+        // Clients check the certificate.
+        let authority = certificate.authority_pem();
+        fs::write(endpoint.kubeconfig(), kubeconfig_yaml(address, Some(&authority), Some(TOKEN)))?;
+        Ok(Self { _running: running, _threads: threads, endpoint })
+    }
+}
+
+impl Deref for Embedded {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
