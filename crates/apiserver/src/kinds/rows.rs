@@ -47,6 +47,7 @@ impl Row {
 }
 
 const APPS: &str = "apps";
+const NETWORKING: &str = "networking.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 const RESOURCE: &str = "resource.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -158,6 +159,16 @@ pub(super) const ROWS: &[Row] = &[
         .with_defaults(d::JOB)
         .ruled_by(Rules::Job),
     of("batch", "cronjobs", "CronJob", &["cj"], WORKLOAD, c::CRON_JOBS).with_defaults(d::CRON_JOB),
+    of(NETWORKING, "ingresses", "Ingress", &["ing"], NAMESPACED | STATUS | GENERATION, c::INGRESSES),
+    of(NETWORKING, "ingressclasses", "IngressClass", &[], GENERATION, c::INGRESS_CLASSES),
+    of(
+        NETWORKING,
+        "networkpolicies",
+        "NetworkPolicy",
+        &["netpol"],
+        NAMESPACED | GENERATION,
+        c::NETWORK_POLICIES,
+    ),
     of(
         "policy",
         "poddisruptionbudgets",

@@ -26,6 +26,10 @@ pub(super) fn selector(workload: &Value) -> String {
     or(&as_text(&workload["spec"]["selector"]), "<none>").to_owned()
 }
 
+pub(super) fn pod_selector(policy: &Value) -> String {
+    or(&as_text(&policy["spec"]["podSelector"]), "<none>").to_owned()
+}
+
 /// A map from texts to texts.
 pub(super) fn pairs(object: &Value, pointer: &str) -> String {
     joined(entries(object, pointer).map(|(key, value)| format!("{key}={}", text(value, ""))), "<none>")
@@ -43,6 +47,20 @@ pub(super) fn controller(revision: &Value) -> String {
     let group = text(owner, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
     let dot = if group.is_empty() { "" } else { "." };
     format!("{}{dot}{group}/{}", text(owner, "/kind").to_lowercase(), text(owner, "/name"))
+}
+
+// --- ingresses ---
+
+/// The first three, and how many more rules there are.
+pub(super) fn hosts(ingress: &Value) -> String {
+    let rules = list(ingress, "/spec/rules");
+    let hosts = rules.iter().map(|rule| text(rule, "/host")).filter(|host| !host.is_empty());
+    let shown = joined(hosts.take(3), "*");
+    if rules.len() > 3 { format!("{shown} + {} more...", rules.len() - 3) } else { shown }
+}
+
+pub(super) fn ingress_ports(ingress: &Value) -> String {
+    if list(ingress, "/spec/tls").is_empty() { "80" } else { "80, 443" }.to_owned()
 }
 
 // --- jobs ---

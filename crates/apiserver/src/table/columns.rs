@@ -154,6 +154,22 @@ pub(crate) const CRON_JOBS: &[Column] = &[
     wide("Images", Cell::All(".spec.jobTemplate.spec.template.spec.containers[*].image")),
     wide("Selector", Cell::Text(|_| "<none>".to_owned())),
 ];
+pub(crate) const INGRESSES: &[Column] = &[
+    NAME,
+    text("Class", Cell::Or(".spec.ingressClassName", "<none>")),
+    text("Hosts", Cell::Text(cells::hosts)),
+    text("Address", Cell::All(".status.loadBalancer.ingress[*].ip")),
+    text("Ports", Cell::Text(cells::ingress_ports)),
+    AGE,
+];
+pub(crate) const INGRESS_CLASSES: &[Column] = &[
+    NAME,
+    text("Controller", Cell::At(".spec.controller")),
+    text("Parameters", Cell::Or(".spec.parameters.name", "<none>")),
+    AGE,
+];
+pub(crate) const NETWORK_POLICIES: &[Column] =
+    &[NAME, text("Pod-Selector", Cell::Text(cells::pod_selector)), AGE];
 pub(crate) const BUDGETS: &[Column] = &[
     NAME,
     text("Min Available", Cell::Or(".spec.minAvailable", "N/A")),

@@ -17,7 +17,8 @@ const RULES: &[(&str, &str)] = &[
     // Whether a watch of kubectl ends before or after the time that the command has is a race within kubectl.
     (r"(?m)^[IWE]<log>\].*reflector=.*\n?", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
-    // As `kubectl describe` prints it.
+    // As `kubectl describe` prints it, of most kinds and of network policies.
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} UTC", "<time>"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
     // Versions of objects and lists: in YAML and JSON, in tables of `describe`, and in messages.
