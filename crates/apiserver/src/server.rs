@@ -78,7 +78,7 @@ impl ApiServer {
         self.ending.subscribe()
     }
 
-    async fn answer(&self, request: Request, headers: &HeaderMap, body: Body) -> Answer {
+    async fn answer(&self, request: Request, headers: &HeaderMap, body: Bytes) -> Answer {
         let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
         if let ["healthz" | "livez" | "readyz", ..] = path.as_slice() {
             return Ok(reply::typed(200, "text/plain; charset=utf-8", "ok"));
@@ -127,7 +127,7 @@ impl ApiServer {
         group: &str,
         version: &str,
         rest: &[&str],
-        body: Body,
+        body: Bytes,
     ) -> Answer {
         let (namespace, rest) = match rest {
             ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status" | "finalize"]) => {
@@ -142,7 +142,7 @@ impl ApiServer {
             [] => return Err(Failure::no_such_path()),
         };
         if request.method == Method::POST && name.is_empty() && (group, plural) == ("", "bindings") {
-            let binding = self.body(request, body).await?;
+            let binding = self.body(request, &body)?;
             let pod = text(&binding, "/metadata/name").to_owned();
             return self.bind(request, namespace, &pod, &binding);
         }
@@ -178,18 +178,18 @@ impl ApiServer {
         Ok(reply::with_warning(answer, &target.kind))
     }
 
-    async fn collection(&self, request: &Request, target: &Target, body: Body) -> Answer {
+    async fn collection(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, .. } = target;
         match request.method {
             Method::POST if kind.has(REVIEW) => {
-                let review = self.body(request, body).await?;
+                let review = self.body(request, &body)?;
                 Ok(reply::value(201, &reviews::verdict(kind, review)))
             }
             _ if kind.has(REVIEW) => Err(Failure::wrong_method()),
             Method::GET => read::collection(&self.store, target, request, self.ending()).await,
             Method::POST if kind.is_namespaced() != namespace.is_empty() => {
                 let (view, dry_run) = (request.view()?, request.dry_run()?);
-                let object = self.body(request, body).await?;
+                let object = self.body(request, &body)?;
                 check_strictly(request, kind, &object)?;
                 let created = self.store.create_in(kind, namespace, object, dry_run)?;
                 Ok(read::object(kind, view, 201, &created))
@@ -197,14 +197,14 @@ impl ApiServer {
             Method::DELETE
                 if kind.is_namespaced() != namespace.is_empty() && kind.rules != Rules::Namespace =>
             {
-                let how = self.deletion(request, body).await?;
+                let how = self.deletion(request, &body)?;
                 self.delete_collection(request, target, &how)
             }
             _ => Err(Failure::wrong_method()),
         }
     }
 
-    async fn single(&self, request: &Request, target: &Target, body: Body) -> Answer {
+    async fn single(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, name, .. } = target;
         let view = request.view()?;
         match request.method {
@@ -217,7 +217,7 @@ impl ApiServer {
                 Ok(read::object(kind, view, 200, &changed))
             }
             Method::DELETE => {
-                let how = self.deletion(request, body).await?;
+                let how = self.deletion(request, &body)?;
                 match self.store.delete_in(kind, namespace, name, &how)? {
                     Deleted::Ending(object) => Ok(read::object(kind, view, 200, &object)),
                     Deleted::Gone(object) if kind.has(DELETED_OBJECT) => {
@@ -242,7 +242,7 @@ impl ApiServer {
         target.kind.shelf.get(&key).ok_or_else(|| Failure::not_found(target.kind.about(&target.name)))
     }
 
-    async fn subresource(&self, request: &Request, target: &Target, body: Body) -> Answer {
+    async fn subresource(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, name, subresource } = target;
         if !kind.subresources().iter().any(|(known, _)| known == subresource) {
             if !discovery::needs_kubelet(kind, subresource) {
@@ -267,12 +267,12 @@ impl ApiServer {
             }
             ("scale", &Method::PUT | &Method::PATCH) => self.rescale(request, target, body).await,
             ("binding", &Method::POST) => {
-                let binding = self.body(request, body).await?;
+                let binding = self.body(request, &body)?;
                 check_kind(&binding, "Binding")?;
                 self.bind(request, namespace, name, &binding)
             }
             ("eviction", &Method::POST) => {
-                let eviction = self.body(request, body).await?;
+                let eviction = self.body(request, &body)?;
                 let mut how = deletion_of(&eviction["deleteOptions"])?;
                 how.dry_run |= request.dry_run()?;
                 pods::evict(&self.store, namespace, name, &eviction, &how)?;
@@ -293,11 +293,11 @@ impl ApiServer {
         request: &Request,
         target: &Target,
         part: Part,
-        body: Body,
+        body: Bytes,
     ) -> Result<Arc<Object>> {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
-        let change = self.changer(request, target, body).await?;
+        let change = self.changer(request, target, &body)?;
         self.store.modify(kind, namespace, name, part, dry_run, |old| {
             let new = change.apply(&kind.kind, old)?;
             match &change {
@@ -316,10 +316,10 @@ impl ApiServer {
         })
     }
 
-    async fn rescale(&self, request: &Request, target: &Target, body: Body) -> Answer {
+    async fn rescale(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
-        let change = self.changer(request, target, body).await?;
+        let change = self.changer(request, target, &body)?;
         let changed = self.store.modify(kind, namespace, name, Part::Main, dry_run, |old| {
             let scaled = change.apply("Scale", &scale::of(old))?;
             let mut new = old.clone();
@@ -329,26 +329,25 @@ impl ApiServer {
         Ok(reply::value(200, &scale::of(&forms::shown(kind, &changed))))
     }
 
-    async fn changer(&self, request: &Request, target: &Target, body: Body) -> Result<Change> {
+    fn changer(&self, request: &Request, target: &Target, body: &Bytes) -> Result<Change> {
         let Target { kind, namespace, name, .. } = target;
         if request.method == Method::PATCH {
             // Refuses what it does not know before it reads on.
             Patch::parse(&request.content_type, kind.custom, &json!({})).or_else(|failure| {
                 if failure.code == 415 { Err(failure) } else { Ok(Patch::Merge(Value::Null)) }
             })?;
-            let patch = parse_json(&bytes(body).await?)?;
+            let patch = parse_json(body)?;
             return Patch::parse(&request.content_type, kind.custom, &patch).map(Change::Patch);
         }
-        let mut object = self.body(request, body).await?;
+        let mut object = self.body(request, body)?;
         forms::check(kind, &object)?;
         check_place(&object, namespace, name)?;
         object["metadata"]["name"] = name.as_str().into();
         Ok(Change::Replace(object))
     }
 
-    async fn deletion(&self, request: &Request, body: Body) -> Result<Deletion> {
-        let bytes = bytes(body).await?;
-        let options = if bytes.is_empty() { Value::Null } else { parsed(request, &bytes)? };
+    fn deletion(&self, request: &Request, body: &Bytes) -> Result<Deletion> {
+        let options = if body.is_empty() { Value::Null } else { parsed(request, body)? };
         let mut how = deletion_of(&options)?;
         how.grace = request.number("gracePeriodSeconds")?.or(how.grace);
         how.dry_run |= request.dry_run()?;
@@ -375,8 +374,8 @@ impl ApiServer {
     }
 
     /// The object that a request brings; nothing is an object without fields.
-    async fn body(&self, request: &Request, body: Body) -> Result<Value> {
-        let value = parsed(request, &bytes(body).await?)?;
+    fn body(&self, request: &Request, body: &Bytes) -> Result<Value> {
+        let value = parsed(request, body)?;
         Ok(if value.is_null() { json!({}) } else { value })
     }
 }
@@ -403,7 +402,11 @@ impl Change {
 async fn handle(State(server): State<ApiServer>, request: axum::extract::Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let request = Request::new(parts.method, &parts.uri, &parts.headers);
-    answered(server.answer(request, &parts.headers, body)).await
+    // Also where nobody wants it: the connection of a body that was not read cannot be used again.
+    match bytes(body).await {
+        Ok(body) => answered(server.answer(request, &parts.headers, body)).await,
+        Err(failure) => reply::failure(&failure),
+    }
 }
 
 /// A refusal is an answer, and so is a panic: it is a defect here, and other requests go on.

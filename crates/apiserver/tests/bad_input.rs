@@ -176,6 +176,20 @@ async fn what_is_no_http_is_refused_or_cut() {
 
 /// A client that never stops writing is stopped.
 #[tokio::test]
+async fn a_body_that_nobody_wants_leaves_the_connection_usable() {
+    let (_server, running) = wire::serve(Options::default()).await;
+    let mut client = Client::connect(running.address()).await;
+    for _ in 0..3 {
+        let head = "PUT /api/v1/nodes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n";
+        client.write(head.as_bytes()).await.unwrap();
+        // Long enough to be answered before the body is there.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        client.write(b"{}").await.unwrap();
+        assert_eq!(client.answer(false).await.unwrap().code, 405);
+    }
+}
+
+#[tokio::test]
 async fn an_endless_body_is_cut() {
     let (_server, running) = wire::serve(Options::default()).await;
     for framing in ["content-length: 9000000000000", "transfer-encoding: chunked"] {
