@@ -56,6 +56,11 @@ impl Object {
     }
 }
 
+/// A `resourceVersion` that a client has sent, or what Go says of other texts.
+pub(crate) fn parse_version(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+}
+
 fn joined(head: &[u8], version: u64, tail: &[u8]) -> Bytes {
     let digits = version.to_string();
     let mut json = Vec::with_capacity(head.len() + digits.len() + tail.len());

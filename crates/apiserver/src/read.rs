@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     forms,
     kinds::Kind,
-    object::Object,
+    object::{Object, parse_version},
     reply::{self, Answer},
     request::{Request, Target, View},
     selector::Selector,
@@ -145,7 +145,8 @@ fn page(store: &Store, target: &Target, selector: &Selector, request: &Request) 
     let limit = request.number::<i64>("limit")?.unwrap_or(0);
     // Less than none is no limit.
     let limit = usize::try_from(limit).unwrap_or(0);
-    let version = version_of(request)?;
+    let version = version_of(request)
+        .map_err(|error| Failure::bad_request(format!("invalid resource version: {error}")))?;
     let rule = request.query("resourceVersionMatch");
     let token = request.query("continue");
     check_rule(rule, version, token)?;
@@ -197,14 +198,12 @@ fn expired_token(behind: &str) -> Failure {
     failure
 }
 
-fn version_of(request: &Request) -> Result<Option<u64>> {
+fn version_of(request: &Request) -> std::result::Result<Option<u64>, FieldError> {
     match request.query("resourceVersion") {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| {
-            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-            let error = FieldError::invalid("resourceVersion", text, why);
-            Failure::bad_request(format!("invalid resource version: {error}"))
-        }),
+        text => {
+            parse_version(text).map(Some).map_err(|why| FieldError::invalid("resourceVersion", text, why))
+        }
     }
 }
 
@@ -244,9 +243,7 @@ fn watch(
     ending: Receiver<bool>,
 ) -> Answer {
     // A list that is asked for an odd version is a bad request, a watch is an error of the server.
-    let version = version_of(request).map_err(|failure| {
-        Failure::internal(failure.message.trim_start_matches("invalid resource version: "))
-    })?;
+    let version = version_of(request).map_err(|error| Failure::internal(error.to_string()))?;
     let streams_list = request.flag("sendInitialEvents");
     if streams_list && request.query("resourceVersionMatch") != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";

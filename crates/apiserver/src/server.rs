@@ -172,7 +172,7 @@ impl ApiServer {
         } else if target.subresource.is_empty() {
             self.single(request, &target, body).await
         } else {
-            self.subresource(request, &target, body).await
+            self.subresource(request, &target, body)
         };
         let answer = answer.unwrap_or_else(|failure| reply::failure(&failure));
         Ok(reply::with_warning(answer, &target.kind))
@@ -213,7 +213,7 @@ impl ApiServer {
             }
             Method::GET => Ok(read::object(kind, view, 200, &*self.found(target)?)),
             Method::PUT | Method::PATCH => {
-                let changed = self.change(request, target, Part::Main, body).await?;
+                let changed = self.change(request, target, Part::Main, body)?;
                 Ok(read::object(kind, view, 200, &changed))
             }
             Method::DELETE => {
@@ -242,7 +242,7 @@ impl ApiServer {
         target.kind.shelf.get(&key).ok_or_else(|| Failure::not_found(target.kind.about(&target.name)))
     }
 
-    async fn subresource(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
+    fn subresource(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, name, subresource } = target;
         if !kind.subresources().iter().any(|(known, _)| known == subresource) {
             if !discovery::needs_kubelet(kind, subresource) {
@@ -258,14 +258,14 @@ impl ApiServer {
             }
             ("status" | "ephemeralcontainers", &Method::PUT | &Method::PATCH) => {
                 let part = if subresource == "status" { Part::Status } else { Part::Whole };
-                let changed = self.change(request, target, part, body).await?;
+                let changed = self.change(request, target, part, body)?;
                 Ok(read::object(kind, request.view()?, 200, &changed))
             }
             ("scale", &Method::GET) => {
                 let scale = scale::of(&forms::shown(kind, &*self.found(target)?));
                 Ok(reply::value(200, &scale::shown(scale, request.view()?)))
             }
-            ("scale", &Method::PUT | &Method::PATCH) => self.rescale(request, target, body).await,
+            ("scale", &Method::PUT | &Method::PATCH) => self.rescale(request, target, body),
             ("binding", &Method::POST) => {
                 let binding = self.body(request, &body)?;
                 check_kind(&binding, "Binding")?;
@@ -288,13 +288,7 @@ impl ApiServer {
     }
 
     /// Replaces or patches an object.
-    async fn change(
-        &self,
-        request: &Request,
-        target: &Target,
-        part: Part,
-        body: Bytes,
-    ) -> Result<Arc<Object>> {
+    fn change(&self, request: &Request, target: &Target, part: Part, body: Bytes) -> Result<Arc<Object>> {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
         let change = self.changer(request, target, &body)?;
@@ -316,7 +310,7 @@ impl ApiServer {
         })
     }
 
-    async fn rescale(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
+    fn rescale(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
         let change = self.changer(request, target, &body)?;
@@ -332,7 +326,7 @@ impl ApiServer {
     fn changer(&self, request: &Request, target: &Target, body: &Bytes) -> Result<Change> {
         let Target { kind, namespace, name, .. } = target;
         if request.method == Method::PATCH {
-            // Refuses what it does not know before it reads on.
+            // An unknown type of patch counts before what is wrong with its text.
             Patch::parse(&request.content_type, kind.custom, &json!({})).or_else(|failure| {
                 if failure.code == 415 { Err(failure) } else { Ok(Patch::Merge(Value::Null)) }
             })?;

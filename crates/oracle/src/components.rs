@@ -16,7 +16,7 @@ mod scheduler_config;
 
 pub(crate) use ports::free_ports;
 
-pub use api_client::ApiClient;
+pub use api_client::{ApiClient, unchecked_tls};
 pub use component::Component;
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use endpoint::Endpoint;

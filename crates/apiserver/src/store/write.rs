@@ -8,7 +8,7 @@ use super::Store;
 use crate::{
     extent, forms,
     kinds::{Kind, Rules, STATUS, VERSIONED},
-    object::{Draft, Object, key},
+    object::{Draft, Object, key, parse_version},
     rules,
     status::{About, Failure, FieldError, Result},
     time::now,
@@ -183,14 +183,11 @@ fn check_version(kind: &Kind, current: &Object, old: &Value, new: &Value) -> Res
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         return Err(Failure::invalid(About { kind: &kind.plural, ..about }, &[error]));
     }
-    if let Err(error) = given.parse::<u64>()
-        && !given.is_empty()
-    {
-        tracing::debug!(given, %error, "A version is no number");
-        return Err(Failure::internal(format!("strconv.ParseUint: parsing {given:?}: invalid syntax")));
-    }
-    if !given.is_empty() && given != "0" && given.parse() != Ok(current.version()) {
-        return Err(Failure::conflict(about, MODIFIED));
+    if !given.is_empty() {
+        let version = parse_version(given).map_err(Failure::internal)?;
+        if given != "0" && version != current.version() {
+            return Err(Failure::conflict(about, MODIFIED));
+        }
     }
     let (before, uid) = (text(old, "/metadata/uid"), text(new, "/metadata/uid"));
     if !uid.is_empty() && uid != before {

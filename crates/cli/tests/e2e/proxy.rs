@@ -11,11 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harbormaster_oracle::components::Endpoint;
+use harbormaster_oracle::components::{Endpoint, unchecked_tls};
 use ureq::{
     Agent,
     http::{Request as HttpRequest, Response},
-    tls::{TlsConfig, TlsProvider},
 };
 
 /// A request as it came.
@@ -193,13 +192,8 @@ pub struct Proxy {
 impl Proxy {
     /// A proxy that does not listen yet.
     pub fn new(cluster: &Endpoint) -> Self {
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .disable_verification(true)
-            .build();
         let config = Agent::config_builder()
-            .tls_config(tls)
+            .tls_config(unchecked_tls())
             .proxy(None)
             .http_status_as_error(false)
             .max_idle_connections_per_host(64)

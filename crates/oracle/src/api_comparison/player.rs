@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -10,11 +9,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use ureq::Agent;
 use ureq::http;
-use ureq::tls::{TlsConfig, TlsProvider};
 
 use super::process::Process;
 use super::script::{Action, Request, Script};
-use crate::components::{Endpoint, Kubectl};
+use crate::components::{Endpoint, Kubectl, unchecked_tls};
 
 /// What came back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -157,13 +155,8 @@ fn found(answer: &Answer, pointer: &str) -> Result<String> {
 }
 
 fn agent() -> Agent {
-    let tls = TlsConfig::builder()
-        .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .disable_verification(true)
-        .build();
     let config = Agent::config_builder()
-        .tls_config(tls)
+        .tls_config(unchecked_tls())
         .proxy(None)
         .http_status_as_error(false)
         .allow_non_standard_methods(true)

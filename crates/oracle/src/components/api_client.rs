@@ -133,14 +133,19 @@ impl ApiClient {
     }
 }
 
-fn agent(timeout: Option<Duration>) -> Agent {
-    let tls = TlsConfig::builder()
+/// TLS that takes any certificate: those of servers on loopback are self-signed.
+#[must_use]
+pub fn unchecked_tls() -> TlsConfig {
+    TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .disable_verification(true)
-        .build();
+        .build()
+}
+
+fn agent(timeout: Option<Duration>) -> Agent {
     let config = Agent::config_builder()
-        .tls_config(tls)
+        .tls_config(unchecked_tls())
         .proxy(None)
         .http_status_as_error(false)
         .timeout_global(timeout)

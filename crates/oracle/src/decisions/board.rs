@@ -237,16 +237,25 @@ impl State {
 
     fn outcome(&self, name: &str, pod: &Value) -> PodOutcome {
         let preempted = self.note("Preempted", name).unwrap_or_default();
-        let key = ("FailedScheduling".to_owned(), name.to_owned());
-        let event_is_repeated = self.notes.get(&key).is_some_and(|note| note.is_repeated);
-        let event = self.note("FailedScheduling", name);
-        PodOutcome { preempted, event_is_repeated, ..PodOutcome::new(pod, event) }
+        let event_is_repeated = self.last("FailedScheduling", name).is_some_and(|note| note.is_repeated);
+        PodOutcome {
+            preempted,
+            event_is_repeated,
+            ..PodOutcome::new(pod, self.note("FailedScheduling", name))
+        }
+    }
+
+    fn last(&self, reason: &str, pod: &str) -> Option<&Note> {
+        self.notes.get(&(reason.to_owned(), pod.to_owned()))
     }
 
     /// The note of the last event, with names in place of the UIDs of pods.
     fn note(&self, reason: &str, pod: &str) -> Option<String> {
-        let note = self.notes.get(&(reason.to_owned(), pod.to_owned()))?;
-        let words = note.text.split(' ').map(|word| self.names.get(word).map_or(word, String::as_str));
+        let words = self
+            .last(reason, pod)?
+            .text
+            .split(' ')
+            .map(|word| self.names.get(word).map_or(word, String::as_str));
         Some(words.collect::<Vec<_>>().join(" "))
     }
 
