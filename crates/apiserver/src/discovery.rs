@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The version of Kubernetes whose API this is.
-pub const VERSION: &str = "v1.36.3";
+pub const VERSION: &str = "v1.36.1";
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// Namespaces are not deleted as a collection.

@@ -1,4 +1,4 @@
-//! Quantities as `resource.ParseQuantity` of apimachinery v0.36.3 reads them, printed by a Go program.
+//! Quantities as `resource.ParseQuantity` of apimachinery v0.36.1 reads them, printed by a Go program.
 
 use super::*;
 

@@ -8,7 +8,7 @@ use super::go_module::GoModule;
 const COMPONENTS: GoModule = GoModule {
     directory: "tests/real",
     name: "components",
-    version: "v1.36.3",
+    version: "v1.36.1",
     what: "the real Kubernetes components",
     minutes: 4,
 };
