@@ -9,7 +9,11 @@ mod component;
 mod control_plane;
 mod endpoint;
 mod flags;
+mod go_build;
+mod go_mod_file;
 mod go_module;
+mod go_substitute;
+mod go_versions;
 mod ports;
 mod real_binary;
 mod scheduler_config;
@@ -48,6 +52,25 @@ pub enum Error {
         status: String,
         /// The end of what `go build` printed.
         output: String,
+    },
+
+    /// Neither the version that is pinned nor one that could stand in for it
+    /// can be had.
+    #[error(
+        "{module} {version} is not served by the module proxy, nor is a version that could stand in for it; \
+         served are {}.\nAsk another proxy (`GOPROXY`), or pin one of these in {}.",
+        list(served),
+        go_mod.display()
+    )]
+    NotServed {
+        /// The Go module.
+        module: String,
+        /// Its version.
+        version: String,
+        /// The versions that the proxy lists, the oldest first.
+        served: Vec<String>,
+        /// The file that asks for it.
+        go_mod: PathBuf,
     },
 
     /// A component ended or did not answer in time. The end of its log says why.
@@ -104,6 +127,17 @@ pub enum Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// The newest of `versions`, for people.
+fn list(versions: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let shown = &versions[versions.len().saturating_sub(SHOWN)..];
+    match shown.len() {
+        0 => "none".to_owned(),
+        all if all == versions.len() => shown.join(", "),
+        _ => format!("…, {}", shown.join(", ")),
     }
 }
 

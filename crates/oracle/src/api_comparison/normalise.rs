@@ -29,6 +29,8 @@ const RULES: &[(&str, &str)] = &[
     (r"\b[2-9]m(\d+s)?\b", "<age>"),
     // What scripts let the server name.
     (r"\bgenerated-[a-z0-9]{5}\b", "generated-<name>"),
+    // Another patch release may stand in for the one that is pinned.
+    (r"\b(v1\.36)\.\d+\b", "$1.<patch>"),
     // Where the server is, and what it gives to services.
     (r"127\.0\.0\.1:\d+", "<server>"),
     (r"\b10\.0\.\d{1,3}\.\d{1,3}\b", "<cluster IP>"),
@@ -103,6 +105,7 @@ mod tests {
                 "{\n  \"a\": {\n    \"uid\": \"<uid>\"\n  },\n  \"b\": 1\n}\n",
             ),
             ("{ no JSON", "{ no JSON"),
+            ("Server Version: v1.36.3, v1.37.2", "Server Version: v1.36.<patch>, v1.37.2"),
             (
                 "Events:\n  Type     Reason  Age  From  Message\n  ----     ------  ---  ----  -------\n  \
                  Warning  ClusterIPNotAllocated  1s  ipallocator  gone\n",

@@ -1,14 +1,16 @@
 //! The programs that hold the original Kubernetes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use super::Error;
-use super::go_module::GoModule;
+use super::go_build::progress;
+use super::go_module::{GoModule, Program};
 
 const COMPONENTS: GoModule = GoModule {
     directory: "tests/real",
     name: "components",
-    version: "v1.36.1",
+    reference: "k8s.io/kubernetes",
     what: "the real Kubernetes components",
     minutes: 4,
 };
@@ -18,22 +20,30 @@ const COMPONENTS: GoModule = GoModule {
 /// `kube-controller-manager`, `kube-scheduler`, `types`, `verdicts`,
 /// `service-account-key`.
 #[derive(Debug, Clone)]
-pub struct RealBinary {
-    path: PathBuf,
-}
+pub struct RealBinary(Program);
 
 impl RealBinary {
     /// Returns the program, building it first when it does not exist for the
     /// present content of `tests/real`. Processes that run side by side build
     /// it once. Progress goes to stderr, past the capture of test output.
     pub fn ensure() -> Result<Self, Error> {
-        COMPONENTS.ensure().map(|path| Self { path })
+        let program = COMPONENTS.ensure()?;
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| progress(&format!("comparing with Kubernetes {}", program.version)));
+        Ok(Self(program))
+    }
+
+    /// The version of Kubernetes that it is: that of `tests/real/go.mod`, or
+    /// the nearest that is served.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.0.version
     }
 
     /// The executable file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.0.path
     }
 }
 
@@ -48,11 +58,11 @@ pub enum KubectlVersion {
 
 impl KubectlVersion {
     fn module(self) -> GoModule {
-        let (directory, name, version, what) = match self {
-            Self::Oldest => ("tests/kubectl/1.27", "kubectl-1.27", "v1.27.3", "kubectl 1.27"),
-            Self::Newest => ("tests/kubectl/1.37", "kubectl-1.37", "v1.37.2", "kubectl 1.37"),
+        let (directory, name, what) = match self {
+            Self::Oldest => ("tests/kubectl/1.27", "kubectl-1.27", "kubectl"),
+            Self::Newest => ("tests/kubectl/1.37", "kubectl-1.37", "kubectl"),
         };
-        GoModule { directory, name, version, what, minutes: 2 }
+        GoModule { directory, name, reference: "k8s.io/kubectl", what, minutes: 2 }
     }
 
     /// `1.27`, say.
@@ -76,7 +86,7 @@ impl Kubectl {
     /// Returns kubectl of that version, building it first as
     /// [`RealBinary::ensure`] does.
     pub fn ensure(version: KubectlVersion) -> Result<Self, Error> {
-        version.module().ensure().map(|path| Self { path, version })
+        version.module().ensure().map(|program| Self { path: program.path, version })
     }
 
     /// The executable file.

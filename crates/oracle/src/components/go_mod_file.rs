@@ -1,0 +1,69 @@
+//! The parts of a `go.mod` file that name versions.
+
+/// The version that the file requires of `module`.
+pub(super) fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        (words.next() == Some(module)).then(|| words.next()).flatten().filter(|word| word.starts_with('v'))
+    })
+}
+
+/// The version of Kubernetes that belongs to a version of one of its modules:
+/// the staging modules (`k8s.io/kubectl`, …) begin at v0.
+pub(super) fn kubernetes_version(version: &str) -> String {
+    match version.strip_prefix("v0.") {
+        Some(rest) => format!("v1.{rest}"),
+        None => version.to_owned(),
+    }
+}
+
+/// The file with every module of Kubernetes that is at the version of `from`
+/// moved to that of `to`: they are released together.
+pub(super) fn with_kubernetes_moved(go_mod: &str, from: &str, to: &str) -> String {
+    let (from, to) = (kubernetes_version(from), kubernetes_version(to));
+    let staging = |version: &str| version.replacen("v1.", "v0.", 1);
+    let moved = |line: &str| {
+        let mut kubernetes = false;
+        let words = line.split(' ').map(|word| {
+            let at_version = kubernetes && (word == from || word == staging(&from));
+            kubernetes |= word.trim_start().starts_with("k8s.io/");
+            match at_version {
+                true if word == from => to.clone(),
+                true => staging(&to),
+                false => word.to_owned(),
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    go_mod.lines().map(|line| moved(line) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "module x\n\nrequire (\n\tgoogle.golang.org/protobuf v1.36.1 // indirect\n\tk8s.io/api v0.36.1\n\tk8s.io/klog/v2 v2.140.0\n\tk8s.io/kubernetes v1.36.1 // indirect\n)\n\nreplace (\n\tk8s.io/cri-api => k8s.io/cri-api v0.36.1\n)\n\nrequire k8s.io/kubectl v0.36.1\n";
+
+    #[test]
+    fn the_api_server_in_memory_takes_itself_for_the_version_that_is_pinned() {
+        let go_mod = include_str!("../../../../tests/real/go.mod");
+        assert_eq!(required(go_mod, "k8s.io/kubernetes"), Some(harbormaster_apiserver::VERSION));
+    }
+
+    #[test]
+    fn the_required_version_is_found_in_blocks_and_single_lines() {
+        assert_eq!(required(FILE, "k8s.io/kubernetes"), Some("v1.36.1"));
+        assert_eq!(required(FILE, "k8s.io/kubectl"), Some("v0.36.1"));
+        assert_eq!(required(FILE, "k8s.io/cri-api"), None);
+    }
+
+    #[test]
+    fn the_modules_of_kubernetes_move_together_and_nothing_else_does() {
+        let moved = with_kubernetes_moved(FILE, "v1.36.1", "v1.36.3");
+        assert_eq!(
+            moved,
+            FILE.replace("v0.36.1", "v0.36.3").replace("kubernetes v1.36.1", "kubernetes v1.36.3")
+        );
+        assert_eq!(with_kubernetes_moved(FILE, "v0.36.1", "v0.36.3"), moved);
+    }
+}

@@ -1,0 +1,211 @@
+//! Module proxies do not serve every version for ever. When one that is pinned
+//! is refused, a copy of the Go module is made under `target/` in which the
+//! nearest version that is served stands in for it; the files that are checked
+//! in stay as they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::go_build::{Go, Printed};
+use super::go_mod_file::{required, with_kubernetes_moved};
+use super::go_versions::{GoVersion, any_minor, same_minor};
+use super::{Error, io_error};
+
+/// How often the copy is looked through for versions that are refused: each
+/// time may bring new ones to light.
+const ROUNDS: usize = 40;
+
+/// How many versions of a dependency are tried in the place of one.
+const CANDIDATES: usize = 12;
+
+/// A module and a version of it.
+type Pinned = (String, String);
+
+/// A copy of a Go module in which versions have been replaced.
+#[derive(Debug)]
+pub(super) struct Substitute {
+    /// The `go` command in the copy.
+    go: Go,
+    /// The same in an empty module. What is served can be asked there; in the
+    /// copy the answer depends on versions that are not.
+    asking: Go,
+    /// The module whose version is the version of the whole.
+    reference: &'static str,
+    /// What stands in for what.
+    replaced: BTreeMap<Pinned, String>,
+}
+
+impl Substitute {
+    /// Copies the Go module that `go` looks at to `directory` and replaces what
+    /// is not served. `None` when everything is served: then the build failed
+    /// for another reason.
+    pub(super) fn find(go: &Go, directory: &Path, reference: &'static str) -> Result<Option<Self>, Error> {
+        copy(go.directory(), directory)?;
+        let mut substitute = Self {
+            go: go.moved_to(directory),
+            asking: go.moved_to(&empty_module(directory)?),
+            reference,
+            replaced: BTreeMap::new(),
+        };
+        substitute.replace_reference()?;
+        substitute.replace_dependencies()?;
+        Ok(Some(substitute).filter(|substitute| !substitute.replaced.is_empty()))
+    }
+
+    /// The `go` command in the copy.
+    pub(super) fn go(&self) -> &Go {
+        &self.go
+    }
+
+    /// The version that the reference has now.
+    pub(super) fn version(&self) -> Result<String, Error> {
+        let go_mod = self.go_mod()?;
+        Ok(required(&go_mod, self.reference).unwrap_or_default().to_owned())
+    }
+
+    /// `k8s.io/kubernetes v1.36.3 for v1.36.99, …`.
+    pub(super) fn description(&self) -> String {
+        let each = |((module, version), by): (&Pinned, &String)| format!("{module} {by} for {version}");
+        self.replaced.iter().map(each).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What others are compared with must be of the same minor version.
+    fn replace_reference(&mut self) -> Result<(), Error> {
+        let go_mod = self.go_mod()?;
+        let Some(version) = required(&go_mod, self.reference) else { return Ok(()) };
+        let pinned = (self.reference.to_owned(), version.to_owned());
+        if self.is_served(&pinned)? {
+            return Ok(());
+        }
+        let Some(served) = self.served(self.reference)? else { return Ok(()) };
+        let by = self.first_served(&pinned, &served, same_minor)?;
+        let moved = with_kubernetes_moved(&go_mod, &pinned.1, by.as_str());
+        let path = self.go.directory().join("go.mod");
+        fs::write(&path, moved).map_err(io_error(format!("writing {}", path.display())))?;
+        self.replaced.insert(pinned, by.as_str().to_owned());
+        Ok(())
+    }
+
+    fn replace_dependencies(&mut self) -> Result<(), Error> {
+        for _ in 0..ROUNDS {
+            let Printed { succeeded, stderr, .. } = self.go.run(&["list", "-mod=mod", "-deps", "."])?;
+            if succeeded {
+                break;
+            }
+            let mut any = false;
+            for pinned in refused(&stderr) {
+                any |= self.replace_dependency(pinned)?;
+            }
+            if !any {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another version stands in for `pinned` now.
+    fn replace_dependency(&mut self, pinned: Pinned) -> Result<bool, Error> {
+        if self.replaced.contains_key(&pinned) || self.is_served(&pinned)? {
+            return Ok(false);
+        }
+        let Some(mut served) = self.served(&pinned.0)? else { return Ok(false) };
+        // Some modules have no releases, only their latest commit.
+        served.extend(self.latest(&pinned.0)?);
+        let by = self.first_served(&pinned, &served, any_minor)?;
+        let replace = format!("-replace={0}={0}@{1}", pinned.0, by.as_str());
+        let Printed { succeeded, .. } = self.go.run(&["mod", "edit", &replace])?;
+        if succeeded {
+            self.replaced.insert(pinned, by.as_str().to_owned());
+        }
+        Ok(succeeded)
+    }
+
+    /// A listed version may be refused all the same, so each is asked for.
+    fn first_served(
+        &self,
+        pinned: &Pinned,
+        served: &[GoVersion],
+        order: fn(&GoVersion, &[GoVersion]) -> Vec<GoVersion>,
+    ) -> Result<GoVersion, Error> {
+        let (module, version) = pinned;
+        let fitting = GoVersion::parse(version).map(|wanted| order(&wanted, served)).unwrap_or_default();
+        for candidate in fitting.into_iter().take(CANDIDATES) {
+            if self.is_served(&(module.clone(), candidate.as_str().to_owned()))? {
+                return Ok(candidate);
+            }
+        }
+        Err(Error::NotServed {
+            module: module.clone(),
+            version: version.clone(),
+            served: served.iter().map(|version| version.as_str().to_owned()).collect(),
+            go_mod: self.go.directory().join("go.mod"),
+        })
+    }
+
+    /// The versions that the proxy lists; `None` when it cannot be asked.
+    fn served(&self, module: &str) -> Result<Option<Vec<GoVersion>>, Error> {
+        // Which of them are retracted is told by the latest one, which may be refused.
+        let Printed { succeeded, stdout, .. } =
+            self.asking.run(&["list", "-m", "-versions", "-retracted", module])?;
+        let versions = stdout.split_whitespace().skip(1).filter_map(GoVersion::parse).collect();
+        Ok(succeeded.then_some(versions))
+    }
+
+    fn latest(&self, module: &str) -> Result<Option<GoVersion>, Error> {
+        let query = format!("{module}@latest");
+        let Printed { succeeded, stdout, .. } =
+            self.asking.run(&["list", "-m", "-f", "{{.Version}}", &query])?;
+        Ok(GoVersion::parse(stdout.trim()).filter(|_| succeeded))
+    }
+
+    fn is_served(&self, (module, version): &Pinned) -> Result<bool, Error> {
+        let query = format!("{module}@{version}");
+        Ok(self.asking.run(&["mod", "download", &query])?.succeeded)
+    }
+
+    fn go_mod(&self) -> Result<String, Error> {
+        let path = self.go.directory().join("go.mod");
+        fs::read_to_string(&path).map_err(io_error(format!("reading {}", path.display())))
+    }
+}
+
+fn copy(sources: &Path, directory: &Path) -> Result<(), Error> {
+    let failed = |path: &Path| io_error(format!("copying {} to {}", path.display(), directory.display()));
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(sources)(error)),
+        _ => {}
+    }
+    fs::create_dir_all(directory).map_err(failed(sources))?;
+    for path in super::go_module::source_files(sources).map_err(failed(sources))? {
+        fs::copy(&path, directory.join(path.file_name().unwrap_or_default())).map_err(failed(&path))?;
+    }
+    Ok(())
+}
+
+fn empty_module(directory: &Path) -> Result<PathBuf, Error> {
+    let empty = directory.join("asking");
+    let failed = || io_error(format!("creating {}", empty.display()));
+    fs::create_dir_all(&empty).map_err(failed())?;
+    fs::write(empty.join("go.mod"), "module asking\n").map_err(failed())?;
+    Ok(empty)
+}
+
+/// The versions that `go` complains of, as `MODULE@VERSION:`. What does not fit
+/// its checksum is not looked at: nothing may stand in for that.
+fn refused(printed: &str) -> Vec<Pinned> {
+    let lines = printed.lines().filter(|line| !line.contains("verifying "));
+    let mut found: Vec<Pinned> = lines
+        .flat_map(str::split_whitespace)
+        .filter_map(|word| word.strip_suffix(':'))
+        .filter_map(|word| word.trim_matches(['(', ')']).split_once("@v"))
+        .map(|(module, version)| (module.to_owned(), format!("v{version}")))
+        .filter(|(module, version)| !module.contains("/pkg/mod/") && !version.contains(['/', ':']))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests;
