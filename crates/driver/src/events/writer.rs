@@ -1,0 +1,121 @@
+//! Sends what the recorder has left, a few writes at a time.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    Shared,
+    backlog::{Unwritten, Write},
+    record::SeriesBody,
+    tally,
+};
+use crate::{
+    binder::BindingActivity,
+    http::{ApiClient, ApiError, STRATEGIC_MERGE_PATCH},
+};
+
+/// Writes at a time.
+const AT_ONCE: usize = 16;
+/// Writes at a time while pods are being bound: bindings come first, here and at the API server.
+const BESIDE_BINDINGS: usize = 4;
+
+/// Writes events until its [`EventRecorder`](super::EventRecorder) is gone and nothing waits any more.
+pub struct EventWriter {
+    client: ApiClient,
+    hostname: Arc<str>,
+    shared: Arc<Shared>,
+    bindings: BindingActivity,
+}
+
+impl EventWriter {
+    pub(super) fn new(
+        client: ApiClient,
+        hostname: Arc<str>,
+        shared: Arc<Shared>,
+        bindings: BindingActivity,
+    ) -> Self {
+        Self { client, hostname, shared, bindings }
+    }
+
+    /// Writes; to be run as a task.
+    pub async fn run(self) {
+        let mut writes = FuturesUnordered::new();
+        loop {
+            let mut wake = None;
+            while writes.len() < self.width() {
+                let Some(unwritten) = self.shared.backlog().take(Instant::now()) else {
+                    wake = self.shared.backlog().next_at();
+                    break;
+                };
+                writes.push(self.write(unwritten));
+            }
+            let Some(wake) = self.tell(wake) else { return };
+            tokio::select! {
+                Some((unwritten, outcome)) = writes.next() => {
+                    self.shared.backlog().ended(unwritten, outcome, Instant::now());
+                }
+                () = self.shared.changed.notified() => {}
+                () = sleep_until_some(wake) => {}
+            }
+        }
+    }
+
+    /// Writes due lines to the log. When to wake: for a write, or for the log; `None` at the end of all writing.
+    fn tell(&self, wake: Option<Instant>) -> Option<Option<Instant>> {
+        let now = Instant::now();
+        let mut backlog = self.shared.backlog();
+        let over = backlog.closed && backlog.count() == 0;
+        let told = if over { backlog.tally.take() } else { backlog.tally.take_due(now) };
+        let due = backlog.tally.due(now);
+        drop(backlog);
+        tally::log(&told);
+        (!over).then(|| [wake, due].into_iter().flatten().min())
+    }
+
+    fn width(&self) -> usize {
+        if self.bindings.is_busy() && !self.shared.backlog().is_half_full() {
+            BESIDE_BINDINGS
+        } else {
+            AT_ONCE
+        }
+    }
+
+    async fn write(&self, unwritten: Unwritten) -> (Unwritten, Result<(), ApiError>) {
+        let outcome = self.send(&unwritten).await;
+        (unwritten, outcome)
+    }
+
+    async fn send(&self, Unwritten { record, write, .. }: &Unwritten) -> Result<(), ApiError> {
+        let (client, hostname) = (&self.client, &*self.hostname);
+        let path = record.collection();
+        let Write::Count { count, last } = *write else {
+            return created(client.post(&path, record.body(hostname, None)).await);
+        };
+        let series = SeriesBody::new(count, last);
+        let object = format!("{path}/{}", record.name);
+        match client.patch(&object, STRATEGIC_MERGE_PATCH, series.patch()).await {
+            // It has expired meanwhile, or was never written.
+            Err(error) if error.code() == Some(404) => {
+                created(client.post(&path, record.body(hostname, Some(&series))).await)
+            }
+            other => other,
+        }
+    }
+}
+
+/// An earlier try may have come through in spite of its failure.
+fn created(outcome: Result<(), ApiError>) -> Result<(), ApiError> {
+    match outcome {
+        Err(ApiError::Refused(refusal)) if refusal.code == 409 && refusal.reason == "AlreadyExists" => Ok(()),
+        other => other,
+    }
+}
+
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
