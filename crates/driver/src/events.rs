@@ -153,7 +153,7 @@ impl EventRecorder {
 
 impl Drop for EventRecorder {
     fn drop(&mut self) {
-        self.shared.backlog().closed = true;
+        self.shared.backlog().close();
         self.shared.changed.notify_one();
     }
 }

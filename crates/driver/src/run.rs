@@ -145,12 +145,9 @@ impl Driver {
             end = &mut engine => return Err(engine_failed(end)),
             // That nothing more is to be carried out, there will be no more events, or nobody listens to a watch, means
             // that the engine is coming to its end.
-            end = &mut carrier => return Err(match end {
-                Ok(()) => engine_failed(engine.await),
-                end => task_failed("carrying out decisions", end),
-            }),
+            end = &mut carrier => return Err(carrier_failed(end, engine).await),
             end = &mut event_writer => return Err(match end {
-                Ok(()) => engine_failed(engine.await),
+                Ok(()) => carrier_failed(carrier.await, engine).await,
                 end => task_failed("writing events", end),
             }),
             Some(end) = watches.join_next() => return Err(match end {
@@ -261,6 +258,14 @@ fn engine_failed(end: Result<EngineEnd, oneshot::error::RecvError>) -> DriverErr
         Ok(Ok(())) => "it ended by itself".to_owned(),
         Err(_) => "its thread vanished".to_owned(),
     })
+}
+
+/// That nothing more is to be carried out means that the engine is coming to its end.
+async fn carrier_failed(end: Result<(), JoinError>, engine: oneshot::Receiver<EngineEnd>) -> DriverError {
+    match end {
+        Ok(()) => engine_failed(engine.await),
+        end => task_failed("carrying out decisions", end),
+    }
 }
 
 fn task_failed(what: &'static str, end: Result<(), JoinError>) -> DriverError {

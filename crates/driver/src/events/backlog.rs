@@ -86,8 +86,7 @@ pub(super) struct Backlog {
     pause: Backoff,
     jitter: Jitter,
     pub(super) tally: Tally,
-    /// Nothing will be added any more.
-    pub(super) closed: bool,
+    closed: bool,
 }
 
 impl Unwritten {
@@ -121,6 +120,16 @@ impl Backlog {
             tally: Tally::default(),
             closed: false,
         }
+    }
+
+    /// Nothing will be added any more.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether everything is written, and nothing will be added any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.closed && self.count == 0
     }
 
     /// How many writes have not come through yet.

@@ -43,35 +43,38 @@ impl EventWriter {
     pub async fn run(self) {
         let mut writes = FuturesUnordered::new();
         loop {
-            let mut wake = None;
+            let mut next_write = None;
             while writes.len() < self.width() {
                 let Some(unwritten) = self.shared.backlog().take(Instant::now()) else {
-                    wake = self.shared.backlog().next_at();
+                    next_write = self.shared.backlog().next_at();
                     break;
                 };
                 writes.push(self.write(unwritten));
             }
-            let Some(wake) = self.tell(wake) else { return };
+            let next_line = self.tell();
+            if self.shared.backlog().is_over() {
+                return;
+            }
+            let next = [next_write, next_line].into_iter().flatten().min();
             tokio::select! {
                 Some((unwritten, outcome)) = writes.next() => {
                     self.shared.backlog().ended(unwritten, outcome, Instant::now());
                 }
                 () = self.shared.changed.notified() => {}
-                () = sleep_until_some(wake) => {}
+                () = sleep_until_some(next) => {}
             }
         }
     }
 
-    /// Writes due lines to the log. When to wake: for a write, or for the log; `None` at the end of all writing.
-    fn tell(&self, wake: Option<Instant>) -> Option<Option<Instant>> {
+    /// Writes lines that are due to the log, or all at the end; when the next is due.
+    fn tell(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut backlog = self.shared.backlog();
-        let over = backlog.closed && backlog.count() == 0;
-        let told = if over { backlog.tally.take() } else { backlog.tally.take_due(now) };
+        let told = if backlog.is_over() { backlog.tally.take() } else { backlog.tally.take_due(now) };
         let due = backlog.tally.due(now);
         drop(backlog);
         tally::log(&told);
-        (!over).then(|| [wake, due].into_iter().flatten().min())
+        due
     }
 
     fn width(&self) -> usize {
