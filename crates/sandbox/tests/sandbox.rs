@@ -73,22 +73,6 @@ async fn the_pods_of_a_deployment_are_placed_run_and_follow_its_scale() {
 }
 
 #[tokio::test]
-async fn every_pod_of_a_crowd_has_its_event() {
-    const PODS: usize = 1500;
-    let manifests: String = (0..PODS).map(|index| pod(&format!("p{index}"), "10m")).collect();
-    let sandbox = sandbox(20, &manifests).await;
-    assert_eq!(count(&sandbox, PodState::Placed), PODS);
-    let events = || sandbox.store().list("events", "default", "", "reason=Scheduled").unwrap().0.len();
-    let written = async {
-        while events() < PODS {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    assert!(tokio::time::timeout(LIMIT, written).await.is_ok(), "{} of {PODS} events", events());
-    sandbox.stop().await.unwrap();
-}
-
-#[tokio::test]
 async fn a_new_template_replaces_all_pods() {
     for strategy in ["RollingUpdate", "Recreate"] {
         let mut sandbox = sandbox(3, "").await;
