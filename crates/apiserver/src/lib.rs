@@ -58,7 +58,7 @@ pub struct Options {
     /// How many changes of each resource are remembered: how far a watcher may fall behind, and how old the version of
     /// a list may be.
     pub history: usize,
-    /// How many events are kept; a cluster keeps those of an hour.
+    /// How many events are kept, of about 2 KiB each; a cluster keeps those of an hour.
     pub events: usize,
     /// Pods tolerate nodes that are not ready or unreachable for 300 s, as the admission plugin DefaultTolerationSeconds
     /// sees to.
@@ -75,7 +75,7 @@ impl Default for Options {
         Self {
             token: None,
             history: 1 << 14,
-            events: 20_000,
+            events: 200_000,
             default_tolerations: true,
             taint_new_nodes: false,
             seed: None,

@@ -32,6 +32,29 @@ const TRIES: u32 = 4;
 /// The longest that a server is left alone between two tries of a binding, whatever it asks for.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
+/// Tells whether bindings talk to the API server; what is less urgent then holds back.
+#[derive(Clone, Debug)]
+pub struct BindingActivity(Arc<Semaphore>);
+
+impl BindingActivity {
+    /// Whether at least one binding is on its way.
+    pub fn is_busy(&self) -> bool {
+        self.0.available_permits() < BINDINGS_AT_ONCE
+    }
+
+    /// No binding, ever.
+    #[cfg(test)]
+    pub(crate) fn idle() -> Self {
+        Self(Arc::new(Semaphore::new(BINDINGS_AT_ONCE)))
+    }
+
+    /// A binding, always.
+    #[cfg(test)]
+    pub(crate) fn busy() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+}
+
 /// Runs binding cycles as tasks and tells the engine how they ended.
 #[derive(Clone)]
 pub struct Binder {
@@ -45,6 +68,11 @@ impl Binder {
     /// A binder whose plugins reach the cluster through `api`.
     pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
         Self { api, tasks, engine, room: Arc::new(Semaphore::new(BINDINGS_AT_ONCE)) }
+    }
+
+    /// Tells whether bindings are on their way.
+    pub fn activity(&self) -> BindingActivity {
+        BindingActivity(self.room.clone())
     }
 
     /// Begins a binding cycle.

@@ -17,6 +17,7 @@
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
 //! - nothing waits for ever: every request has a time limit, every retry a bound, shutting down takes ten seconds at
 //!   most;
+//! - no event is lost while the API server takes events: memory alone bounds how many wait, and bindings come first;
 //! - no answer of an API server, however odd, ends the process.
 //!
 //! Log lines carry kube-scheduler's verbosity in the field `v`; those with `v` of 0 are at tracing's level `INFO`, 1

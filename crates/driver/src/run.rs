@@ -12,7 +12,7 @@ use harbormaster_core::{Effect, EngineConfig};
 use thiserror::Error;
 use tokio::{
     sync::{mpsc as channel, oneshot},
-    task::{JoinError, JoinSet},
+    task::{JoinError, JoinHandle, JoinSet},
     time::{Instant, MissedTickBehavior, interval, timeout_at},
 };
 
@@ -21,7 +21,7 @@ use crate::{
     client::{ClientError, Clients, ConnectionConfig},
     clock::Clock,
     engine_thread::{self, EngineEnd, ToEngine},
-    events::EventRecorder,
+    events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
     lanes::Tasks,
     leader::LeaderElection,
@@ -31,7 +31,7 @@ use crate::{
 
 /// How long bindings, evictions, patches and events under way may take when the process is asked to end.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
-/// How long after that events may take that are not written yet: nothing but their readers depends on them.
+/// How long, within that, events may take of which none can be written: nothing but their readers depends on them.
 const EVENTS_LIMIT: Duration = Duration::from_secs(3);
 /// How often series of events are looked at.
 const EVENTS_TICK: Duration = Duration::from_secs(60);
@@ -123,30 +123,32 @@ impl Driver {
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::unbounded_channel();
         let (tasks, all_done) = Tasks::new();
-        let (event_tasks, events_done) = Tasks::new();
+        let api = Arc::new(LiveApi::new(self.clients.main.clone()));
+        let binder = Binder::new(api, tasks.clone(), to_engine.clone());
+        let (events, event_writer) =
+            EventRecorder::new(self.clients.events.clone(), self.hostname.into(), binder.activity());
+        let unwritten = events.unwritten();
         let outbox = Outbox {
-            binder: Binder::new(
-                Arc::new(LiveApi::new(self.clients.main.clone())),
-                tasks.clone(),
-                to_engine.clone(),
-            ),
+            binder,
             evictor: Evictor::new(self.clients.main.clone(), tasks.clone(), to_engine.clone()),
             status: StatusWriter::new(self.clients.main.clone(), tasks),
-            events: EventRecorder::new(self.clients.events.clone(), self.hostname.into(), event_tasks),
+            events,
             clock: Clock::default(),
         };
         let mut watches = watch_all(&self.clients, &to_engine);
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out)?;
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
+        let mut event_writer = tokio::spawn(event_writer.run());
 
         tokio::select! {
             () = shutdown => {}
             end = &mut engine => return Err(engine_failed(end)),
-            // That nothing more is to be carried out, or nobody listens to a watch, means that the engine is coming to
-            // its end.
-            end = &mut carrier => return Err(match end {
-                Ok(()) => engine_failed(engine.await),
-                end => task_failed("carrying out decisions", end),
+            // That nothing more is to be carried out, there will be no more events, or nobody listens to a watch, means
+            // that the engine is coming to its end.
+            end = &mut carrier => return Err(carrier_failed(end, engine).await),
+            end = &mut event_writer => return Err(match end {
+                Ok(()) => carrier_failed(carrier.await, engine).await,
+                end => task_failed("writing events", end),
             }),
             Some(end) = watches.join_next() => return Err(match end {
                 Ok(()) => engine_failed(engine.await),
@@ -171,10 +173,7 @@ impl Driver {
         watches.abort_all();
         match finished {
             Ok((Ok(Ok(())), Ok(()))) => {
-                let deadline = deadline.min(Instant::now() + EVENTS_LIMIT);
-                if timeout_at(deadline, events_done.wait()).await.is_err() {
-                    tracing::warn!("Stopping: some events could not be written and are given up");
-                }
+                finish_events(event_writer, &unwritten, deadline).await;
                 Ok(ExitReason::Finished)
             }
             Ok((Ok(Ok(())), Err(end))) => Err(task_failed("carrying out decisions", Err(end))),
@@ -183,6 +182,23 @@ impl Driver {
                 tracing::error!("Stopping took too long: something under way is abandoned");
                 Ok(ExitReason::Abandoned)
             }
+        }
+    }
+}
+
+/// Waits for events that are not written yet, as long as some of them are.
+async fn finish_events(mut writer: JoinHandle<()>, unwritten: &UnwrittenEvents, deadline: Instant) {
+    loop {
+        let before = unwritten.count();
+        let limit = deadline.min(Instant::now() + EVENTS_LIMIT);
+        if timeout_at(limit, &mut writer).await.is_ok() {
+            return;
+        }
+        let events = unwritten.count();
+        if events >= before || Instant::now() >= deadline {
+            writer.abort();
+            tracing::warn!(events, "Stopping: some events could not be written and are given up");
+            return;
         }
     }
 }
@@ -242,6 +258,14 @@ fn engine_failed(end: Result<EngineEnd, oneshot::error::RecvError>) -> DriverErr
         Ok(Ok(())) => "it ended by itself".to_owned(),
         Err(_) => "its thread vanished".to_owned(),
     })
+}
+
+/// That nothing more is to be carried out means that the engine is coming to its end.
+async fn carrier_failed(end: Result<(), JoinError>, engine: oneshot::Receiver<EngineEnd>) -> DriverError {
+    match end {
+        Ok(()) => engine_failed(engine.await),
+        end => task_failed("carrying out decisions", end),
+    }
 }
 
 fn task_failed(what: &'static str, end: Result<(), JoinError>) -> DriverError {

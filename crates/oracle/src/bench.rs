@@ -17,7 +17,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 pub use measurement::Measurement;
-pub use report::{Comparison, Ratio, Report};
+pub use report::{Comparison, Ratio, Report, Unequal};
 pub use workload::{PLAIN, Size, Sizing, WORKLOADS, Workload};
 
 use crate::generate::UNBUILT;

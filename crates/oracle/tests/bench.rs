@@ -22,6 +22,7 @@ fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_numbers() {
         assert!(run.pods_per_second > 1.0 && run.pods_per_second < 100_000.0, "{run:?}");
         assert!(run.resident_mib > 10.0 && run.peak_mib >= run.resident_mib, "{run:?}");
         assert!(run.start_to_first_binding_s > 0.0 && run.start_cpu_ms > 0.0, "{run:?}");
+        assert_eq!(run.events, 60, "{run:?}");
     }
     let text = report.to_string();
     assert!(text.contains("CPU-ms/pod") && text.contains("kube-scheduler ÷ kube-scheduler"), "{text}");

@@ -201,6 +201,15 @@ fn of_many_events_the_youngest_are_kept() {
 }
 
 #[test]
+fn events_of_thirty_thousand_pods_are_kept() {
+    let store = store();
+    for i in 0..30_000 {
+        store.create("events", json!({"metadata": {"name": format!("e{i}")}})).unwrap();
+    }
+    assert_eq!(store.list("events", "", "", "").unwrap().0.len(), 30_000);
+}
+
+#[test]
 fn a_definition_makes_a_kind() {
     let store = store();
     let definition = json!({

@@ -47,6 +47,11 @@ impl Request {
             && String::from_utf8_lossy(&self.body).contains(&format!("\"name\":\"{pod}\""))
     }
 
+    /// A new event, or a change of one.
+    pub fn is_write_of_an_event(&self) -> bool {
+        self.method != "GET" && self.path.contains("/events")
+    }
+
     /// A list of `resource`, in pages or as a stream.
     pub fn is_list_of(&self, resource: &str) -> bool {
         self.is_get_of(resource) && (!self.is_watch() || self.is_streaming_list())

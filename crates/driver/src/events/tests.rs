@@ -3,12 +3,19 @@
 use harbormaster_framework::pod::PodInfo;
 use harbormaster_testkit::pod;
 use serde_json::json;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tower::BoxError;
 
-use super::*;
+use super::{backlog::TRIES, *};
 use crate::{
     canned::{Canned, refused_connection, reply, status},
-    lanes::AllDone,
+    http::{ResponseBody, STRATEGIC_MERGE_PATCH},
 };
+
+type Response = http::Response<ResponseBody>;
 
 fn at(minute: i64) -> Timestamp {
     Timestamp::from_secs(1_700_000_000 + 60 * minute)
@@ -29,9 +36,14 @@ fn failed(pod: &Arc<PodInfo>, note: &str) -> PodEvent {
     }
 }
 
-fn recorder(server: &Canned) -> (EventRecorder, AllDone) {
-    let (tasks, done) = Tasks::new();
-    (EventRecorder::new(server.client(), "host".into(), tasks), done)
+fn scheduled(pod: &Arc<PodInfo>) -> PodEvent {
+    PodEvent { warning: false, reason: "Scheduled", action: "Binding", ..failed(pod, "ok") }
+}
+
+/// A recorder whose writer runs until all is written.
+fn recorder(server: &Canned) -> (EventRecorder, JoinHandle<()>) {
+    let (recorder, writer) = EventRecorder::new(server.client(), "host".into(), BindingActivity::idle());
+    (recorder, tokio::spawn(writer.run()))
 }
 
 fn ok() -> Canned {
@@ -42,11 +54,9 @@ fn ok() -> Canned {
 async fn an_event_says_who_saw_what_about_which_pod() {
     let server = ok();
     let (mut recorder, done) = recorder(&server);
-    let event =
-        PodEvent { warning: false, reason: "Scheduled", action: "Binding", ..failed(&waiting("7"), "ok") };
-    recorder.record(event, at(0));
+    recorder.record(scheduled(&waiting("7")), at(0));
     drop(recorder);
-    done.wait().await;
+    done.await.unwrap();
     let seen = &server.seen()[0];
     assert_eq!(
         (seen.method.as_str(), seen.path.as_str()),
@@ -80,13 +90,14 @@ async fn the_second_occurrence_is_written_and_later_ones_are_counted_until_the_s
     for minute in 0..5 {
         recorder.record(failed(&pod, &format!("note {minute}")), at(minute));
         recorder.tick(at(minute));
+        sleep(Duration::from_secs(60)).await;
     }
     recorder.tick(at(10));
     let before_the_end = recorder.series.len();
     recorder.tick(at(11));
     assert_eq!((before_the_end, recorder.series.len()), (1, 0));
     drop(recorder);
-    done.wait().await;
+    done.await.unwrap();
     let seen = server.seen();
     let calls: Vec<(&str, u64)> =
         seen.iter().map(|s| (s.method.as_str(), s.json()["series"]["count"].as_u64().unwrap_or(1))).collect();
@@ -104,9 +115,10 @@ async fn a_series_that_goes_on_is_written_every_half_hour() {
     for minute in 0..35 {
         recorder.tick(at(minute));
         recorder.record(failed(&pod, "no"), at(minute));
+        sleep(Duration::from_secs(60)).await;
     }
     drop(recorder);
-    done.wait().await;
+    done.await.unwrap();
     let counts: Vec<u64> =
         server.seen()[1..].iter().map(|s| s.json()["series"]["count"].as_u64().unwrap()).collect();
     assert_eq!(counts, [2, 30]);
@@ -119,7 +131,7 @@ async fn a_pod_that_changed_begins_a_new_event() {
     recorder.record(failed(&waiting("7"), "no"), at(0));
     recorder.record(failed(&waiting("8"), "no"), at(1));
     drop(recorder);
-    done.wait().await;
+    done.await.unwrap();
     assert!(server.seen().iter().all(|s| s.method == "POST"));
 }
 
@@ -134,36 +146,176 @@ async fn a_series_whose_event_has_expired_is_created_with_its_count() {
     recorder.record(failed(&pod, "no"), at(0));
     recorder.record(failed(&pod, "no"), at(1));
     drop(recorder);
-    done.wait().await;
+    done.await.unwrap();
     let seen = server.seen();
     assert_eq!(seen.iter().map(|s| s.method.as_str()).collect::<Vec<_>>(), ["POST", "PATCH", "POST"]);
     assert_eq!(seen[2].json()["series"]["count"], 2);
 }
 
+/// A server that answers writes about pods named `name` by `answer`, and takes the others.
+fn taking_all_but(name: &'static str, answer: fn() -> Result<Response, BoxError>) -> Canned {
+    let about = format!("\"name\":\"{name}\"");
+    Canned::new(move |seen| if seen.body.contains(&about) { answer() } else { Ok(reply(201, "{}")) })
+}
+
+fn tries(server: &Canned, name: &str) -> usize {
+    let about = format!("\"name\":\"{name}\"");
+    server.seen().iter().filter(|seen| seen.body.contains(&about)).count()
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_server_is_tried_twelve_times_and_a_refusal_once() {
-    for (code, tries) in [(0, 12), (503, 12), (403, 1)] {
-        let server = Canned::new(move |_| match code {
-            0 => Err(refused_connection().into()),
-            code => Ok(status(code, "X", "no")),
-        });
+async fn an_event_that_fails_while_others_are_taken_is_tried_twelve_times_and_a_refused_one_once() {
+    let answers: [(fn() -> Result<Response, BoxError>, u32); 3] = [
+        (|| Err(refused_connection().into()), TRIES),
+        (|| Ok(status(503, "X", "no")), TRIES),
+        (|| Ok(status(403, "X", "no")), 1),
+    ];
+    for (answer, expected) in answers {
+        let server = taking_all_but("p", answer);
         let (mut recorder, done) = recorder(&server);
         recorder.record(failed(&waiting("7"), "no"), at(0));
+        for minute in 0..40 {
+            recorder.record(scheduled(&pod("other").info()), at(minute));
+            sleep(Duration::from_secs(5)).await;
+        }
         drop(recorder);
-        done.wait().await;
-        assert_eq!(server.seen().len(), tries, "{code}");
+        done.await.unwrap();
+        assert_eq!(tries(&server, "p"), expected as usize);
+        assert_eq!(tries(&server, "other"), 40);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_beyond_the_queue_are_dropped() {
-    let server = ok();
+async fn an_event_is_given_up_after_an_hour_without_any_server() {
+    let server = Canned::new(|_| Err(refused_connection().into()));
     let (mut recorder, done) = recorder(&server);
-    for n in 0..QUEUE + 100 {
+    let begun = Instant::now();
+    recorder.record(failed(&waiting("7"), "no"), at(0));
+    drop(recorder);
+    done.await.unwrap();
+    let minutes = begun.elapsed().as_secs() / 60;
+    assert!((60..62).contains(&minutes), "{minutes}");
+    let tries = server.seen().len();
+    assert!((300..450).contains(&tries), "about every ten seconds: {tries}");
+}
+
+/// A server that gives one answer until some time has passed, and then takes everything.
+fn in_trouble_for(time: Duration, answer: fn(usize) -> Response) -> Canned {
+    let (begun, mut asked) = (Instant::now(), 0);
+    Canned::always(move |_| {
+        asked += 1;
+        if begun.elapsed() < time { answer(asked) } else { reply(201, "{}") }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_nothing_for_minutes_is_left_alone_and_gets_everything_afterwards() {
+    const EVENTS: usize = 1000;
+    let busy = |_| {
+        let mut busy = status(429, "TooManyRequests", "busy");
+        busy.headers_mut().insert("retry-after", http::HeaderValue::from_static("1"));
+        busy
+    };
+    let failing = |_| status(500, "InternalError", "no");
+    let mixed =
+        |asked| if asked % 2 == 0 { status(429, "TooManyRequests", "") } else { status(500, "X", "") };
+    let answers: [fn(usize) -> Response; 3] = [busy, failing, mixed];
+    for answer in answers {
+        for minutes in [1, 5] {
+            let trouble = Duration::from_secs(60 * minutes);
+            let server = in_trouble_for(trouble, answer);
+            let (mut recorder, done) = recorder(&server);
+            let begun = Instant::now();
+            for index in 0..EVENTS {
+                let pod = pod(&format!("pod-{index}")).info();
+                let event = if index % 5 == 0 { failed(&pod, "no") } else { scheduled(&pod) };
+                recorder.record(event, at(0));
+            }
+            drop(recorder);
+            sleep(trouble - Duration::from_secs(1)).await;
+            let asked = server.seen().len();
+            assert!(asked < 160 * minutes as usize, "{asked} requests in {minutes} minutes");
+            done.await.unwrap();
+            assert!(begun.elapsed() < trouble + Duration::from_secs(30), "{:?}", begun.elapsed());
+            let seen = server.seen();
+            let mut taken: Vec<String> = seen[seen.len() - EVENTS..]
+                .iter()
+                .map(|s| s.json()["regarding"]["name"].to_string())
+                .collect();
+            taken.sort_unstable();
+            taken.dedup();
+            assert_eq!(taken.len(), EVENTS);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_rests_holds_up_no_other() {
+    let server = Canned::always(|seen| match seen.body.contains("\"name\":\"bad") {
+        true => status(500, "InternalError", "no"),
+        false => reply(201, "{}"),
+    });
+    let (mut recorder, done) = recorder(&server);
+    for index in 0..500 {
+        // More that fail than can be written at a time, but not all.
+        let name = if index % 2 == 0 { format!("bad-{index}") } else { format!("good-{index}") };
+        recorder.record(scheduled(&pod(&name).info()), at(0));
+    }
+    sleep(Duration::from_secs(1)).await;
+    let good = server.seen().iter().filter(|s| s.body.contains("\"name\":\"good")).count();
+    assert_eq!(good, 250);
+    done.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_count_of_an_event_waits_for_the_event_however_long_that_takes() {
+    let server = in_trouble_for(Duration::from_secs(60), |_| status(500, "X", "no"));
+    let (mut recorder, done) = recorder(&server);
+    let pod = waiting("7");
+    recorder.record(failed(&pod, "no"), at(0));
+    sleep(Duration::from_secs(1)).await;
+    recorder.record(failed(&pod, "no"), at(1));
+    drop(recorder);
+    done.await.unwrap();
+    let methods: Vec<String> = server.seen().into_iter().map(|s| s.method).collect();
+    let (patch, posts) = methods.split_last().unwrap();
+    assert_eq!(patch, "PATCH");
+    assert!(posts.len() > 4 && posts.iter().all(|method| method == "POST"), "{methods:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_beyond_the_room_give_way_and_a_warning_that_was_dropped_is_no_series() {
+    let server = ok();
+    let (mut recorder, writer) =
+        EventRecorder::with_room(10_000, server.client(), "host".into(), BindingActivity::idle());
+    for n in 0..1000 {
         recorder.record(failed(&waiting(&n.to_string()), "no"), at(0));
     }
-    assert_eq!(recorder.series.len(), QUEUE);
+    let waiting = recorder.unwritten().count();
+    assert!((10..50).contains(&waiting), "{waiting}");
     drop(recorder);
-    done.wait().await;
-    assert_eq!(server.seen().len(), QUEUE);
+    writer.run().await;
+    let seen = server.seen();
+    assert_eq!(seen.len(), waiting);
+    assert_eq!(seen.last().unwrap().json()["regarding"]["resourceVersion"], "999");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fewer_events_are_written_at_a_time_while_pods_are_bound() {
+    for (bindings, expected) in [(BindingActivity::idle(), 16), (BindingActivity::busy(), 4)] {
+        let asked = Arc::new(Mutex::new(0));
+        let counter = asked.clone();
+        let client = ApiClient::over(tower::service_fn(move |_| {
+            *counter.lock().unwrap() += 1;
+            std::future::pending()
+        }));
+        let (mut recorder, writer) = EventRecorder::new(client, "host".into(), bindings);
+        for index in 0..100 {
+            recorder.record(scheduled(&pod(&format!("pod-{index}")).info()), at(0));
+        }
+        let writing = tokio::spawn(writer.run());
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(*asked.lock().unwrap(), expected);
+        writing.abort();
+    }
 }

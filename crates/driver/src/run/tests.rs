@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex, time::Instant};
 
 use bytes::Bytes;
 use futures_util::stream;
+use harbormaster_core::PodEvent;
 use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
 use harbormaster_testkit::profile;
 use http::Response;
@@ -14,6 +15,7 @@ use tower::BoxError;
 
 use super::*;
 use crate::{
+    binder::BindingActivity,
     canned::{Canned, Seen, reply, status},
     http::ResponseBody,
 };
@@ -264,4 +266,30 @@ async fn an_api_server_that_is_away_does_not_keep_the_driver_from_ending() {
     let shutdown = tokio::time::sleep(Duration::from_millis(20));
     let end = driver.run(EngineConfig::new(vec![first_fit()]), shutdown).await;
     assert_eq!(end.unwrap(), ExitReason::Finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_events_have_ten_seconds_as_long_as_some_are_written_and_three_otherwise() {
+    let second = Duration::from_secs(1);
+    // How many there are, how long a write takes, how long is waited, and how many are left.
+    for (count, pace, waited, left) in
+        [(100, second, 7, 0), (1000, second, 10, 1000 - 9 * 16), (10, second * 20, 3, 10)]
+    {
+        let client = crate::http::ApiClient::over(tower::service_fn(move |_| async move {
+            tokio::time::sleep(pace).await;
+            Ok(reply(201, "{}"))
+        }));
+        let (mut events, writer) = EventRecorder::new(client, "host".into(), BindingActivity::idle());
+        for index in 0..count {
+            let pod = harbormaster_testkit::pod(&format!("pod-{index}")).info();
+            let (reason, action, note) = ("Scheduled", "Binding", String::new());
+            let event = PodEvent { pod, warning: false, reason, action, note, reporter: "s".into() };
+            events.record(event, Clock::default().now());
+        }
+        let unwritten = events.unwritten();
+        drop(events);
+        let begun = tokio::time::Instant::now();
+        finish_events(tokio::spawn(writer.run()), &unwritten, begun + SHUTDOWN_LIMIT).await;
+        assert_eq!((begun.elapsed().as_secs(), unwritten.count()), (waited, left));
+    }
 }

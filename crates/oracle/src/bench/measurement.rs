@@ -18,7 +18,11 @@ use crate::scheduler::{Contender, Scheduler, StartOptions};
 /// The longest pause between two bindings, the start included.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Events are still sent after the last binding, and memory settles.
+/// The longest pause between two events after the last binding. Longer than a
+/// scheduler rests that failed to write one.
+const EVENTS_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Memory settles after the last event.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
 /// What one run took.
@@ -27,13 +31,13 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
 pub struct Measurement {
     /// Measured pods per second, from their first binding to their last.
     pub pods_per_second: f64,
-    /// The scheduler's CPU time per measured pod in milliseconds, without what
-    /// it used before them.
+    /// The scheduler's CPU time per measured pod in milliseconds, its event
+    /// included, without what it used before them.
     pub cpu_ms_per_pod: f64,
     /// The scheduler's CPU time until the warm-up pods that it found were bound,
     /// in milliseconds.
     pub start_cpu_ms: f64,
-    /// Resident memory two seconds after the last binding, in MiB.
+    /// Resident memory two seconds after the last event, in MiB.
     pub resident_mib: f64,
     /// The most resident memory, in MiB.
     pub peak_mib: f64,
@@ -41,6 +45,11 @@ pub struct Measurement {
     pub start_to_first_binding_s: f64,
     /// The CPU time per measured pod of kube-apiserver and etcd, in milliseconds.
     pub server_cpu_ms_per_pod: f64,
+    /// `Scheduled` events about measured pods that the API server has got; one
+    /// for each pod is all.
+    pub events: usize,
+    /// From the last binding until the last of these events was seen, in seconds.
+    pub last_event_s: f64,
     /// Pods that were created beside the measured ones. They come by the clock:
     /// a faster scheduler meets fewer, and its CPU time has less of them.
     pub churn_pods: usize,
@@ -60,7 +69,7 @@ pub(super) fn measure(
     if options.backlog {
         creator.create_measured()?;
     }
-    let watcher = Watcher::start(&client)?;
+    let watcher = Watcher::bindings(&client)?;
 
     let start_options =
         StartOptions { config: configuration(options).to_string(), ..StartOptions::default() };
@@ -81,12 +90,17 @@ pub(super) fn measure(
         })
         .or_else(|error| scheduler.check().and(Err(error)))?;
 
-    let time = |index: usize| watcher.binding(index).context("a binding that was counted has no time");
-    let measured = time(warm_up + size.pods - 1)?.duration_since(time(warm_up)?);
+    // Only now: who counts takes processor time, too.
+    let event_watcher = Watcher::events(&client)?;
+    let events = event_watcher.wait_at_most(size.pods, EVENTS_PATIENCE);
     sleep(AFTERWARDS);
     let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(start_cpu);
     let server = server_cpu(&cluster)?.saturating_sub(server_before);
     let memory = process::memory(scheduler.pid())?;
+    let time = |index: usize| watcher.time(index).context("a binding that was counted has no time");
+    let last_binding = time(warm_up + size.pods - 1)?;
+    let measured = last_binding.duration_since(time(warm_up)?);
+    let last_event = events.checked_sub(1).and_then(|last| event_watcher.time(last));
     let start_to_first_binding_s = time(0)?.duration_since(start).as_secs_f64();
     scheduler.stop()?;
     let pods = size.pods as f64;
@@ -98,6 +112,9 @@ pub(super) fn measure(
         peak_mib: memory.peak as f64 / 1024.0,
         start_to_first_binding_s,
         server_cpu_ms_per_pod: milliseconds(server) / pods,
+        events,
+        last_event_s: last_event
+            .map_or(0.0, |event| event.saturating_duration_since(last_binding).as_secs_f64()),
         churn_pods,
     })
 }

@@ -28,14 +28,29 @@ pub struct Comparison {
     pub size: Size,
     /// The runs of each contender, in order; equal positions are a pair.
     pub runs: [Vec<Measurement>; 2],
-    /// Second divided by first: the median over the pairs, for each column.
+    /// Second divided by first: the median over the pairs that did equal work,
+    /// for each column.
     pub ratios: Vec<Ratio>,
+    /// Pairs that did not, and count in no ratio.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unequal: Vec<Unequal>,
     /// Each contender's CPU time per pod divided by its own with plain pods,
-    /// both medians; unless it ran no plain pods or this is them.
+    /// both medians over runs that delivered all events; unless it has none or
+    /// this is them.
     pub cpu_against_plain: [Option<f64>; 2],
     /// Why the runs are not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+/// A pair of runs after which the API server had more events from one contender
+/// than from the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unequal {
+    /// The pair, from 1.
+    pub pair: usize,
+    /// [`Measurement::events`] of either contender.
+    pub events: [usize; 2],
 }
 
 /// One column of the comparison.
@@ -71,10 +86,10 @@ const SHOWN: usize = 4;
 impl Report {
     pub(super) fn new(names: [&'static str; 2], mut workloads: Vec<Comparison>) -> Self {
         if let Some(plain) = workloads.iter().find(|workload| workload.name == PLAIN) {
-            let plain = [plain.median(0, CPU), plain.median(1, CPU)];
+            let plain = [plain.complete_cpu(0), plain.complete_cpu(1)];
             for workload in workloads.iter_mut().filter(|workload| workload.name != PLAIN) {
                 workload.cpu_against_plain =
-                    [0, 1].map(|index| Some(workload.median(index, CPU)? / plain[index]?));
+                    [0, 1].map(|index| Some(workload.complete_cpu(index)? / plain[index]?));
             }
         }
         Self { names, workloads }
@@ -91,20 +106,27 @@ impl Report {
         let against_plain = self.workloads.iter().any(|workload| workload.cpu_against_plain != [None, None]);
         let mut header = vec!["workload", "scheduler"];
         header.extend(shown.clone().map(|(name, _)| *name));
+        header.push("events");
         header.extend(against_plain.then_some("CPU/pod ÷ own plain"));
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_header(header);
         for workload in &self.workloads {
             let mut title = workload.name;
             for (index, name) in self.names.iter().enumerate() {
-                let medians = shown.clone().map(|column| workload.median(index, *column));
-                let cells = medians.chain(against_plain.then_some(workload.cpu_against_plain[index]));
-                let cells = cells.map(|value| value.map(number).unwrap_or_default());
-                table.add_row([title, *name].map(str::to_owned).into_iter().chain(cells));
+                let text = |value: Option<f64>| value.map(number).unwrap_or_default();
+                let mut row = [title, *name].map(str::to_owned).to_vec();
+                row.extend(shown.clone().map(|column| text(workload.median(index, *column))));
+                row.push(workload.events(index));
+                row.extend(against_plain.then(|| text(workload.cpu_against_plain[index])));
+                table.add_row(row);
                 title = "";
             }
-            let ratios = workload.ratios.iter().take(SHOWN).map(Ratio::to_string);
-            table.add_row([String::new(), "ratio".to_owned()].into_iter().chain(ratios));
+            let mut row = vec![String::new(), "ratio".to_owned()];
+            row.extend(workload.ratios.iter().take(SHOWN).map(Ratio::to_string));
+            if workload.ratios.is_empty() && !workload.unequal.is_empty() {
+                row.push("none: unequal work".to_owned());
+            }
+            table.add_row(row);
         }
         table
     }
@@ -126,8 +148,34 @@ impl Comparison {
         runs: [Vec<Measurement>; 2],
         failure: Option<String>,
     ) -> Self {
-        let ratios = COLUMNS.iter().filter_map(|column| ratio(*column, &runs)).collect();
-        Self { name, size, runs, ratios, cpu_against_plain: [None; 2], failure }
+        let pairs = || runs[0].iter().zip(&runs[1]);
+        let equal: Vec<_> = pairs().filter(|(left, right)| left.events == right.events).collect();
+        let ratios = COLUMNS.iter().filter_map(|column| ratio(*column, &equal)).collect();
+        let unequal = |(index, (left, right)): (usize, (&Measurement, &Measurement))| {
+            let events = [left.events, right.events];
+            (left.events != right.events).then_some(Unequal { pair: index + 1, events })
+        };
+        let unequal = pairs().enumerate().filter_map(unequal).collect();
+        Self { name, size, runs, ratios, unequal, cpu_against_plain: [None; 2], failure }
+    }
+
+    /// The median CPU time of runs of one contender that left no event out.
+    fn complete_cpu(&self, contender: usize) -> Option<f64> {
+        let complete = self.runs[contender].iter().filter(|run| run.events == self.size.pods);
+        median(&mut complete.map(CPU.1).collect::<Vec<_>>())
+    }
+
+    /// How many events the runs of one contender delivered, and of how many
+    /// unless that is all.
+    fn events(&self, contender: usize) -> String {
+        let events = || self.runs[contender].iter().map(|run| run.events);
+        let (Some(least), Some(most)) = (events().min(), events().max()) else { return String::new() };
+        let all = self.size.pods;
+        match (least, most) {
+            (least, _) if least == all => all.to_string(),
+            (least, most) if least == most => format!("{least} of {all}"),
+            (least, most) => format!("{least}-{most} of {all}"),
+        }
     }
 
     /// The median over the runs of one contender.
@@ -136,9 +184,8 @@ impl Comparison {
     }
 }
 
-fn ratio((name, value): Column, [left, right]: &[Vec<Measurement>; 2]) -> Option<Ratio> {
-    let pairs = left.iter().zip(right);
-    let mut ratios: Vec<f64> = pairs.map(|(left, right)| value(right) / value(left)).collect();
+fn ratio((name, value): Column, pairs: &[(&Measurement, &Measurement)]) -> Option<Ratio> {
+    let mut ratios: Vec<f64> = pairs.iter().map(|(left, right)| value(right) / value(left)).collect();
     let median = median(&mut ratios)?;
     Some(Ratio { name, median, least: *ratios.first()?, most: *ratios.last()? })
 }
@@ -175,6 +222,15 @@ impl fmt::Display for Report {
         let [left, right] = self.names;
         writeln!(f, "{}", self.table())?;
         writeln!(f, "medians over the runs; ratio: {right} ÷ {left}, median over the pairs (least-most)")?;
+        for workload in &self.workloads {
+            for Unequal { pair, events } in &workload.unequal {
+                writeln!(
+                    f,
+                    "{}, pair {pair}: unequal work: {left} wrote {} events, {right} {}; the pair has no ratio",
+                    workload.name, events[0], events[1]
+                )?;
+            }
+        }
         for workload in self.failures() {
             writeln!(f, "{} failed: {}", workload.name, workload.failure.as_deref().unwrap_or_default())?;
         }

@@ -70,8 +70,14 @@ impl Arguments {
         let right = self.harbormaster.contender(self.right, true)?;
         let report = run(&options, [&left, &right], |workload, name, run| {
             eprintln!(
-                "{workload}, {name}: {:.0} pods/s, {:.3} CPU-ms/pod, {:.0} MiB, first binding after {:.2} s",
-                run.pods_per_second, run.cpu_ms_per_pod, run.resident_mib, run.start_to_first_binding_s
+                "{workload}, {name}: {:.0} pods/s, {:.3} CPU-ms/pod, {:.0} MiB, first binding after {:.2} s, {} events, \
+                 the last {:.1} s after the last binding",
+                run.pods_per_second,
+                run.cpu_ms_per_pod,
+                run.resident_mib,
+                run.start_to_first_binding_s,
+                run.events,
+                run.last_event_s
             );
         })?;
         match self.output {

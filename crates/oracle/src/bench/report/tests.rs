@@ -11,6 +11,8 @@ fn runs(values: &[f64]) -> Vec<Measurement> {
         peak_mib: 1.0,
         start_to_first_binding_s: 1.0,
         server_cpu_ms_per_pod: 1.0,
+        events: SIZE.pods,
+        last_event_s: 0.0,
         churn_pods: 0,
     };
     values.iter().map(run).collect()
@@ -60,6 +62,28 @@ fn the_text_has_every_workload_in_the_table_and_in_the_chart() {
         assert!(part.contains(PLAIN) && part.contains("PreemptionAsync"), "{text}");
     }
     assert!(chart.contains(&format!("a {} 200\n", "█".repeat(50))), "{text}");
+}
+
+#[test]
+fn a_pair_that_did_unequal_work_has_no_ratio_and_the_report_says_so() {
+    let (left, mut right) = (runs(&[1.0, 2.0]), runs(&[2.0, 6.0]));
+    right[0].events = 1;
+    let one = Comparison::new(PLAIN, SIZE, [left.clone(), right.clone()], None);
+    assert_eq!((one.ratios[0].median, one.ratios[0].least), (3.0, 3.0));
+    right[1].events = 0;
+    let none = Comparison::new("TopologySpreading", SIZE, [left, right], None);
+    assert_eq!(none.ratios, []);
+    let report = Report::new(["a", "b"], vec![one, none]);
+    assert_eq!(report.workloads[1].cpu_against_plain, [Some(1.0), None]);
+    let text = report.to_string();
+    assert!(
+        text.contains("plain, pair 1: unequal work: a wrote 2 events, b 1; the pair has no ratio"),
+        "{text}"
+    );
+    assert!(text.contains("none: unequal work") && text.contains(" 0-1 of 2 "), "{text}");
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["workloads"][1]["unequal"][1], serde_json::json!({"pair": 2, "events": [2, 0]}));
+    assert_eq!(json["workloads"][0]["runs"][1][0]["events"], 1);
 }
 
 #[test]

@@ -1,0 +1,150 @@
+//! Events in trouble, summed up for the log: a server in trouble must not fill it with a line for each.
+
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::http::ApiError;
+
+/// At most one line about each kind of trouble in this time.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// What has become of an event that is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    /// It will be tried again.
+    Failed,
+    /// There was no room for it.
+    Dropped,
+    /// The API server does not want it.
+    Rejected,
+    /// It has failed too often or for too long.
+    GivenUp,
+}
+
+/// What is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    sums: BTreeMap<Trouble, Sum>,
+    /// When the last lines were written.
+    told: Option<Instant>,
+}
+
+/// One kind of trouble since it was last told.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    by_reason: BTreeMap<&'static str, usize>,
+    last_error: String,
+}
+
+impl Tally {
+    pub(super) fn note(&mut self, trouble: Trouble, reason: &'static str, error: Option<&ApiError>) {
+        let sum = self.sums.entry(trouble).or_default();
+        *sum.by_reason.entry(reason).or_default() += 1;
+        if let Some(error) = error {
+            sum.last_error = error.to_string();
+        }
+    }
+
+    /// When there is something to be told; the first trouble in a while is told at once.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        let after_the_last = self.told.map_or(now, |told| now.max(told + PERIOD));
+        (!self.sums.is_empty()).then_some(after_the_last)
+    }
+
+    /// What is to be told now; nothing before it is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> BTreeMap<Trouble, Sum> {
+        if self.due(now).is_none_or(|due| due > now) {
+            return BTreeMap::new();
+        }
+        self.told = Some(now);
+        self.take()
+    }
+
+    /// What is to be told, due or not.
+    pub(super) fn take(&mut self) -> BTreeMap<Trouble, Sum> {
+        std::mem::take(&mut self.sums)
+    }
+}
+
+/// One line for each kind of trouble.
+pub(super) fn log(sums: &BTreeMap<Trouble, Sum>) {
+    for (trouble, sum) in sums {
+        let (events, reasons, err) = (sum.count(), sum.reasons(), &sum.last_error);
+        match trouble {
+            Trouble::Failed => {
+                tracing::error!(events, reasons, err, "Unable to write event (may retry after sleeping)");
+            }
+            Trouble::Dropped => tracing::error!(
+                events,
+                reasons,
+                "Unable to record event: too many queued events, dropped event"
+            ),
+            Trouble::Rejected => {
+                tracing::error!(events, reasons, err, "Server rejected event (will not retry!)");
+            }
+            Trouble::GivenUp => {
+                tracing::error!(events, reasons, err, "Unable to write event (retry limit exceeded!)");
+            }
+        }
+    }
+}
+
+impl Sum {
+    /// How many failures or events; an event that fails twice counts twice.
+    pub(super) fn count(&self) -> usize {
+        self.by_reason.values().sum()
+    }
+
+    /// `FailedScheduling: 3, Scheduled: 40`.
+    pub(super) fn reasons(&self) -> String {
+        let mut text = String::new();
+        for (reason, count) in &self.by_reason {
+            let comma = if text.is_empty() { "" } else { ", " };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{comma}{reason}: {count}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn trouble_is_told_at_once_and_then_once_per_period_with_counts() {
+        let mut tally = Tally::default();
+        let begun = Instant::now();
+        let mut told = Vec::new();
+        assert_eq!(tally.due(begun), None);
+        for second in 0..75 {
+            let now = begun + Duration::from_secs(second);
+            for _ in 0..100 {
+                tally.note(Trouble::Dropped, "Scheduled", None);
+            }
+            tally.note(Trouble::Dropped, "FailedScheduling", None);
+            for sum in tally.take_due(now).values() {
+                told.push((second, sum.count(), sum.reasons()));
+            }
+        }
+        let line = |failed: usize, scheduled: usize| {
+            (failed + scheduled, format!("FailedScheduling: {failed}, Scheduled: {scheduled}"))
+        };
+        let expected = [(0, line(1, 100)), (30, line(30, 3000)), (60, line(30, 3000))];
+        assert_eq!(told, expected.map(|(second, (count, text))| (second, count, text)));
+        assert_eq!(tally.take()[&Trouble::Dropped].count(), 14 * 101);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_kind_of_trouble_is_told_with_its_last_error() {
+        let mut tally = Tally::default();
+        for text in ["first", "last"] {
+            tally.note(Trouble::Failed, "Scheduled", Some(&ApiError::Unreachable(text.to_owned())));
+        }
+        tally.note(Trouble::Rejected, "Scheduled", Some(&ApiError::Unreachable("no".to_owned())));
+        let told = tally.take_due(Instant::now());
+        let errors: Vec<_> = told.values().map(|sum| (sum.count(), sum.last_error.as_str())).collect();
+        assert_eq!(errors, [(2, "last"), (1, "no")]);
+    }
+}
