@@ -82,7 +82,7 @@ impl Context<'_> {
                 let about = self.kind.about(&name);
                 priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
             }
-            _ => {}
+            _ => others::admit_update(self.kind, old, object),
         }
         let mut errors = meta::check_update(self.kind, old, object);
         self.check(object, Some(old), &mut errors);

@@ -2,6 +2,7 @@
 //! brings it one step closer to what is asked for.
 
 mod budgets;
+mod daemon_sets;
 mod deployments;
 mod jobs;
 mod replica_sets;
@@ -15,6 +16,7 @@ use std::{
 use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
+use self::daemon_sets::DaemonSets;
 use crate::{
     fields::{controller, is_ending, list, name, namespace, owned_by, text, uid},
     mirror::Mirror,
@@ -31,6 +33,7 @@ const MOST_AT_ONCE: usize = 500;
 pub struct Controllers {
     store: Store,
     mirrors: Mirrors,
+    daemon_sets: DaemonSets,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,7 @@ struct Mirrors {
     replica_sets: Mirror,
     replication_controllers: Mirror,
     stateful_sets: Mirror,
+    daemon_sets: Mirror,
     jobs: Mirror,
     budgets: Mirror,
 }
@@ -58,10 +62,11 @@ impl Controllers {
             replica_sets: Mirror::new(store, "replicasets.apps")?,
             replication_controllers: Mirror::new(store, "replicationcontrollers")?,
             stateful_sets: Mirror::new(store, "statefulsets.apps")?,
+            daemon_sets: Mirror::new(store, "daemonsets.apps")?,
             jobs: Mirror::new(store, "jobs.batch")?,
             budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
         };
-        Ok(Self { store: store.clone(), mirrors })
+        Ok(Self { store: store.clone(), mirrors, daemon_sets: DaemonSets::default() })
     }
 
     /// Ends with its task only.
@@ -78,6 +83,7 @@ impl Controllers {
             replica_sets::reconcile(store, "replicasets.apps", &mirrors.replica_sets, &pods);
             replica_sets::reconcile(store, "replicationcontrollers", &mirrors.replication_controllers, &pods);
             stateful_sets::reconcile(store, &mirrors.stateful_sets, &pods);
+            self.daemon_sets.reconcile(store, &mirrors.daemon_sets, &mirrors.nodes, &pods);
             jobs::reconcile(store, &mirrors.jobs, &pods);
             budgets::reconcile(store, mirrors);
         }
@@ -91,6 +97,7 @@ impl Controllers {
             &mut mirrors.replica_sets,
             &mut mirrors.replication_controllers,
             &mut mirrors.stateful_sets,
+            &mut mirrors.daemon_sets,
             &mut mirrors.jobs,
         ];
         let gone: Vec<Value> = owners.into_iter().flat_map(Mirror::take_gone).collect();
@@ -128,6 +135,7 @@ impl Mirrors {
             () = self.replica_sets.changed() => {}
             () = self.replication_controllers.changed() => {}
             () = self.stateful_sets.changed() => {}
+            () = self.daemon_sets.changed() => {}
             () = self.jobs.changed() => {}
             () = self.budgets.changed() => {}
         }
@@ -141,6 +149,7 @@ impl Mirrors {
             &mut self.replica_sets,
             &mut self.replication_controllers,
             &mut self.stateful_sets,
+            &mut self.daemon_sets,
             &mut self.jobs,
             &mut self.budgets,
         ];
