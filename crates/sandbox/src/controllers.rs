@@ -7,17 +7,21 @@ mod deployments;
 mod jobs;
 mod replica_sets;
 mod stateful_sets;
+mod taint_evictions;
 
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
 
+use harbormaster_api::Timestamp;
 use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
-use self::daemon_sets::DaemonSets;
+use self::{daemon_sets::DaemonSets, taint_evictions::TaintEvictions};
 use crate::{
+    clock::Clock,
+    events::Events,
     fields::{controller, is_ending, list, name, namespace, owned_by, text, uid},
     mirror::Mirror,
     sandbox::{SandboxError, carry_on},
@@ -31,9 +35,18 @@ const MOST_AT_ONCE: usize = 500;
 /// Stand-ins for the controllers of a cluster. They work while [`Controllers::run`] is being polled.
 #[derive(Debug)]
 pub struct Controllers {
-    store: Store,
+    tools: Tools,
     mirrors: Mirrors,
     daemon_sets: DaemonSets,
+    taint_evictions: TaintEvictions,
+}
+
+/// What all of them work with.
+#[derive(Debug)]
+struct Tools {
+    store: Store,
+    events: Events,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -66,27 +79,46 @@ impl Controllers {
             jobs: Mirror::new(store, "jobs.batch")?,
             budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
         };
-        Ok(Self { store: store.clone(), mirrors, daemon_sets: DaemonSets::default() })
+        let tools = Tools { store: store.clone(), events: Events::new(store), clock: Clock::default() };
+        let (daemon_sets, taint_evictions) = (DaemonSets::default(), TaintEvictions::default());
+        Ok(Self { tools, mirrors, daemon_sets, taint_evictions })
+    }
+
+    /// The same, by another clock than that of the machine.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.tools.clock = clock;
+        self
     }
 
     /// Ends with its task only.
     pub async fn run(mut self) {
+        let mut wake = None;
         loop {
-            self.mirrors.changed().await;
-            tokio::time::sleep(PAUSE).await;
+            tokio::select! {
+                () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
+                () = self.tools.clock.reaches(wake) => {}
+            }
             self.mirrors.catch_up().await;
             self.collect_garbage();
-            let (store, mirrors) = (&self.store, &self.mirrors);
-            let pods = Owned::new(mirrors.pods.all());
-            let sets = Owned::new(mirrors.replica_sets.all());
-            deployments::reconcile(store, &mirrors.deployments, &sets, &pods);
-            replica_sets::reconcile(store, "replicasets.apps", &mirrors.replica_sets, &pods);
-            replica_sets::reconcile(store, "replicationcontrollers", &mirrors.replication_controllers, &pods);
-            stateful_sets::reconcile(store, &mirrors.stateful_sets, &pods);
-            self.daemon_sets.reconcile(store, &mirrors.daemon_sets, &mirrors.nodes, &pods);
-            jobs::reconcile(store, &mirrors.jobs, &pods);
-            budgets::reconcile(store, mirrors);
+            wake = self.reconcile();
         }
+    }
+
+    /// One step of everybody. Returns when the next is due, even if nothing changes.
+    fn reconcile(&mut self) -> Option<Timestamp> {
+        let (tools, mirrors) = (&self.tools, &self.mirrors);
+        let store = &tools.store;
+        let pods = Owned::new(mirrors.pods.all());
+        let sets = Owned::new(mirrors.replica_sets.all());
+        deployments::reconcile(store, &mirrors.deployments, &sets, &pods);
+        replica_sets::reconcile(store, "replicasets.apps", &mirrors.replica_sets, &pods);
+        replica_sets::reconcile(store, "replicationcontrollers", &mirrors.replication_controllers, &pods);
+        stateful_sets::reconcile(store, &mirrors.stateful_sets, &pods);
+        self.daemon_sets.reconcile(store, &mirrors.daemon_sets, &mirrors.nodes, &pods);
+        jobs::reconcile(store, &mirrors.jobs, &pods);
+        budgets::reconcile(store, mirrors);
+        self.taint_evictions.reconcile(tools, &mirrors.nodes, &mirrors.pods)
     }
 
     /// Deletes what belonged to owners and nodes that are gone.
@@ -114,13 +146,13 @@ impl Controllers {
             owners.any(|owner| gone.contains(text(owner, "/uid")))
         };
         for set in mirrors.replica_sets.all().filter(is_orphan) {
-            delete(&self.store, "replicasets.apps", set, None);
+            delete(&self.tools.store, "replicasets.apps", set, None);
         }
         for pod in mirrors.pods.all() {
             if nodes.contains(text(pod, "/spec/nodeName")) {
-                delete(&self.store, "pods", pod, Some(0));
+                delete(&self.tools.store, "pods", pod, Some(0));
             } else if is_orphan(&pod) && !is_ending(pod) {
-                delete(&self.store, "pods", pod, None);
+                delete(&self.tools.store, "pods", pod, None);
             }
         }
     }

@@ -15,7 +15,9 @@
 //! containers, readiness probes. Nodes are ready, always.
 
 mod board;
+mod clock;
 mod controllers;
+mod events;
 mod fields;
 mod kubelet;
 mod manifests;
@@ -26,6 +28,7 @@ mod sandbox;
 use std::time::Duration;
 
 pub use board::{Board, News, PodState, PodView, Update};
+pub use clock::Clock;
 pub use controllers::Controllers;
 pub use harbormaster_sim::Source;
 pub use kubelet::RUN_FOR;
@@ -46,6 +49,8 @@ pub struct Options {
     pub port: u16,
     /// How fast the stand-ins are.
     pub pace: Pace,
+    /// The time by which tolerations run out; tests may move it.
+    pub clock: Clock,
 }
 
 impl Options {

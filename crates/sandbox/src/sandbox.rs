@@ -106,7 +106,7 @@ impl Sandbox {
         let board = Board::new(&store, schedulers.clone())?;
         let mut stand_ins = JoinSet::new();
         stand_ins.spawn(Kubelet::new(&store, options.pace)?.run());
-        stand_ins.spawn(Controllers::new(&store)?.run());
+        stand_ins.spawn(Controllers::new(&store)?.with_clock(options.clock).run());
         let (mut inner, mut scheduler) = (None, None);
         if let Some(engine) = engine {
             let plain = listen(&api, 0, None).await?;

@@ -4,6 +4,8 @@
 
 #[path = "sandbox/daemon_sets.rs"]
 mod daemon_sets;
+#[path = "sandbox/taint_evictions.rs"]
+mod taint_evictions;
 
 use std::time::Duration;
 
