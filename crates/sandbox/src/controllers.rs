@@ -5,6 +5,7 @@ mod budgets;
 mod daemon_sets;
 mod deployments;
 mod jobs;
+mod pod_control;
 mod replica_sets;
 mod stateful_sets;
 mod taint_evictions;
@@ -108,16 +109,20 @@ impl Controllers {
     /// One step of everybody. Returns when the next is due, even if nothing changes.
     fn reconcile(&mut self) -> Option<Timestamp> {
         let (tools, mirrors) = (&self.tools, &self.mirrors);
-        let store = &tools.store;
         let pods = Owned::new(mirrors.pods.all());
         let sets = Owned::new(mirrors.replica_sets.all());
-        deployments::reconcile(store, &mirrors.deployments, &sets, &pods);
-        replica_sets::reconcile(store, "replicasets.apps", &mirrors.replica_sets, &pods);
-        replica_sets::reconcile(store, "replicationcontrollers", &mirrors.replication_controllers, &pods);
-        stateful_sets::reconcile(store, &mirrors.stateful_sets, &pods);
-        self.daemon_sets.reconcile(store, &mirrors.daemon_sets, &mirrors.nodes, &pods);
-        jobs::reconcile(store, &mirrors.jobs, &pods);
-        budgets::reconcile(store, mirrors);
+        deployments::reconcile(tools, &mirrors.deployments, &sets, &pods);
+        replica_sets::reconcile(tools, &replica_sets::REPLICA_SETS, &mirrors.replica_sets, &pods);
+        replica_sets::reconcile(
+            tools,
+            &replica_sets::REPLICATION_CONTROLLERS,
+            &mirrors.replication_controllers,
+            &pods,
+        );
+        stateful_sets::reconcile(tools, &mirrors.stateful_sets, &pods);
+        self.daemon_sets.reconcile(tools, &mirrors.daemon_sets, &mirrors.nodes, &pods);
+        jobs::reconcile(tools, &mirrors.jobs, &pods);
+        budgets::reconcile(&tools.store, mirrors);
         self.taint_evictions.reconcile(tools, &mirrors.nodes, &mirrors.pods)
     }
 

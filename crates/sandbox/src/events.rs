@@ -19,8 +19,8 @@ use crate::{
 
 /// How many events a component has about an object at once.
 const BURST: f64 = 25.0;
-/// When it has one more.
-const REFILL: Duration = Duration::from_secs(300);
+/// How many more it has every second.
+const REFILL: f64 = 1.0 / 300.0;
 /// From how many messages for one reason on they are combined.
 const MOST_SIMILAR: usize = 10;
 /// How long messages are remembered as similar.
@@ -62,8 +62,7 @@ pub(crate) struct Events {
 /// What a component says about an object.
 #[derive(Debug)]
 struct Talk {
-    tokens: f64,
-    refilled: Instant,
+    budget: Budget,
     /// By reason.
     similar: HashMap<String, Similar>,
     /// By reason and message.
@@ -90,12 +89,7 @@ impl Events {
 
     /// Tells something about an object.
     pub(crate) fn tell(&self, source: Source<'_>, object: &Value, kind: Kind, reason: &str, message: &str) {
-        let about = json!({
-            "apiVersion": object["apiVersion"], "kind": object["kind"], "name": name(object),
-            "namespace": namespace(object), "uid": uid(object),
-            "resourceVersion": object["metadata"]["resourceVersion"],
-        });
-        self.tell_about(source, &about, kind, reason, message);
+        self.tell_about(source, &reference(object), kind, reason, message);
     }
 
     /// Tells something about what an object reference names.
@@ -125,7 +119,7 @@ impl Events {
         let talk = talks.entry(key).or_insert_with(Talk::new);
         let is_combined = talk.is_one_of_many(reason, message);
         let said = if is_combined { format!("{COMBINED}{message}") } else { message.to_owned() };
-        let may_speak = talk.may_speak();
+        let may_speak = talk.budget.spend();
         let series = if is_combined { COMBINED } else { message };
         let told = talk.told.entry((reason.to_owned(), series.to_owned())).or_default();
         told.count += 1;
@@ -152,21 +146,38 @@ impl Events {
     }
 }
 
+/// How often something may still happen (a token bucket).
+#[derive(Debug)]
+pub(crate) struct Budget {
+    most: f64,
+    per_second: f64,
+    left: f64,
+    refilled: Instant,
+}
+
+impl Budget {
+    /// Begins with all of it.
+    pub(crate) fn new(most: f64, per_second: f64) -> Self {
+        Self { most, per_second, left: most, refilled: Instant::now() }
+    }
+
+    /// Takes one, if there is one.
+    pub(crate) fn spend(&mut self) -> bool {
+        let now = Instant::now();
+        let gained = now.duration_since(self.refilled).as_secs_f64() * self.per_second;
+        (self.left, self.refilled) = ((self.left + gained).min(self.most), now);
+        if self.left < 1.0 {
+            return false;
+        }
+        self.left -= 1.0;
+        true
+    }
+}
+
 impl Talk {
     fn new() -> Self {
         let (similar, told) = (HashMap::new(), HashMap::new());
-        Self { tokens: BURST, refilled: Instant::now(), similar, told }
-    }
-
-    fn may_speak(&mut self) -> bool {
-        let now = Instant::now();
-        let gained = now.duration_since(self.refilled).as_secs_f64() / REFILL.as_secs_f64();
-        (self.tokens, self.refilled) = ((self.tokens + gained).min(BURST), now);
-        if self.tokens < 1.0 {
-            return false;
-        }
-        self.tokens -= 1.0;
-        true
+        Self { budget: Budget::new(BURST, REFILL), similar, told }
     }
 
     fn is_one_of_many(&mut self, reason: &str, message: &str) -> bool {
@@ -182,6 +193,15 @@ impl Talk {
         }
         !similar.messages.contains(message)
     }
+}
+
+/// What events say of an object.
+pub(crate) fn reference(object: &Value) -> Value {
+    json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"], "name": name(object),
+        "namespace": namespace(object), "uid": uid(object),
+        "resourceVersion": object["metadata"]["resourceVersion"],
+    })
 }
 
 fn event(source: Source<'_>, about: &Value, kind: Kind, reason: &str, message: &str, count: u64) -> Value {

@@ -6,18 +6,24 @@ use std::{
 };
 
 use harbormaster_api::args::GoDuration;
-use harbormaster_apiserver::{Event, EventType, Expired, Store, Watch};
+use harbormaster_apiserver::{Event, EventType, Expired, Failure, Store, Watch};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     Pace,
+    events::{Budget, Events, Kind, Source, reference},
     fields::{controller, is_ending, is_finished, list, name, namespace, now, set_condition, text, uid},
     sandbox::{SandboxError, carry_on},
 };
 
 /// The annotation of a pod that may end: how long it runs, as in `90s` or `1m30s`.
 pub const RUN_FOR: &str = "sandbox.harbormaster.dev/run-for";
+
+/// Of how many pods in a row kubelets tell what they do to their containers.
+const MOST_TOLD: f64 = 1000.0;
+/// Of how many more every second.
+const TOLD_PER_SECOND: f64 = 10.0;
 
 /// What a kubelet does to a pod next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub(crate) struct Kubelet {
     planned: HashMap<String, Act>,
     /// How many entries the agenda has had.
     entries: u64,
+    events: Events,
+    told: Budget,
     /// How many pods have been started.
     started: u32,
 }
@@ -59,6 +67,8 @@ impl Kubelet {
             agenda: BTreeMap::new(),
             planned: HashMap::new(),
             entries: 0,
+            events: Events::new(store),
+            told: Budget::new(MOST_TOLD, TOLD_PER_SECOND),
             started: 0,
         })
     }
@@ -154,35 +164,71 @@ impl Kubelet {
             if self.planned.get(&due.uid) != Some(&due.act) {
                 continue;
             }
-            let (space, name) = (due.namespace.as_str(), due.name.as_str());
-            let is_same = |pod: &Value| uid(pod) == due.uid;
             let done = match due.act {
-                Act::End => match self.store.get("pods", space, name) {
-                    Ok(pod) if is_same(&pod.value()) => self.store.delete("pods", space, name, Some(0)),
-                    _ => Ok(()),
-                },
+                Act::End => self.end(&due),
                 Act::Start => {
                     self.started += 1;
                     let pod_ip = pod_address(self.started);
-                    let host_ip = self.host_address(space, name);
-                    let change = |pod: &mut Value| {
-                        if is_same(pod) && !is_ending(pod) {
-                            start(pod, &pod_ip, &host_ip);
-                        }
-                    };
-                    self.store.update_status("pods", space, name, change).map(|_| ())
+                    let host_ip = self.host_address(&due.namespace, &due.name);
+                    self.change(&due, |pod| start(pod, &pod_ip, &host_ip)).map(|pod| self.tell_start(&pod))
                 }
-                Act::Finish => {
-                    let change = |pod: &mut Value| {
-                        if is_same(pod) && !is_ending(pod) {
-                            finish(pod);
-                        }
-                    };
-                    self.store.update_status("pods", space, name, change).map(|_| ())
-                }
+                Act::Finish => self.change(&due, finish).map(|_| ()),
             };
             carry_on("The kubelet", done);
         }
+    }
+
+    fn end(&mut self, due: &Due) -> Result<(), Failure> {
+        let pod = match self.store.get("pods", &due.namespace, &due.name) {
+            Ok(pod) => pod.value(),
+            Err(_) => return Ok(()),
+        };
+        if uid(&pod) != due.uid {
+            return Ok(());
+        }
+        if text(&pod, "/status/phase") == "Running" && self.told.spend() {
+            for container in list(&pod, "/spec/containers") {
+                let message = format!("Stopping container {}", text(container, "/name"));
+                self.tell(&pod, "containers", container, "Killing", &message);
+            }
+        }
+        self.store.delete("pods", &due.namespace, &due.name, Some(0))
+    }
+
+    /// Changes the status of the pod that is due, unless it is being deleted or another one by now.
+    fn change(&self, due: &Due, change: impl Fn(&mut Value)) -> Result<Value, Failure> {
+        let change = |pod: &mut Value| {
+            if uid(pod) == due.uid && !is_ending(pod) {
+                change(pod);
+            }
+        };
+        let changed = self.store.update_status("pods", &due.namespace, &due.name, change);
+        changed.map(|pod| pod.value())
+    }
+
+    /// Tells what kubelets tell of containers that start: of so many pods only, since each has at least three events.
+    fn tell_start(&mut self, pod: &Value) {
+        if text(pod, "/status/phase") != "Running" || !self.told.spend() {
+            return;
+        }
+        for field in ["initContainers", "containers"] {
+            for container in list(pod, &format!("/spec/{field}")) {
+                let image = text(container, "/image");
+                let pulled = format!(
+                    "Container image \"{image}\" already present on machine and can be accessed by the pod"
+                );
+                self.tell(pod, field, container, "Pulled", &pulled);
+                self.tell(pod, field, container, "Created", "Container created");
+                self.tell(pod, field, container, "Started", "Container started");
+            }
+        }
+    }
+
+    fn tell(&self, pod: &Value, field: &str, container: &Value, reason: &str, message: &str) {
+        let mut about = reference(pod);
+        about["fieldPath"] = format!("spec.{field}{{{}}}", text(container, "/name")).into();
+        let source = Source { component: "kubelet", host: text(pod, "/spec/nodeName") };
+        self.events.tell_about(source, &about, Kind::Normal, reason, message);
     }
 
     fn host_address(&self, namespace: &str, name: &str) -> String {

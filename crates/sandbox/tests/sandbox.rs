@@ -4,6 +4,8 @@
 
 #[path = "sandbox/daemon_sets.rs"]
 mod daemon_sets;
+#[path = "sandbox/events.rs"]
+mod events;
 #[path = "sandbox/taint_evictions.rs"]
 mod taint_evictions;
 

@@ -4,11 +4,14 @@ mod placement;
 
 use std::collections::BTreeMap;
 
-use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
 use self::placement::{Fit, Fits, Placement, target, tie, tolerate};
-use super::{MOST_AT_ONCE, Owned, delete, hash, pod_of, write_status};
+use super::{
+    MOST_AT_ONCE, Owned, Tools, hash,
+    pod_control::{PodControl, Words},
+    pod_of, write_status,
+};
 use crate::{
     fields::{is_ending, is_finished, is_ready, name, share, text},
     mirror::Mirror,
@@ -30,7 +33,7 @@ pub(super) struct DaemonSets {
 type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Value>>;
 
 impl DaemonSets {
-    pub(super) fn reconcile(&mut self, store: &Store, sets: &Mirror, nodes: &Mirror, pods: &Owned<'_>) {
+    pub(super) fn reconcile(&mut self, tools: &Tools, sets: &Mirror, nodes: &Mirror, pods: &Owned<'_>) {
         let mut sets = sets.all().filter(|set| !is_ending(set)).peekable();
         if sets.peek().is_none() {
             return;
@@ -40,11 +43,13 @@ impl DaemonSets {
             let fits = self.placement.of(set);
             let own = by_node(pods.of(set));
             let template = Template::of(set);
-            manage(store, set, fits, &own, &template);
+            let control =
+                PodControl { tools, component: "daemonset-controller", owner: set, words: Words::Usual };
+            manage(&control, fits, &own, &template);
             if text(set, "/spec/updateStrategy/type") != "OnDelete" {
-                replace(store, set, fits, &own, &template);
+                replace(&control, fits, &own, &template);
             }
-            write_status(store, "daemonsets.apps", set, |set| status(set, fits, &own, &template));
+            write_status(&tools.store, "daemonsets.apps", set, |set| status(set, fits, &own, &template));
         }
     }
 }
@@ -84,14 +89,14 @@ fn by_node<'a>(pods: &[&'a Value]) -> ByNode<'a> {
 }
 
 /// Gives nodes the pods that they lack, and takes those away that are finished, too many or not allowed.
-fn manage(store: &Store, set: &Value, fits: &Fits, own: &ByNode<'_>, template: &Template) {
+fn manage(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     for (node, pods) in own {
         // A node that is gone takes its pods with it, but for those that wait for it.
         let fit = fits.get(*node).copied().unwrap_or(Fit::Refuses);
         let mut keeps = if fit == Fit::Refuses { 0 } else { 1 };
         for pod in pods.iter().filter(|pod| !is_ending(pod)) {
             if is_finished(pod) || keeps == 0 {
-                delete(store, "pods", pod, None);
+                control.delete(pod);
             } else {
                 keeps -= 1;
             }
@@ -101,8 +106,7 @@ fn manage(store: &Store, set: &Value, fits: &Fits, own: &ByNode<'_>, template: &
     let mut needy: Vec<&String> = needy.map(|(node, _)| node).collect();
     needy.sort_unstable();
     for node in needy.into_iter().take(MOST_AT_ONCE) {
-        let created = store.create("pods", pod(set, node, template));
-        carry_on("The DaemonSet controller", created.map(|_| ()));
+        carry_on("The DaemonSet controller", control.create(pod(control.owner, node, template)));
     }
 }
 
@@ -120,9 +124,10 @@ fn pod(set: &Value, node: &str, template: &Template) -> Value {
 
 /// One step of a rolling update: ends pods of old templates that do not work, and others as far as `maxUnavailable`
 /// allows; the next step makes them anew.
-fn replace(store: &Store, set: &Value, fits: &Fits, own: &ByNode<'_>, template: &Template) {
+fn replace(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     let desired = i64::try_from(fits.values().filter(|fit| **fit == Fit::Runs).count()).unwrap_or(i64::MAX);
-    let limit = share(&set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], desired, true);
+    let limit =
+        share(&control.owner["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], desired, true);
     let mut room = limit.unwrap_or(1).max(1);
     let mut candidates = Vec::new();
     for node in fits.iter().filter(|(_, fit)| **fit != Fit::Refuses).map(|(node, _)| node.as_str()) {
@@ -133,7 +138,7 @@ fn replace(store: &Store, set: &Value, fits: &Fits, own: &ByNode<'_>, template: 
             Some(pod) if is_ready(pod) => candidates.push(*pod),
             Some(pod) => {
                 room -= 1;
-                delete(store, "pods", pod, None);
+                control.delete(pod);
             }
             None if fits.get(node) == Some(&Fit::Runs) => room -= 1,
             None => {}
@@ -141,7 +146,7 @@ fn replace(store: &Store, set: &Value, fits: &Fits, own: &ByNode<'_>, template: 
     }
     candidates.sort_by_key(|pod| name(pod));
     for pod in candidates.into_iter().take(usize::try_from(room).unwrap_or(0)) {
-        delete(store, "pods", pod, None);
+        control.delete(pod);
     }
 }
 

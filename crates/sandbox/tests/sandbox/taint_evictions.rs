@@ -3,7 +3,8 @@
 use super::*;
 
 fn tolerating(name: &str, toleration: &str) -> String {
-    pod(name, "100m").trim_end_matches("---\n").to_owned() + &format!("  tolerations: [{{{toleration}}}]\n---\n")
+    pod(name, "100m").trim_end_matches("---\n").to_owned()
+        + &format!("  tolerations: [{{{toleration}}}]\n---\n")
 }
 
 fn taint(sandbox: &Sandbox, taints: &Value) {
@@ -24,7 +25,8 @@ fn messages(sandbox: &Sandbox) -> Vec<String> {
 
 #[tokio::test]
 async fn a_no_execute_taint_ends_pods_that_do_not_tolerate_it_for_ever() {
-    let (some, all) = ("key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 60", "operator: Exists");
+    let (some, all) =
+        ("key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 60", "operator: Exists");
     let pods = [pod("plain", "100m"), tolerating("patient", some), tolerating("stays", all)].concat();
     let options = options(1, &pods);
     let clock = options.clock.clone();
