@@ -22,6 +22,7 @@ mod fields;
 mod kubelet;
 mod manifests;
 mod mirror;
+mod network;
 mod nodes;
 mod sandbox;
 

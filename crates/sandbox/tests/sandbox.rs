@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+#[path = "sandbox/addresses.rs"]
+mod addresses;
 #[path = "sandbox/daemon_sets.rs"]
 mod daemon_sets;
 #[path = "sandbox/events.rs"]
