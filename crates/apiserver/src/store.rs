@@ -82,6 +82,10 @@ impl Store {
         self.0.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
     /// The latest version of all.
     pub fn version(&self) -> u64 {
         self.0.versions.now()
