@@ -2,6 +2,7 @@
 //! brings it one step closer to what is asked for.
 
 mod budgets;
+mod cron_jobs;
 mod daemon_sets;
 mod deployments;
 mod jobs;
@@ -19,7 +20,7 @@ use harbormaster_api::Timestamp;
 use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
-use self::{daemon_sets::DaemonSets, taint_evictions::TaintEvictions};
+use self::{cron_jobs::CronJobs, daemon_sets::DaemonSets, taint_evictions::TaintEvictions};
 use crate::{
     clock::Clock,
     events::Events,
@@ -39,6 +40,7 @@ pub struct Controllers {
     tools: Tools,
     mirrors: Mirrors,
     daemon_sets: DaemonSets,
+    cron_jobs: CronJobs,
     taint_evictions: TaintEvictions,
 }
 
@@ -60,6 +62,7 @@ struct Mirrors {
     stateful_sets: Mirror,
     daemon_sets: Mirror,
     jobs: Mirror,
+    cron_jobs: Mirror,
     budgets: Mirror,
 }
 
@@ -78,11 +81,17 @@ impl Controllers {
             stateful_sets: Mirror::new(store, "statefulsets.apps")?,
             daemon_sets: Mirror::new(store, "daemonsets.apps")?,
             jobs: Mirror::new(store, "jobs.batch")?,
+            cron_jobs: Mirror::new(store, "cronjobs.batch")?,
             budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
         };
         let tools = Tools { store: store.clone(), events: Events::new(store), clock: Clock::default() };
-        let (daemon_sets, taint_evictions) = (DaemonSets::default(), TaintEvictions::default());
-        Ok(Self { tools, mirrors, daemon_sets, taint_evictions })
+        Ok(Self {
+            tools,
+            mirrors,
+            daemon_sets: DaemonSets::default(),
+            cron_jobs: CronJobs::default(),
+            taint_evictions: TaintEvictions::default(),
+        })
     }
 
     /// The same, by another clock than that of the machine.
@@ -123,7 +132,10 @@ impl Controllers {
         self.daemon_sets.reconcile(tools, &mirrors.daemon_sets, &mirrors.nodes, &pods);
         jobs::reconcile(tools, &mirrors.jobs, &pods);
         budgets::reconcile(&tools.store, mirrors);
-        self.taint_evictions.reconcile(tools, &mirrors.nodes, &mirrors.pods)
+        let jobs = Owned::new(mirrors.jobs.all());
+        let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);
+        let eviction = self.taint_evictions.reconcile(tools, &mirrors.nodes, &mirrors.pods);
+        start.into_iter().chain(eviction).min()
     }
 
     /// Deletes what belonged to owners and nodes that are gone.
@@ -136,6 +148,7 @@ impl Controllers {
             &mut mirrors.stateful_sets,
             &mut mirrors.daemon_sets,
             &mut mirrors.jobs,
+            &mut mirrors.cron_jobs,
         ];
         let gone: Vec<Value> = owners.into_iter().flat_map(Mirror::take_gone).collect();
         let gone: HashSet<&str> = gone.iter().map(uid).collect();
@@ -152,6 +165,9 @@ impl Controllers {
         };
         for set in mirrors.replica_sets.all().filter(is_orphan) {
             delete(&self.tools.store, "replicasets.apps", set, None);
+        }
+        for job in mirrors.jobs.all().filter(is_orphan) {
+            delete(&self.tools.store, "jobs.batch", job, None);
         }
         for pod in mirrors.pods.all() {
             if nodes.contains(text(pod, "/spec/nodeName")) {
@@ -174,6 +190,7 @@ impl Mirrors {
             () = self.stateful_sets.changed() => {}
             () = self.daemon_sets.changed() => {}
             () = self.jobs.changed() => {}
+            () = self.cron_jobs.changed() => {}
             () = self.budgets.changed() => {}
         }
     }
@@ -188,6 +205,7 @@ impl Mirrors {
             &mut self.stateful_sets,
             &mut self.daemon_sets,
             &mut self.jobs,
+            &mut self.cron_jobs,
             &mut self.budgets,
         ];
         for mirror in all {

@@ -50,7 +50,7 @@ pub struct Options {
     pub port: u16,
     /// How fast the stand-ins are.
     pub pace: Pace,
-    /// The time by which tolerations run out; tests may move it.
+    /// The time by which tolerations run out and CronJobs start; tests may move it.
     pub clock: Clock,
 }
 

@@ -4,6 +4,8 @@
 
 #[path = "sandbox/addresses.rs"]
 mod addresses;
+#[path = "sandbox/cron_jobs.rs"]
+mod cron_jobs;
 #[path = "sandbox/daemon_sets.rs"]
 mod daemon_sets;
 #[path = "sandbox/events.rs"]
