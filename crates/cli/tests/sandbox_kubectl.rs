@@ -261,3 +261,39 @@ fn the_oldest_kubectl_is_told_that_there_are_no_containers() {
 fn the_newest_kubectl_is_told_that_there_are_no_containers() {
     what_needs_containers_is_refused_at_once(KubectlVersion::Newest);
 }
+
+const TICK: &str = "
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: tick}
+spec:
+  schedule: '@every 2s'
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}}
+";
+
+fn cron_jobs_start_jobs_and_so_does_who_cannot_wait(version: KubectlVersion) {
+    let sandbox = Sandbox::start(version);
+    sandbox.write("tick.yaml", TICK);
+    sandbox.kubectl("apply -f tick.yaml");
+    sandbox.eventually("a job is started", || {
+        sandbox.kubectl("describe cronjob tick").contains("Created job tick-")
+    });
+    sandbox.kubectl("create job at-once --from=cronjob/tick");
+    sandbox.eventually("the job has a pod", || {
+        let described = sandbox.kubectl("describe job at-once");
+        described.contains("job-controller") && described.contains("Created pod: at-once-")
+    });
+    sandbox.kubectl("delete cronjob tick");
+    sandbox
+        .eventually("its jobs are gone", || sandbox.kubectl("get jobs,pods -l job-name -o name").is_empty());
+}
+
+#[test]
+fn the_oldest_kubectl_sees_what_cron_jobs_start() {
+    cron_jobs_start_jobs_and_so_does_who_cannot_wait(KubectlVersion::Oldest);
+}
+
+#[test]
+fn the_newest_kubectl_sees_what_cron_jobs_start() {
+    cron_jobs_start_jobs_and_so_does_who_cannot_wait(KubectlVersion::Newest);
+}
