@@ -66,6 +66,9 @@ pub struct Options {
     /// New nodes are tainted as not ready, as the admission plugin TaintNodesByCondition sees to. Something must then
     /// remove the taint.
     pub taint_new_nodes: bool,
+    /// Why requests are refused that need the containers of a pod, by default those that only kubelets could answer:
+    /// logs, exec and the like. With a reason debug containers are refused as well.
+    pub no_containers: Option<String>,
     /// Makes generated names and identities the same in every run.
     pub seed: Option<u64>,
 }
@@ -78,6 +81,7 @@ impl Default for Options {
             events: 200_000,
             default_tolerations: true,
             taint_new_nodes: false,
+            no_containers: None,
             seed: None,
         }
     }

@@ -62,7 +62,9 @@ impl Context<'_> {
                 priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
             }
             Rules::Definition => definition::defaults(object),
-            Rules::Service => service::admit(self, None, object),
+            Rules::Service => {
+                service::admit(self, None, object).map_err(|errors| Failure::invalid(about, &errors))?;
+            }
             _ => others::admit(self, object),
         }
         let mut errors = meta::check(self.kind, object);
@@ -74,15 +76,17 @@ impl Context<'_> {
     pub(crate) fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
         self.fit(object)?;
         let name = text(old, "/metadata/name").to_owned();
+        let about = self.kind.about(&name);
         self.defaults(object);
         match self.kind.rules {
             Rules::Pod => pod::admit_update(self, old, object),
-            Rules::Service => service::admit(self, Some(old), object),
+            Rules::Service => {
+                service::admit(self, Some(old), object).map_err(|errors| Failure::invalid(about, &errors))?;
+            }
             Rules::PriorityClass => {
-                let about = self.kind.about(&name);
                 priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
             }
-            _ => {}
+            _ => others::admit_update(self.kind, old, object),
         }
         let mut errors = meta::check_update(self.kind, old, object);
         self.check(object, Some(old), &mut errors);

@@ -244,6 +244,7 @@ impl ApiServer {
 
     fn subresource(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, name, subresource } = target;
+        self.check_containers(request, target)?;
         if !kind.subresources().iter().any(|(known, _)| known == subresource) {
             if !discovery::needs_kubelet(kind, subresource) {
                 return Err(Failure::no_such_path());
@@ -279,6 +280,18 @@ impl ApiServer {
                 Ok(reply::value(201, &done()))
             }
             _ => Err(Failure::wrong_method()),
+        }
+    }
+
+    /// Refuses what would need a container, where somebody has said why.
+    fn check_containers(&self, request: &Request, target: &Target) -> Result<()> {
+        let Target { kind, subresource, .. } = target;
+        let makes_one = subresource == "ephemeralcontainers" && request.method != Method::GET;
+        match &self.store.options().no_containers {
+            Some(why) if makes_one || discovery::needs_kubelet(kind, subresource) => {
+                Err(Failure::new(501, "NotImplemented", format!("{}/{subresource}: {why}", kind.plural)))
+            }
+            _ => Ok(()),
         }
     }
 

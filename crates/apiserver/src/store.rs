@@ -7,7 +7,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(crate) use write::Part;
 
 use crate::{
     Options,
-    kinds::{Kind, Kinds},
+    kinds::{Kind, Kinds, Rules},
     random::Random,
     rules::{self, Context},
     shelf::{Range, Shelf, Versions},
@@ -37,6 +37,8 @@ struct Inner {
     random: Random,
     /// One definition changes the kinds at a time.
     defining: Mutex<()>,
+    /// One service is given addresses and ports at a time.
+    addressing: Mutex<()>,
 }
 
 /// The namespaces that every cluster has.
@@ -48,7 +50,14 @@ impl Store {
         let versions = Versions::new();
         let kinds = RwLock::new(Arc::new(Kinds::of_table(&versions, options.history)));
         let random = Random::new(options.seed);
-        let store = Self(Arc::new(Inner { options, versions, kinds, random, defining: Mutex::new(()) }));
+        let store = Self(Arc::new(Inner {
+            options,
+            versions,
+            kinds,
+            random,
+            defining: Mutex::new(()),
+            addressing: Mutex::new(()),
+        }));
         for name in NAMESPACES {
             store.at_start("namespaces", json!({"metadata": {"name": name}}));
         }
@@ -71,6 +80,10 @@ impl Store {
 
     pub(crate) fn kinds(&self) -> Arc<Kinds> {
         self.0.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
     }
 
     /// The latest version of all.
@@ -101,6 +114,12 @@ impl Store {
         }
         let next = Arc::new(kinds.with_custom(group, plural, new));
         *self.0.kinds.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// What keeps others from giving away what a service is about to be given, until it is dropped.
+    fn addressing(&self, kind: &Kind) -> Option<MutexGuard<'_, ()>> {
+        let lock = || self.0.addressing.lock().unwrap_or_else(PoisonError::into_inner);
+        (kind.rules == Rules::Service).then(lock)
     }
 
     /// Removes all objects of a namespace, as its controller would in the end.

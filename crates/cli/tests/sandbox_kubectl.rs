@@ -58,6 +58,37 @@ impl Sandbox {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// What kubectl says when it fails, which it has to do soon.
+    fn refused(&self, command: &str) -> String {
+        let mut child = Command::new(self.kubectl.path())
+            .args(command.split(' '))
+            .current_dir(self.path())
+            .env("KUBECONFIG", KUBECONFIG)
+            .env("HOME", self.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl runs");
+        let deadline = Instant::now() + LIMIT;
+        while child.try_wait().expect("it can be waited for").is_none() {
+            if Instant::now() > deadline {
+                // It ends either way, and the message below says what is wrong.
+                let _ = child.kill();
+                panic!("kubectl {command} hangs");
+            }
+            sleep(Duration::from_millis(20));
+        }
+        let output = child.wait_with_output().expect("it has ended");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "kubectl {command} is not refused: {told}");
+        told
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.path().join(file), text).expect("files can be written");
+    }
+
     fn eventually(&self, what: &str, is_true: impl Fn() -> bool) {
         let deadline = Instant::now() + LIMIT;
         while !is_true() {
@@ -119,4 +150,150 @@ fn the_oldest_kubectl_scales_cordons_and_drains() {
 #[test]
 fn the_newest_kubectl_scales_cordons_and_drains() {
     pods_follow_scaling_and_move_from_a_drained_node(KubectlVersion::Newest);
+}
+
+const AGENT: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: c, image: \"agent:1\"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: agent}
+spec: {selector: {app: agent}, ports: [{port: 80}]}
+";
+
+fn daemon_sets_roll_out_and_stay_on_drained_nodes(version: KubectlVersion) {
+    let sandbox = Sandbox::start(version);
+    sandbox.write("agent.yaml", AGENT);
+    sandbox.kubectl("apply -f agent.yaml");
+    sandbox.kubectl("rollout status ds/agent --timeout=60s");
+    let mut nodes = sandbox.nodes_of("app=agent");
+    nodes.sort();
+    assert_eq!(nodes, ["node-1", "node-2", "node-3", "node-4", "node-5", "node-6"]);
+    let listed = sandbox.kubectl("get ds agent --no-headers");
+    let numbers: Vec<&str> = listed.split_whitespace().skip(1).take(5).collect();
+    assert_eq!(numbers, ["6"; 5], "{listed}");
+    let described = sandbox.kubectl("describe ds agent");
+    assert!(
+        described.contains("SuccessfulCreate") && described.contains("Created pod: agent-"),
+        "{described}"
+    );
+    assert!(described.contains("daemonset-controller"), "{described}");
+
+    sandbox.kubectl("set image ds/agent c=agent:2");
+    sandbox.kubectl("rollout status ds/agent --timeout=60s");
+    let images = sandbox.kubectl("get pods -l app=agent -o jsonpath={.items[*].spec.containers[0].image}");
+    assert_eq!(images.split_whitespace().collect::<Vec<_>>(), ["agent:2"; 6]);
+
+    let told = sandbox.refused("drain node-1 --timeout=60s");
+    assert!(told.contains("cannot delete DaemonSet-managed Pods"), "{told}");
+    sandbox.kubectl("drain node-1 --ignore-daemonsets --timeout=60s");
+    assert!(sandbox.nodes_of("app=agent").contains(&"node-1".to_owned()));
+
+    sandbox.kubectl("rollout status deployment/web --timeout=60s");
+    let described = sandbox.kubectl("describe deployment web");
+    assert!(described.contains("deployment-controller") && described.contains("from 0 to 6"), "{described}");
+    let wide = sandbox.kubectl("get pods,svc -o wide --no-headers");
+    assert!(wide.contains("10.244."), "{wide}");
+    let addresses =
+        sandbox.kubectl("get pods,svc -o jsonpath={.items[*].status.podIP}{.items[*].spec.clusterIP}");
+    let mut addresses: Vec<&str> = addresses.split_whitespace().collect();
+    let all = addresses.len();
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert_eq!((addresses.len(), all > 15), (all, true), "{wide}");
+
+    sandbox.kubectl("taint node node-2 gone=yes:NoExecute");
+    sandbox.eventually("the node is empty", || {
+        let pods = sandbox.kubectl("get pods --field-selector spec.nodeName=node-2 -o name");
+        pods.is_empty()
+    });
+    let events = sandbox.kubectl("get events");
+    assert!(events.contains("Marking for deletion Pod default/"), "{events}");
+
+    sandbox.kubectl("delete ds agent");
+    sandbox.eventually("its pods are gone", || sandbox.nodes_of("app=agent").is_empty());
+}
+
+#[test]
+fn the_oldest_kubectl_rolls_out_daemon_sets() {
+    daemon_sets_roll_out_and_stay_on_drained_nodes(KubectlVersion::Oldest);
+}
+
+#[test]
+fn the_newest_kubectl_rolls_out_daemon_sets() {
+    daemon_sets_roll_out_and_stay_on_drained_nodes(KubectlVersion::Newest);
+}
+
+fn what_needs_containers_is_refused_at_once(version: KubectlVersion) {
+    let sandbox = Sandbox::start(version);
+    sandbox.kubectl("rollout status statefulset/db --timeout=60s");
+    sandbox.write("file", "");
+    for command in [
+        "logs db-0",
+        "logs -f deployment/web",
+        "exec db-0 -- true",
+        "exec -it db-0 -- sh",
+        "attach db-0",
+        "port-forward db-0 18080:80",
+        "cp file db-0:/tmp/file",
+        "debug db-0 --image=busybox",
+        "debug db-0 -it --image=busybox -- sh",
+        "debug node/node-1 -it --image=busybox -- sh",
+    ] {
+        let told = sandbox.refused(command);
+        assert!(told.contains("there are no containers in the sandbox"), "kubectl {command}: {told}");
+    }
+}
+
+#[test]
+fn the_oldest_kubectl_is_told_that_there_are_no_containers() {
+    what_needs_containers_is_refused_at_once(KubectlVersion::Oldest);
+}
+
+#[test]
+fn the_newest_kubectl_is_told_that_there_are_no_containers() {
+    what_needs_containers_is_refused_at_once(KubectlVersion::Newest);
+}
+
+const TICK: &str = "
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: tick}
+spec:
+  schedule: '@every 2s'
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}}
+";
+
+fn cron_jobs_start_jobs_and_so_does_who_cannot_wait(version: KubectlVersion) {
+    let sandbox = Sandbox::start(version);
+    sandbox.write("tick.yaml", TICK);
+    sandbox.kubectl("apply -f tick.yaml");
+    sandbox.eventually("a job is started", || {
+        sandbox.kubectl("describe cronjob tick").contains("Created job tick-")
+    });
+    sandbox.kubectl("create job at-once --from=cronjob/tick");
+    sandbox.eventually("the job has a pod", || {
+        let described = sandbox.kubectl("describe job at-once");
+        described.contains("job-controller") && described.contains("Created pod: at-once-")
+    });
+    sandbox.kubectl("delete cronjob tick");
+    sandbox
+        .eventually("its jobs are gone", || sandbox.kubectl("get jobs,pods -l job-name -o name").is_empty());
+}
+
+#[test]
+fn the_oldest_kubectl_sees_what_cron_jobs_start() {
+    cron_jobs_start_jobs_and_so_does_who_cannot_wait(KubectlVersion::Oldest);
+}
+
+#[test]
+fn the_newest_kubectl_sees_what_cron_jobs_start() {
+    cron_jobs_start_jobs_and_so_does_who_cannot_wait(KubectlVersion::Newest);
 }

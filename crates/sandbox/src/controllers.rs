@@ -2,20 +2,28 @@
 //! brings it one step closer to what is asked for.
 
 mod budgets;
+mod cron_jobs;
+mod daemon_sets;
 mod deployments;
 mod jobs;
+mod pod_control;
 mod replica_sets;
 mod stateful_sets;
+mod taint_evictions;
 
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
 
+use harbormaster_api::Timestamp;
 use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
+use self::{cron_jobs::CronJobs, daemon_sets::DaemonSets, taint_evictions::TaintEvictions};
 use crate::{
+    clock::Clock,
+    events::Events,
     fields::{controller, is_ending, list, name, namespace, owned_by, text, uid},
     mirror::Mirror,
     sandbox::{SandboxError, carry_on},
@@ -29,8 +37,19 @@ const MOST_AT_ONCE: usize = 500;
 /// Stand-ins for the controllers of a cluster. They work while [`Controllers::run`] is being polled.
 #[derive(Debug)]
 pub struct Controllers {
-    store: Store,
+    tools: Tools,
     mirrors: Mirrors,
+    daemon_sets: DaemonSets,
+    cron_jobs: CronJobs,
+    taint_evictions: TaintEvictions,
+}
+
+/// What all of them work with.
+#[derive(Debug)]
+struct Tools {
+    store: Store,
+    events: Events,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -41,7 +60,9 @@ struct Mirrors {
     replica_sets: Mirror,
     replication_controllers: Mirror,
     stateful_sets: Mirror,
+    daemon_sets: Mirror,
     jobs: Mirror,
+    cron_jobs: Mirror,
     budgets: Mirror,
 }
 
@@ -58,29 +79,63 @@ impl Controllers {
             replica_sets: Mirror::new(store, "replicasets.apps")?,
             replication_controllers: Mirror::new(store, "replicationcontrollers")?,
             stateful_sets: Mirror::new(store, "statefulsets.apps")?,
+            daemon_sets: Mirror::new(store, "daemonsets.apps")?,
             jobs: Mirror::new(store, "jobs.batch")?,
+            cron_jobs: Mirror::new(store, "cronjobs.batch")?,
             budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
         };
-        Ok(Self { store: store.clone(), mirrors })
+        let tools = Tools { store: store.clone(), events: Events::new(store), clock: Clock::default() };
+        Ok(Self {
+            tools,
+            mirrors,
+            daemon_sets: DaemonSets::default(),
+            cron_jobs: CronJobs::default(),
+            taint_evictions: TaintEvictions::default(),
+        })
+    }
+
+    /// The same, by another clock than that of the machine.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.tools.clock = clock;
+        self
     }
 
     /// Ends with its task only.
     pub async fn run(mut self) {
+        let mut wake = None;
         loop {
-            self.mirrors.changed().await;
-            tokio::time::sleep(PAUSE).await;
+            tokio::select! {
+                () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
+                () = self.tools.clock.reaches(wake) => {}
+            }
             self.mirrors.catch_up().await;
             self.collect_garbage();
-            let (store, mirrors) = (&self.store, &self.mirrors);
-            let pods = Owned::new(mirrors.pods.all());
-            let sets = Owned::new(mirrors.replica_sets.all());
-            deployments::reconcile(store, &mirrors.deployments, &sets, &pods);
-            replica_sets::reconcile(store, "replicasets.apps", &mirrors.replica_sets, &pods);
-            replica_sets::reconcile(store, "replicationcontrollers", &mirrors.replication_controllers, &pods);
-            stateful_sets::reconcile(store, &mirrors.stateful_sets, &pods);
-            jobs::reconcile(store, &mirrors.jobs, &pods);
-            budgets::reconcile(store, mirrors);
+            wake = self.reconcile();
         }
+    }
+
+    /// One step of everybody. Returns when the next is due, even if nothing changes.
+    fn reconcile(&mut self) -> Option<Timestamp> {
+        let (tools, mirrors) = (&self.tools, &self.mirrors);
+        let pods = Owned::new(mirrors.pods.all());
+        let sets = Owned::new(mirrors.replica_sets.all());
+        deployments::reconcile(tools, &mirrors.deployments, &sets, &pods);
+        replica_sets::reconcile(tools, &replica_sets::REPLICA_SETS, &mirrors.replica_sets, &pods);
+        replica_sets::reconcile(
+            tools,
+            &replica_sets::REPLICATION_CONTROLLERS,
+            &mirrors.replication_controllers,
+            &pods,
+        );
+        stateful_sets::reconcile(tools, &mirrors.stateful_sets, &pods);
+        self.daemon_sets.reconcile(tools, &mirrors.daemon_sets, &mirrors.nodes, &pods);
+        jobs::reconcile(tools, &mirrors.jobs, &pods);
+        budgets::reconcile(&tools.store, mirrors);
+        let jobs = Owned::new(mirrors.jobs.all());
+        let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);
+        let eviction = self.taint_evictions.reconcile(tools, &mirrors.nodes, &mirrors.pods);
+        start.into_iter().chain(eviction).min()
     }
 
     /// Deletes what belonged to owners and nodes that are gone.
@@ -91,7 +146,9 @@ impl Controllers {
             &mut mirrors.replica_sets,
             &mut mirrors.replication_controllers,
             &mut mirrors.stateful_sets,
+            &mut mirrors.daemon_sets,
             &mut mirrors.jobs,
+            &mut mirrors.cron_jobs,
         ];
         let gone: Vec<Value> = owners.into_iter().flat_map(Mirror::take_gone).collect();
         let gone: HashSet<&str> = gone.iter().map(uid).collect();
@@ -107,13 +164,16 @@ impl Controllers {
             owners.any(|owner| gone.contains(text(owner, "/uid")))
         };
         for set in mirrors.replica_sets.all().filter(is_orphan) {
-            delete(&self.store, "replicasets.apps", set, None);
+            delete(&self.tools.store, "replicasets.apps", set, None);
+        }
+        for job in mirrors.jobs.all().filter(is_orphan) {
+            delete(&self.tools.store, "jobs.batch", job, None);
         }
         for pod in mirrors.pods.all() {
             if nodes.contains(text(pod, "/spec/nodeName")) {
-                delete(&self.store, "pods", pod, Some(0));
+                delete(&self.tools.store, "pods", pod, Some(0));
             } else if is_orphan(&pod) && !is_ending(pod) {
-                delete(&self.store, "pods", pod, None);
+                delete(&self.tools.store, "pods", pod, None);
             }
         }
     }
@@ -128,7 +188,9 @@ impl Mirrors {
             () = self.replica_sets.changed() => {}
             () = self.replication_controllers.changed() => {}
             () = self.stateful_sets.changed() => {}
+            () = self.daemon_sets.changed() => {}
             () = self.jobs.changed() => {}
+            () = self.cron_jobs.changed() => {}
             () = self.budgets.changed() => {}
         }
     }
@@ -141,7 +203,9 @@ impl Mirrors {
             &mut self.replica_sets,
             &mut self.replication_controllers,
             &mut self.stateful_sets,
+            &mut self.daemon_sets,
             &mut self.jobs,
+            &mut self.cron_jobs,
             &mut self.budgets,
         ];
         for mirror in all {

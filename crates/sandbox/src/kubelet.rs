@@ -6,18 +6,26 @@ use std::{
 };
 
 use harbormaster_api::args::GoDuration;
-use harbormaster_apiserver::{Event, EventType, Expired, Store, Watch};
+use harbormaster_apiserver::{Event, EventType, Expired, Failure, Store, Watch};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     Pace,
+    events::{Budget, Events, Kind, Source, reference},
     fields::{controller, is_ending, is_finished, list, name, namespace, now, set_condition, text, uid},
+    network::{Network, host_address},
+    nodes,
     sandbox::{SandboxError, carry_on},
 };
 
 /// The annotation of a pod that may end: how long it runs, as in `90s` or `1m30s`.
 pub const RUN_FOR: &str = "sandbox.harbormaster.dev/run-for";
+
+/// Of how many pods in a row kubelets tell what they do to their containers.
+const MOST_TOLD: f64 = 1000.0;
+/// Of how many more every second.
+const TOLD_PER_SECOND: f64 = 10.0;
 
 /// What a kubelet does to a pod next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +38,11 @@ enum Act {
 #[derive(Debug)]
 pub(crate) struct Kubelet {
     store: Store,
-    watch: Watch,
+    pods: Watch,
+    nodes: Watch,
+    network: Network,
+    /// How many nodes there have been.
+    node_count: usize,
     pace: Pace,
     /// What is to be done when. The number tells apart what is due at the same time.
     agenda: BTreeMap<(Instant, u64), Due>,
@@ -38,8 +50,8 @@ pub(crate) struct Kubelet {
     planned: HashMap<String, Act>,
     /// How many entries the agenda has had.
     entries: u64,
-    /// How many pods have been started.
-    started: u32,
+    events: Events,
+    told: Budget,
 }
 
 #[derive(Debug)]
@@ -52,14 +64,22 @@ struct Due {
 
 impl Kubelet {
     pub(crate) fn new(store: &Store, pace: Pace) -> Result<Self, SandboxError> {
+        let mut network = Network::new();
+        let (nodes, _) = store.list("nodes", "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
+        // All that have a range, before the first that has none gets one.
+        nodes.iter().for_each(|node| network.add_node(&node.value()));
         Ok(Self {
             store: store.clone(),
-            watch: watch(store)?,
+            pods: watch(store, "pods")?,
+            nodes: watch(store, "nodes")?,
+            network,
+            node_count: nodes.len(),
             pace,
             agenda: BTreeMap::new(),
             planned: HashMap::new(),
             entries: 0,
-            started: 0,
+            events: Events::new(store),
+            told: Budget::new(MOST_TOLD, TOLD_PER_SECOND),
         })
     }
 
@@ -73,8 +93,11 @@ impl Kubelet {
                     None => std::future::pending().await,
                 }
             };
+            // Pods have the addresses of their nodes.
             tokio::select! {
-                events = self.watch.next() => self.take_in(events),
+                biased;
+                events = self.nodes.next() => self.take_in_nodes(events),
+                events = self.pods.next() => self.take_in(events),
                 () = wake => self.act(),
             }
         }
@@ -82,8 +105,8 @@ impl Kubelet {
 
     fn take_in(&mut self, events: Result<Vec<Event>, Expired>) {
         let Ok(events) = events else {
-            match watch(&self.store) {
-                Ok(watch) => self.watch = watch,
+            match watch(&self.store, "pods") {
+                Ok(watch) => self.pods = watch,
                 Err(error) => tracing::error!(err = %error, "Pods cannot be watched"),
             }
             return;
@@ -94,6 +117,53 @@ impl Kubelet {
                 self.planned.remove(uid(&pod));
             } else {
                 self.plan(&pod);
+            }
+            if event == EventType::Deleted || is_finished(&pod) {
+                self.network.remove_pod(uid(&pod));
+            } else {
+                self.network.add_pod(&pod);
+            }
+        }
+    }
+
+    fn take_in_nodes(&mut self, events: Result<Vec<Event>, Expired>) {
+        let Ok(events) = events else {
+            match watch(&self.store, "nodes") {
+                Ok(watch) => self.nodes = watch,
+                Err(error) => tracing::error!(err = %error, "Nodes cannot be watched"),
+            }
+            return;
+        };
+        for Event { event, object } in events {
+            let node = object.value();
+            match event {
+                EventType::Deleted => self.network.remove_node(name(&node)),
+                EventType::Added | EventType::Modified => self.register(&node),
+            }
+        }
+    }
+
+    /// Gives a node what it lacks: a status, and a range of addresses.
+    fn register(&mut self, node: &Value) {
+        self.network.add_node(node);
+        if !nodes::is_complete(node) {
+            self.node_count += 1;
+            let number = self.node_count;
+            let change = |node: &mut Value| nodes::complete(node, number);
+            carry_on("The kubelet", self.store.update_status("nodes", "", name(node), change).map(|_| ()));
+        }
+        if text(node, "/spec/podCIDR").is_empty()
+            && let Some(range) = self.network.free_range()
+        {
+            let change = |node: &mut Value| {
+                if text(node, "/spec/podCIDR").is_empty() {
+                    node["spec"]["podCIDR"] = range.as_str().into();
+                    node["spec"]["podCIDRs"] = json!([range]);
+                }
+            };
+            match self.store.update("nodes", "", name(node), change) {
+                Ok(node) => self.network.add_node(&node.value()),
+                Err(failure) => carry_on("The kubelet", Err(failure)),
             }
         }
     }
@@ -154,65 +224,94 @@ impl Kubelet {
             if self.planned.get(&due.uid) != Some(&due.act) {
                 continue;
             }
-            let (space, name) = (due.namespace.as_str(), due.name.as_str());
-            let is_same = |pod: &Value| uid(pod) == due.uid;
             let done = match due.act {
-                Act::End => match self.store.get("pods", space, name) {
-                    Ok(pod) if is_same(&pod.value()) => self.store.delete("pods", space, name, Some(0)),
-                    _ => Ok(()),
-                },
-                Act::Start => {
-                    self.started += 1;
-                    let pod_ip = pod_address(self.started);
-                    let host_ip = self.host_address(space, name);
-                    let change = |pod: &mut Value| {
-                        if is_same(pod) && !is_ending(pod) {
-                            start(pod, &pod_ip, &host_ip);
-                        }
-                    };
-                    self.store.update_status("pods", space, name, change).map(|_| ())
-                }
-                Act::Finish => {
-                    let change = |pod: &mut Value| {
-                        if is_same(pod) && !is_ending(pod) {
-                            finish(pod);
-                        }
-                    };
-                    self.store.update_status("pods", space, name, change).map(|_| ())
-                }
+                Act::End => self.end(&due),
+                Act::Start => self.start(&due),
+                Act::Finish => self.change(&due, finish).map(|_| ()),
             };
             carry_on("The kubelet", done);
         }
     }
 
-    fn host_address(&self, namespace: &str, name: &str) -> String {
-        let node = self.store.get("pods", namespace, name).and_then(|pod| {
-            let pod = pod.value();
-            self.store.get("nodes", "", text(&pod, "/spec/nodeName"))
-        });
-        let Ok(node) = node else { return String::new() };
-        let node = node.value();
-        let addresses = list(&node, "/status/addresses");
-        let internal = addresses.iter().find(|address| text(address, "/type") == "InternalIP");
-        internal.map(|address| text(address, "/address").to_owned()).unwrap_or_default()
+    fn start(&mut self, due: &Due) -> Result<(), Failure> {
+        let pod = self.store.get("pods", &due.namespace, &due.name)?.value();
+        let node = self.store.get("nodes", "", text(&pod, "/spec/nodeName"))?.value();
+        if uid(&pod) != due.uid || is_ending(&pod) || is_finished(&pod) {
+            return Ok(());
+        }
+        let host = host_address(&node);
+        let address = match pod["spec"]["hostNetwork"] == true {
+            true => host.to_owned(),
+            false => self.network.address(&pod),
+        };
+        let started = self.change(due, |pod| start(pod, &address, host))?;
+        self.tell_start(&started);
+        Ok(())
+    }
+
+    fn end(&mut self, due: &Due) -> Result<(), Failure> {
+        let pod = match self.store.get("pods", &due.namespace, &due.name) {
+            Ok(pod) => pod.value(),
+            Err(_) => return Ok(()),
+        };
+        if uid(&pod) != due.uid {
+            return Ok(());
+        }
+        if text(&pod, "/status/phase") == "Running" && self.told.spend() {
+            for container in list(&pod, "/spec/containers") {
+                let message = format!("Stopping container {}", text(container, "/name"));
+                self.tell(&pod, "containers", container, "Killing", &message);
+            }
+        }
+        self.store.delete("pods", &due.namespace, &due.name, Some(0))
+    }
+
+    /// Changes the status of the pod that is due, unless it is being deleted or another one by now.
+    fn change(&self, due: &Due, change: impl Fn(&mut Value)) -> Result<Value, Failure> {
+        let change = |pod: &mut Value| {
+            if uid(pod) == due.uid && !is_ending(pod) {
+                change(pod);
+            }
+        };
+        let changed = self.store.update_status("pods", &due.namespace, &due.name, change);
+        changed.map(|pod| pod.value())
+    }
+
+    /// Tells what kubelets tell of containers that start: of so many pods only, since each has at least three events.
+    fn tell_start(&mut self, pod: &Value) {
+        if text(pod, "/status/phase") != "Running" || !self.told.spend() {
+            return;
+        }
+        for field in ["initContainers", "containers"] {
+            for container in list(pod, &format!("/spec/{field}")) {
+                let image = text(container, "/image");
+                let pulled = format!(
+                    "Container image \"{image}\" already present on machine and can be accessed by the pod"
+                );
+                self.tell(pod, field, container, "Pulled", &pulled);
+                self.tell(pod, field, container, "Created", "Container created");
+                self.tell(pod, field, container, "Started", "Container started");
+            }
+        }
+    }
+
+    fn tell(&self, pod: &Value, field: &str, container: &Value, reason: &str, message: &str) {
+        let mut about = reference(pod);
+        about["fieldPath"] = format!("spec.{field}{{{}}}", text(container, "/name")).into();
+        let source = Source { component: "kubelet", host: text(pod, "/spec/nodeName") };
+        self.events.tell_about(source, &about, Kind::Normal, reason, message);
     }
 }
 
-fn watch(store: &Store) -> Result<Watch, SandboxError> {
-    store.watch("pods", "", "", "").map_err(|e| SandboxError::Store(e.to_string()))
+fn watch(store: &Store, resource: &str) -> Result<Watch, SandboxError> {
+    store.watch(resource, "", "", "").map_err(|e| SandboxError::Store(e.to_string()))
 }
 
-/// The address of the pod that was started as that many.
-fn pod_address(number: u32) -> String {
-    format!("10.{}.{}.{}", 128 | number >> 16 & 0x7f, number >> 8 & 0xff, number & 0xff)
-}
-
-fn start(pod: &mut Value, pod_ip: &str, host_ip: &str) {
+fn start(pod: &mut Value, ip: &str, host_ip: &str) {
     if is_finished(pod) {
         return;
     }
     let started = now();
-    let ip = if pod["spec"]["hostNetwork"] == true { host_ip } else { pod_ip };
     let running = json!({"running": {"startedAt": started}});
     let containers = containers(pod, "/spec/containers", true, |_| running.clone());
     let done = json!({"exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": started});

@@ -2,30 +2,40 @@
 //! small stand-ins for what else a cluster has. For trying Harbormaster with kubectl, for tests and for authors of
 //! plugins.
 //!
-//! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (what it begins with), `kubelet` and
-//! `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `mirror` and `fields` (helpers).
+//! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (what it begins with), `kubelet` with
+//! `network`, and `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `events`,
+//! [`clock`](Clock), `mirror` and `fields` (helpers).
 //!
 //! What the stand-ins do:
-//! - *kubelet*: pods with a node that exists become Running and Ready; pods that are being deleted are gone after a
-//!   moment; pods of Jobs, and others that may end, finish after the time in their annotation [`RUN_FOR`].
-//! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets and Jobs have their pods, disruption
-//!   budgets their status; what an owner leaves behind is deleted, and so are pods of nodes that are gone.
+//! - *kubelet*: nodes are ready and have a range of addresses; pods with a node that exists become Running and Ready,
+//!   with an address of its range; pods that are being deleted are gone after a moment; pods of Jobs, and others that
+//!   may end, finish after the time in their annotation [`RUN_FOR`].
+//! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs have their pods,
+//!   CronJobs their Jobs, disruption budgets their status; pods leave nodes with `NoExecute` taints that they do not
+//!   tolerate; what an owner leaves behind is deleted, and so are pods of nodes that are gone.
+//! - All of them write events, as many as client-go would send. Kubelets tell of 1,000 pods in a row what they do to
+//!   containers, and of ten more every second.
 //!
-//! What they do not: DaemonSets, CronJobs, autoscaling, services' endpoints, volumes, eviction for taints, failing
-//! containers, readiness probes. Nodes are ready, always.
+//! What they do not: containers (logs, exec and the like are refused), autoscaling, services' endpoints, volumes,
+//! failing containers, readiness probes, histories of revisions (`kubectl rollout undo` of DaemonSets and
+//! StatefulSets), DaemonSets that surge. Nodes are ready, always.
 
 mod board;
+mod clock;
 mod controllers;
+mod events;
 mod fields;
 mod kubelet;
 mod manifests;
 mod mirror;
+mod network;
 mod nodes;
 mod sandbox;
 
 use std::time::Duration;
 
 pub use board::{Board, News, PodState, PodView, Update};
+pub use clock::Clock;
 pub use controllers::Controllers;
 pub use harbormaster_sim::Source;
 pub use kubelet::RUN_FOR;
@@ -46,6 +56,8 @@ pub struct Options {
     pub port: u16,
     /// How fast the stand-ins are.
     pub pace: Pace,
+    /// The time by which tolerations run out and CronJobs start; tests may move it.
+    pub clock: Clock,
 }
 
 impl Options {

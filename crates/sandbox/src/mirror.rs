@@ -17,12 +17,21 @@ pub(crate) struct Mirror {
     objects: BTreeMap<String, Value>,
     /// What was deleted and not taken yet, as it was last.
     gone: Vec<Value>,
+    /// How often something has changed.
+    revision: u64,
 }
 
 impl Mirror {
     pub(crate) fn new(store: &Store, resource: &'static str) -> Result<Self, SandboxError> {
         let watch = store.watch(resource, "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
-        Ok(Self { store: store.clone(), resource, watch, objects: BTreeMap::new(), gone: Vec::new() })
+        Ok(Self {
+            store: store.clone(),
+            resource,
+            watch,
+            objects: BTreeMap::new(),
+            gone: Vec::new(),
+            revision: 0,
+        })
     }
 
     /// Waits until something has changed.
@@ -44,6 +53,7 @@ impl Mirror {
     }
 
     fn apply(&mut self, events: Result<Vec<Event>, Expired>) {
+        self.revision += 1;
         let Ok(events) = events else {
             match self.store.watch(self.resource, "", "", "") {
                 Ok(watch) => self.watch = watch,
@@ -66,6 +76,11 @@ impl Mirror {
     /// All objects, in the order of namespaces and names.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Value> {
         self.objects.values()
+    }
+
+    /// Another number whenever something has changed.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// What was deleted since the last call.

@@ -27,6 +27,13 @@ pub(crate) fn made(count: usize) -> impl Iterator<Item = Value> {
     })
 }
 
+/// Whether a node says what a kubelet would say about it.
+pub(crate) fn is_complete(node: &Value) -> bool {
+    condition(node, "Ready").is_some()
+        && node["status"]["addresses"].is_array()
+        && node["status"]["nodeInfo"].is_object()
+}
+
 /// Adds what a kubelet would say about its node, where the node says nothing.
 pub(crate) fn complete(node: &mut Value, number: usize) {
     if !node["status"].is_object() {
@@ -56,5 +63,5 @@ pub(crate) fn complete(node: &mut Value, number: usize) {
 
 /// The address of the node with that number.
 fn address(number: usize) -> String {
-    format!("10.{}.{}.{}", number >> 16 & 0x7f, number >> 8 & 0xff, number & 0xff)
+    format!("172.{}.{}.{}", 18 + (number >> 16) % 14, number >> 8 & 0xff, number & 0xff)
 }

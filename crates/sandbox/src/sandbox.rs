@@ -25,6 +25,9 @@ use crate::{
     manifests,
 };
 
+/// What is told to whoever wants logs, a shell or a port.
+const NO_CONTAINERS: &str = "there are no containers in the sandbox: that pods run is played";
+
 /// Why there is no sandbox, or why it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -98,7 +101,10 @@ impl Sandbox {
             .iter()
             .flat_map(|engine| engine.profiles.iter().map(|profile| profile.name().to_string()))
             .collect();
-        let api = ApiServer::new(harbormaster_apiserver::Options::default());
+        let api = ApiServer::new(harbormaster_apiserver::Options {
+            no_containers: Some(NO_CONTAINERS.to_owned()),
+            ..harbormaster_apiserver::Options::default()
+        });
         let store = api.store();
         notices.extend(manifests::load(&store, &options.manifests, options.nodes)?);
         let certificate = Certificate::self_signed(&[]).map_err(|e| SandboxError::Store(e.to_string()))?;
@@ -106,7 +112,7 @@ impl Sandbox {
         let board = Board::new(&store, schedulers.clone())?;
         let mut stand_ins = JoinSet::new();
         stand_ins.spawn(Kubelet::new(&store, options.pace)?.run());
-        stand_ins.spawn(Controllers::new(&store)?.run());
+        stand_ins.spawn(Controllers::new(&store)?.with_clock(options.clock).run());
         let (mut inner, mut scheduler) = (None, None);
         if let Some(engine) = engine {
             let plain = listen(&api, 0, None).await?;

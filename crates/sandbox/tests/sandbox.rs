@@ -2,6 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+#[path = "sandbox/addresses.rs"]
+mod addresses;
+#[path = "sandbox/cron_jobs.rs"]
+mod cron_jobs;
+#[path = "sandbox/daemon_sets.rs"]
+mod daemon_sets;
+#[path = "sandbox/events.rs"]
+mod events;
+#[path = "sandbox/taint_evictions.rs"]
+mod taint_evictions;
+
 use std::time::Duration;
 
 use harbormaster_sandbox::{Options, Pace, PodState, Sandbox, Scheduler, Source, Update};
@@ -48,6 +59,16 @@ fn count(sandbox: &Sandbox, state: PodState) -> usize {
 
 fn read(sandbox: &Sandbox, resource: &str, name: &str) -> Value {
     sandbox.store().get(resource, "default", name).unwrap().value()
+}
+
+/// Waits for what no pod shows.
+async fn eventually(is_true: impl Fn() -> bool) {
+    let waited = async {
+        while !is_true() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, waited).await.unwrap();
 }
 
 fn change(sandbox: &Sandbox, resource: &str, name: &str, patch: &Value) {

@@ -52,6 +52,23 @@ pub(super) fn admit(context: &Context<'_>, object: &mut Value) {
     }
 }
 
+/// What strategies write into a changed object: the templates of a DaemonSet are counted.
+pub(super) fn admit_update(kind: &Kind, old: &Value, object: &mut Value) {
+    const COUNT: &str = "deprecated.daemonset.template.generation";
+    if kind.kind != "DaemonSet" {
+        return;
+    }
+    let annotations = old.pointer("/metadata/annotations");
+    let before = annotations.and_then(|all| all.get(COUNT)?.as_str()?.parse::<i64>().ok()).unwrap_or(0);
+    let is_same = old.pointer("/spec/template") == object.pointer("/spec/template");
+    if map(object, "metadata").is_some()
+        && let Some(annotations) = map(&mut object["metadata"], "annotations")
+    {
+        let count = if is_same { before } else { before.saturating_add(1) };
+        annotations.insert(COUNT.to_owned(), count.to_string().into());
+    }
+}
+
 /// The storage class that is marked as default; of several the newest.
 fn default_class(context: &Context<'_>) -> Option<String> {
     let marks = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"];

@@ -346,3 +346,39 @@ fn a_workloads_selector_matches_its_template() {
         (&json!(1), &json!("RollingUpdate"))
     );
 }
+
+#[test]
+fn services_have_addresses_and_ports_of_their_own() {
+    let store = store();
+    let create = |name: &str, spec: Value| {
+        let mut service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+        json_patch::merge(&mut service["spec"], &spec);
+        store.create("services", service)
+    };
+    let address =
+        |name: &str| store.get("services", "default", name).unwrap().value()["spec"]["clusterIP"].clone();
+    create("a", json!({})).unwrap();
+    create("b", json!({})).unwrap();
+    assert_ne!(address("a"), address("b"));
+    create("headless", json!({"clusterIP": "None"})).unwrap();
+    create("also-headless", json!({"clusterIP": "None"})).unwrap();
+    assert_eq!(address("also-headless"), json!("None"));
+    create("given", json!({"clusterIP": "10.96.0.7"})).unwrap();
+    let failure = create("twice", json!({"clusterIP": "10.96.0.7"})).unwrap_err();
+    assert_eq!(
+        failure.message,
+        "Service \"twice\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.7\"]: failed to allocate IP 10.96.0.7: \
+         provided IP is already allocated"
+    );
+    let door = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]});
+    create("door", door.clone()).unwrap();
+    let failure = create("door-2", door).unwrap_err();
+    assert!(
+        failure
+            .message
+            .ends_with("spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated")
+    );
+    let relabelled = store
+        .update("services", "default", "door", |service| service["metadata"]["labels"] = json!({"a": "b"}));
+    assert_eq!(relabelled.unwrap().value()["spec"]["ports"][0]["nodePort"], 30080);
+}

@@ -61,6 +61,7 @@ impl Store {
             object["metadata"]["name"] = format!("{prefix}{}", self.0.random.suffix()).into();
         }
         rules::stamp(kind, &mut object, &self.0.random.uid(), &now().to_rfc3339());
+        let _until_it_is_stored = self.addressing(kind);
         self.rules(kind, |rules| rules.create(&mut object))?;
         if kind.rules == Rules::Definition {
             rules::establish(&mut object);
@@ -125,6 +126,7 @@ impl Store {
         let about = kind.about(name);
         let key = key(namespace, name);
         for _ in 0..TRIES {
+            let _until_it_is_stored = self.addressing(kind);
             let current = kind.shelf.get(&key).ok_or_else(|| Failure::not_found(about))?;
             let old = current.value();
             let mut new = change(&forms::shown(kind, &current))?;

@@ -1,10 +1,10 @@
 //! Deployments: one ReplicaSet per template, and pods moved from old ones to the new one.
 
-use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
-use super::{Owned, hash, write_status};
+use super::{Owned, Tools, hash, write_status};
 use crate::{
+    events::{Kind, Source},
     fields::{is_ending, is_finished, name, namespace, number, owned_by, set_condition, share, text},
     mirror::Mirror,
     sandbox::carry_on,
@@ -15,7 +15,7 @@ const SETS: &str = "replicasets.apps";
 const HASH_LABEL: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-pub(super) fn reconcile(store: &Store, deployments: &Mirror, sets: &Owned<'_>, pods: &Owned<'_>) {
+pub(super) fn reconcile(tools: &Tools, deployments: &Mirror, sets: &Owned<'_>, pods: &Owned<'_>) {
     for deployment in deployments.all().filter(|deployment| !is_ending(deployment)) {
         let own: Vec<&Value> = sets.of(deployment).iter().copied().filter(|set| !is_ending(set)).collect();
         let newest = own.iter().copied().find(|set| is_of(set, deployment));
@@ -27,17 +27,17 @@ pub(super) fn reconcile(store: &Store, deployments: &Mirror, sets: &Owned<'_>, p
             None => {
                 let has_pods = |set: &&Value| pods.of(set).iter().any(|pod| !is_finished(pod));
                 if is_recreated(deployment) && old.iter().any(has_pods) {
-                    old.iter().for_each(|set| scale(store, set, 0));
+                    old.iter().for_each(|set| scale(tools, deployment, set, 0));
                 } else {
-                    create(store, deployment, &own);
+                    create(tools, deployment, &own);
                 }
             }
             Some(new) if is_recreated(deployment) || paused || old.iter().all(|set| wanted(set) == 0) => {
-                scale(store, new, wanted(deployment));
+                scale(tools, deployment, new, wanted(deployment));
             }
-            Some(new) => roll(store, deployment, new, &old),
+            Some(new) => roll(tools, deployment, new, &old),
         }
-        write_status(store, RESOURCE, deployment, |deployment| status(deployment, newest, &own));
+        write_status(&tools.store, RESOURCE, deployment, |deployment| status(deployment, newest, &own));
     }
 }
 
@@ -69,13 +69,15 @@ fn is_of(set: &Value, deployment: &Value) -> bool {
     template == wanted
 }
 
-fn create(store: &Store, deployment: &Value, own: &[&Value]) {
+fn create(tools: &Tools, deployment: &Value, own: &[&Value]) {
     let spec = &deployment["spec"];
     let hash = hash(&spec["template"]);
     let revisions = own
         .iter()
         .filter_map(|set| set.pointer("/metadata/annotations")?.get(REVISION)?.as_str()?.parse::<i64>().ok());
     let revision = revisions.max().unwrap_or(0) + 1;
+    // The next step gives it as many as it may have beside the old ones.
+    let replicas = if own.is_empty() { wanted(deployment) } else { 0 };
     let mut template = spec["template"].clone();
     let mut selector = spec["selector"].clone();
     template["metadata"]["labels"][HASH_LABEL] = hash.clone().into();
@@ -90,30 +92,40 @@ fn create(store: &Store, deployment: &Value, own: &[&Value]) {
             "annotations": {REVISION: revision.to_string()},
             "ownerReferences": owned_by(deployment),
         },
-        // The next step gives it as many as it may have beside the old ones.
-        "spec": {
-            "replicas": if own.is_empty() { wanted(deployment) } else { 0 },
-            "selector": selector,
-            "template": template,
-        },
+        "spec": {"replicas": replicas, "selector": selector, "template": template},
     });
-    carry_on("The deployment controller", store.create(SETS, set).map(|_| ()));
+    let created = tools.store.create(SETS, set);
+    if let (Ok(set), 1..) = (&created, replicas) {
+        tell(tools, deployment, &format!("Scaled up replica set {} from 0 to {replicas}", set.name()));
+    }
+    carry_on("The deployment controller", created.map(|_| ()));
     let note = json!({"metadata": {"annotations": {REVISION: revision.to_string()}}});
-    let noted = store.merge(RESOURCE, namespace(deployment), name(deployment), false, &note);
+    let noted = tools.store.merge(RESOURCE, namespace(deployment), name(deployment), false, &note);
     carry_on("The deployment controller", noted.map(|_| ()));
 }
 
-fn scale(store: &Store, set: &Value, replicas: i64) {
-    if wanted(set) != replicas {
-        let scaled = store
-            .update(SETS, namespace(set), name(set), |set| set["spec"]["replicas"] = json!(replicas.max(0)));
+fn tell(tools: &Tools, deployment: &Value, message: &str) {
+    let source = Source::controller("deployment-controller");
+    tools.events.tell(source, deployment, Kind::Normal, "ScalingReplicaSet", message);
+}
+
+fn scale(tools: &Tools, deployment: &Value, set: &Value, replicas: i64) {
+    let (before, after) = (wanted(set), replicas.max(0));
+    if before != after {
+        let scaled =
+            tools.store.update(SETS, namespace(set), name(set), |set| set["spec"]["replicas"] = json!(after));
+        if scaled.is_ok() {
+            let how = if after > before { "up" } else { "down" };
+            let message = format!("Scaled {how} replica set {} from {before} to {after}", name(set));
+            tell(tools, deployment, &message);
+        }
         carry_on("The deployment controller", scaled.map(|_| ()));
     }
 }
 
 /// One step of a rolling update: the new set grows as far as `maxSurge` allows, the old ones shrink as far as
 /// `maxUnavailable` does.
-fn roll(store: &Store, deployment: &Value, new: &Value, old: &[&Value]) {
+fn roll(tools: &Tools, deployment: &Value, new: &Value, old: &[&Value]) {
     let total = wanted(deployment);
     let limit = |field: &str, round_up| {
         share(&deployment["spec"]["strategy"]["rollingUpdate"][field], total, round_up).unwrap_or(0)
@@ -124,7 +136,7 @@ fn roll(store: &Store, deployment: &Value, new: &Value, old: &[&Value]) {
     }
     let old_wanted = sum(old, "/spec/replicas");
     let room = total + surge - old_wanted - wanted(new);
-    scale(store, new, (wanted(new) + room.max(0)).min(total));
+    scale(tools, deployment, new, (wanted(new) + room.max(0)).min(total));
 
     let available = |set: &Value| number(set, "/status/availableReplicas").unwrap_or(0);
     let least = total - unavailable;
@@ -135,7 +147,7 @@ fn roll(store: &Store, deployment: &Value, new: &Value, old: &[&Value]) {
         let useless = (wanted(set) - available(set)).min(spare_useless).max(0);
         let useful = available(set).min(wanted(set)).min(spare).max(0);
         (spare_useless, spare) = (spare_useless - useless, spare - useful);
-        scale(store, set, wanted(set) - useless - useful);
+        scale(tools, deployment, set, wanted(set) - useless - useful);
     }
 }
 

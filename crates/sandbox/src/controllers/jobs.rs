@@ -1,17 +1,22 @@
 //! Jobs: pods until enough have succeeded.
 
-use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
-use super::{MOST_AT_ONCE, Owned, delete, pod_of, write_status};
+use super::{
+    MOST_AT_ONCE, Owned, Tools,
+    pod_control::{PodControl, Words},
+    pod_of, write_status,
+};
 use crate::{
+    events::Kind,
     fields::{condition, is_ending, is_finished, is_ready, name, now, number, set_condition, text, uid},
     mirror::Mirror,
     sandbox::carry_on,
 };
 
-pub(super) fn reconcile(store: &Store, jobs: &Mirror, pods: &Owned<'_>) {
+pub(super) fn reconcile(tools: &Tools, jobs: &Mirror, pods: &Owned<'_>) {
     for job in jobs.all().filter(|job| !is_ending(job) && condition(job, "Complete").is_none()) {
+        let control = PodControl { tools, component: "job-controller", owner: job, words: Words::Usual };
         let own = pods.of(job);
         let active: Vec<&Value> =
             own.iter().copied().filter(|pod| !is_ending(pod) && !is_finished(pod)).collect();
@@ -19,12 +24,15 @@ pub(super) fn reconcile(store: &Store, jobs: &Mirror, pods: &Owned<'_>) {
         let (succeeded, failed) = (in_phase("Succeeded"), in_phase("Failed"));
         let wanted = wanted(job, succeeded);
         for _ in active.len()..wanted.min(active.len() + MOST_AT_ONCE) {
-            carry_on("The Job controller", store.create("pods", pod(job)).map(|_| ()));
+            carry_on("The Job controller", control.create(pod(job)));
         }
         if job["spec"]["suspend"] == true {
-            active.iter().for_each(|pod| delete(store, "pods", pod, None));
+            active.iter().for_each(|pod| control.delete(pod));
         }
-        write_status(store, "jobs.batch", job, |job| {
+        if is_complete(job, succeeded, active.len()) {
+            control.tell(Kind::Normal, "Completed", "Job completed");
+        }
+        write_status(&tools.store, "jobs.batch", job, |job| {
             let ready = active.iter().filter(|pod| is_ready(pod)).count();
             for (field, value) in
                 [("active", active.len()), ("ready", ready), ("succeeded", succeeded), ("failed", failed)]

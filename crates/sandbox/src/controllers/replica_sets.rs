@@ -1,39 +1,50 @@
 //! ReplicaSets and ReplicationControllers.
 
-use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
-use super::{MOST_AT_ONCE, Owned, delete, pod_of, write_status};
+use super::{
+    MOST_AT_ONCE, Owned, Tools,
+    pod_control::{PodControl, Words},
+    pod_of, write_status,
+};
 use crate::{
     fields::{is_ending, is_finished, is_ready, name, number, set_condition, text},
     mirror::Mirror,
-    sandbox::is_passing,
 };
 
-pub(super) fn reconcile(store: &Store, resource: &str, sets: &Mirror, pods: &Owned<'_>) {
+/// A resource that is reconciled here.
+pub(super) struct Resource {
+    name: &'static str,
+    /// The controller in events.
+    component: &'static str,
+}
+
+pub(super) const REPLICA_SETS: Resource =
+    Resource { name: "replicasets.apps", component: "replicaset-controller" };
+pub(super) const REPLICATION_CONTROLLERS: Resource =
+    Resource { name: "replicationcontrollers", component: "replication-controller" };
+
+pub(super) fn reconcile(tools: &Tools, resource: &Resource, sets: &Mirror, pods: &Owned<'_>) {
     for set in sets.all().filter(|set| !is_ending(set)) {
         let mut active: Vec<&Value> =
             pods.of(set).iter().copied().filter(|pod| !is_ending(pod) && !is_finished(pod)).collect();
         let wanted = usize::try_from(number(set, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
-        let refused = create(store, set, wanted.saturating_sub(active.len())).err();
-        write_status(store, resource, set, |set| status(set, &active, refused.as_deref()));
+        let control = PodControl { tools, component: resource.component, owner: set, words: Words::Usual };
+        let refused = create(&control, wanted.saturating_sub(active.len())).err();
+        write_status(&tools.store, resource.name, set, |set| status(set, &active, refused.as_deref()));
         if active.len() > wanted {
             active.sort_by_cached_key(|pod| rank(pod));
             let surplus = active.len() - wanted;
-            active[..surplus].iter().for_each(|pod| delete(store, "pods", pod, None));
+            active[..surplus].iter().for_each(|pod| control.delete(pod));
         }
     }
 }
 
-fn create(store: &Store, set: &Value, count: usize) -> Result<(), String> {
+fn create(control: &PodControl<'_>, count: usize) -> Result<(), String> {
     for _ in 0..count.min(MOST_AT_ONCE) {
-        let mut pod = pod_of(set);
-        pod["metadata"]["generateName"] = format!("{}-", name(set)).into();
-        match store.create("pods", pod) {
-            Ok(_) => {}
-            Err(failure) if is_passing(&failure) => return Ok(()),
-            Err(failure) => return Err(failure.message),
-        }
+        let mut pod = pod_of(control.owner);
+        pod["metadata"]["generateName"] = format!("{}-", name(control.owner)).into();
+        control.create(pod).map_err(|failure| failure.message)?;
     }
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! StatefulSets: pods with numbers, one after the other.
 
-use harbormaster_apiserver::Store;
 use serde_json::{Value, json};
 
-use super::{Owned, delete, hash, pod_of, write_status};
+use super::{
+    Owned, Tools, hash,
+    pod_control::{PodControl, Words},
+    pod_of, write_status,
+};
 use crate::{
     fields::{is_ending, is_finished, is_ready, list, name, number, text},
     mirror::Mirror,
@@ -12,25 +15,28 @@ use crate::{
 
 const REVISION_LABEL: &str = "controller-revision-hash";
 
-pub(super) fn reconcile(store: &Store, sets: &Mirror, pods: &Owned<'_>) {
+pub(super) fn reconcile(tools: &Tools, sets: &Mirror, pods: &Owned<'_>) {
     for set in sets.all().filter(|set| !is_ending(set)) {
         let own = pods.of(set);
         let wanted = number(set, "/spec/replicas").unwrap_or(1);
         let revision = format!("{}-{}", name(set), hash(&set["spec"]["template"]));
-        step(store, set, own, wanted, &revision);
-        write_status(store, "statefulsets.apps", set, |set| status(set, own, &revision));
+        let control =
+            PodControl { tools, component: "statefulset-controller", owner: set, words: Words::StatefulSet };
+        step(&control, own, wanted, &revision);
+        write_status(&tools.store, "statefulsets.apps", set, |set| status(set, own, &revision));
     }
 }
 
 /// Makes, replaces or ends pods: one at a time unless the set says `Parallel`.
-fn step(store: &Store, set: &Value, own: &[&Value], wanted: i64, revision: &str) {
+fn step(control: &PodControl<'_>, own: &[&Value], wanted: i64, revision: &str) {
+    let set = control.owner;
     let at_once = text(set, "/spec/podManagementPolicy") == "Parallel";
     let first = number(set, "/spec/ordinals/start").unwrap_or(0);
     for ordinal in first..first.saturating_add(wanted) {
         let pod_name = format!("{}-{ordinal}", name(set));
         match own.iter().find(|pod| name(pod) == pod_name) {
-            None => create(store, set, &pod_name, ordinal, revision),
-            Some(pod) if is_finished(pod) && !is_ending(pod) => delete(store, "pods", pod, None),
+            None => create(control, &pod_name, ordinal, revision),
+            Some(pod) if is_finished(pod) && !is_ending(pod) => control.delete(pod),
             Some(pod) if is_ready(pod) && !is_ending(pod) => continue,
             Some(_) => {}
         }
@@ -45,16 +51,17 @@ fn step(store: &Store, set: &Value, own: &[&Value], wanted: i64, revision: &str)
         .collect();
     surplus.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
     if surplus.is_empty() {
-        return replace(store, set, own, revision);
+        return replace(control, own, revision);
     }
     let going = if at_once { surplus.len() } else { 1 };
     for pod in surplus.into_iter().take(going).filter(|pod| !is_ending(pod)) {
-        delete(store, "pods", pod, None);
+        control.delete(pod);
     }
 }
 
 /// Ends the last pod of an old template, once all are ready; the next step makes it anew.
-fn replace(store: &Store, set: &Value, own: &[&Value], revision: &str) {
+fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
+    let set = control.owner;
     if text(set, "/spec/updateStrategy/type") == "OnDelete" || !own.iter().all(|pod| is_ready(pod)) {
         return;
     }
@@ -64,7 +71,7 @@ fn replace(store: &Store, set: &Value, own: &[&Value], revision: &str) {
         label.is_some_and(|label| label.starts_with(name(set)) && label != revision) && !is_ending(pod)
     };
     if let Some(pod) = own.iter().filter(is_old).max_by_key(|pod| ordinal(pod)) {
-        delete(store, "pods", pod, None);
+        control.delete(pod);
     }
 }
 
@@ -72,7 +79,8 @@ fn ordinal(pod: &Value) -> Option<i64> {
     name(pod).rsplit_once('-')?.1.parse().ok()
 }
 
-fn create(store: &Store, set: &Value, pod_name: &str, ordinal: i64, revision: &str) {
+fn create(control: &PodControl<'_>, pod_name: &str, ordinal: i64, revision: &str) {
+    let set = control.owner;
     let mut pod = pod_of(set);
     pod["metadata"]["name"] = pod_name.into();
     for (label, value) in [
@@ -97,7 +105,7 @@ fn create(store: &Store, set: &Value, pod_name: &str, ordinal: i64, revision: &s
             volumes.push(claim);
         }
     }
-    carry_on("The StatefulSet controller", store.create("pods", pod).map(|_| ()));
+    carry_on("The StatefulSet controller", control.create(pod));
 }
 
 fn status(set: &mut Value, own: &[&Value], revision: &str) {

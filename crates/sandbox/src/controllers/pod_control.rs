@@ -1,0 +1,80 @@
+//! Making and ending the pods of an owner, and telling of it.
+
+use harbormaster_apiserver::Failure;
+use serde_json::Value;
+
+use super::Tools;
+use crate::{
+    events::{Kind, Source},
+    fields::{name, namespace},
+    sandbox::{carry_on, is_passing},
+};
+
+/// The pods of one owner, in the hands of its controller (`PodControlInterface`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PodControl<'a> {
+    pub(super) tools: &'a Tools,
+    /// The name of the controller in events.
+    pub(super) component: &'a str,
+    pub(super) owner: &'a Value,
+    pub(super) words: Words,
+}
+
+/// How a controller speaks of pods.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Words {
+    /// As almost all do.
+    Usual,
+    /// As that of StatefulSets.
+    StatefulSet,
+}
+
+impl PodControl<'_> {
+    /// Creates a pod. It does not matter if the server is asked at a bad moment.
+    ///
+    /// # Errors
+    /// Why the pod is refused.
+    pub(super) fn create(&self, pod: Value) -> Result<(), Failure> {
+        let wanted = name(&pod).to_owned();
+        match self.tools.store.create("pods", pod) {
+            Ok(created) => self.succeeded("Create", "Created", created.name()),
+            Err(failure) if is_passing(&failure) => {}
+            Err(failure) => {
+                let message = match self.words {
+                    Words::Usual => format!("Error creating: {failure}"),
+                    Words::StatefulSet => {
+                        let set = name(self.owner);
+                        format!("create Pod {wanted} in StatefulSet {set} failed error: {failure}")
+                    }
+                };
+                self.tell(Kind::Warning, "FailedCreate", &message);
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a pod.
+    pub(super) fn delete(&self, pod: &Value) {
+        let done = self.tools.store.delete("pods", namespace(pod), name(pod), None);
+        if done.is_ok() {
+            self.succeeded("Delete", "Deleted", name(pod));
+        }
+        carry_on(self.component, done);
+    }
+
+    fn succeeded(&self, verb: &str, past: &str, pod: &str) {
+        let message = match self.words {
+            Words::Usual => format!("{past} pod: {pod}"),
+            Words::StatefulSet => {
+                format!("{} Pod {pod} in StatefulSet {} successful", verb.to_lowercase(), name(self.owner))
+            }
+        };
+        self.tell(Kind::Normal, &format!("Successful{verb}"), &message);
+    }
+
+    /// Tells something about the owner.
+    pub(super) fn tell(&self, kind: Kind, reason: &str, message: &str) {
+        self.tools.events.tell(Source::controller(self.component), self.owner, kind, reason, message);
+    }
+}

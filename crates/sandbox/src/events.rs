@@ -1,0 +1,305 @@
+//! Events, as client-go's recorder writes them for controllers and kubelets.
+//!
+//! Thousands of pods do not become thousands of events: what a component says about one object is counted, combined
+//! and in the end left out by the rules of client-go's correlator.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use harbormaster_apiserver::{Failure, Store};
+use serde_json::{Value, json};
+
+use crate::{
+    fields::{name, namespace, now, text, uid},
+    sandbox::carry_on,
+};
+
+/// How many events a component has about an object at once.
+const BURST: f64 = 25.0;
+/// How many more it has every second.
+const REFILL: f64 = 1.0 / 300.0;
+/// From how many messages for one reason on they are combined.
+const MOST_SIMILAR: usize = 10;
+/// How long messages are remembered as similar.
+const SIMILAR_FOR: Duration = Duration::from_secs(600);
+/// How many objects are remembered.
+const MOST_TALKS: usize = 4096;
+const COMBINED: &str = "(combined from similar events): ";
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    /// For example `replicaset-controller`.
+    pub(crate) component: &'a str,
+    /// The node, of a kubelet.
+    pub(crate) host: &'a str,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn controller(component: &'a str) -> Self {
+        Self { component, host: "" }
+    }
+}
+
+/// Whether something is as it should be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Normal,
+    Warning,
+}
+
+/// Writes events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    store: Store,
+    /// By component, host and object.
+    talks: Mutex<HashMap<String, Talk>>,
+}
+
+/// What a component says about an object.
+#[derive(Debug)]
+struct Talk {
+    budget: Budget,
+    /// By reason.
+    similar: HashMap<String, Similar>,
+    /// By reason and message.
+    told: HashMap<(String, String), Told>,
+}
+
+#[derive(Debug)]
+struct Similar {
+    messages: HashSet<String>,
+    last: Instant,
+}
+
+/// An event, once it has been written, and how often it has happened.
+#[derive(Debug, Default)]
+struct Told {
+    name: String,
+    count: u64,
+}
+
+impl Events {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { store: store.clone(), talks: Mutex::default() }
+    }
+
+    /// Tells something about an object.
+    pub(crate) fn tell(&self, source: Source<'_>, object: &Value, kind: Kind, reason: &str, message: &str) {
+        self.tell_about(source, &reference(object), kind, reason, message);
+    }
+
+    /// Tells something about what an object reference names.
+    pub(crate) fn tell_about(
+        &self,
+        source: Source<'_>,
+        about: &Value,
+        kind: Kind,
+        reason: &str,
+        message: &str,
+    ) {
+        let part = |field: &str| about[field].as_str().unwrap_or_default();
+        let key = [
+            source.component,
+            source.host,
+            part("kind"),
+            part("namespace"),
+            part("name"),
+            part("uid"),
+            part("fieldPath"),
+        ]
+        .join("/");
+        let mut talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
+        if talks.len() >= MOST_TALKS && !talks.contains_key(&key) {
+            talks.clear();
+        }
+        let talk = talks.entry(key).or_insert_with(Talk::new);
+        let is_combined = talk.is_one_of_many(reason, message);
+        let said = if is_combined { format!("{COMBINED}{message}") } else { message.to_owned() };
+        let may_speak = talk.budget.spend();
+        let series = if is_combined { COMBINED } else { message };
+        let told = talk.told.entry((reason.to_owned(), series.to_owned())).or_default();
+        told.count += 1;
+        if !may_speak {
+            return;
+        }
+        if !told.name.is_empty() && self.count(told, part("namespace"), &said) {
+            return;
+        }
+        let event = event(source, about, kind, reason, &said, told.count);
+        told.name = name(&event).to_owned();
+        carry_on(source.component, self.store.create("events", event).map(|_| ()));
+    }
+
+    /// Counts what was told before. False if that is gone.
+    fn count(&self, told: &Told, namespace: &str, message: &str) -> bool {
+        let namespace = if namespace.is_empty() { "default" } else { namespace };
+        let counted = self.store.update("events", namespace, &told.name, |event| {
+            event["count"] = json!(told.count);
+            event["lastTimestamp"] = now().into();
+            event["message"] = message.into();
+        });
+        !matches!(counted, Err(Failure { code: 404, .. }))
+    }
+}
+
+/// How often something may still happen (a token bucket).
+#[derive(Debug)]
+pub(crate) struct Budget {
+    most: f64,
+    per_second: f64,
+    left: f64,
+    refilled: Instant,
+}
+
+impl Budget {
+    /// Begins with all of it.
+    pub(crate) fn new(most: f64, per_second: f64) -> Self {
+        Self { most, per_second, left: most, refilled: Instant::now() }
+    }
+
+    /// Takes one, if there is one.
+    pub(crate) fn spend(&mut self) -> bool {
+        let now = Instant::now();
+        let gained = now.duration_since(self.refilled).as_secs_f64() * self.per_second;
+        (self.left, self.refilled) = ((self.left + gained).min(self.most), now);
+        if self.left < 1.0 {
+            return false;
+        }
+        self.left -= 1.0;
+        true
+    }
+}
+
+impl Talk {
+    fn new() -> Self {
+        let (similar, told) = (HashMap::new(), HashMap::new());
+        Self { budget: Budget::new(BURST, REFILL), similar, told }
+    }
+
+    fn is_one_of_many(&mut self, reason: &str, message: &str) -> bool {
+        let now = Instant::now();
+        let new = || Similar { messages: HashSet::new(), last: now };
+        let similar = self.similar.entry(reason.to_owned()).or_insert_with(new);
+        if now.duration_since(similar.last) > SIMILAR_FOR {
+            similar.messages.clear();
+        }
+        similar.last = now;
+        if similar.messages.len() + 1 < MOST_SIMILAR {
+            similar.messages.insert(message.to_owned());
+        }
+        !similar.messages.contains(message)
+    }
+}
+
+/// What events say of an object.
+pub(crate) fn reference(object: &Value) -> Value {
+    json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"], "name": name(object),
+        "namespace": namespace(object), "uid": uid(object),
+        "resourceVersion": object["metadata"]["resourceVersion"],
+    })
+}
+
+fn event(source: Source<'_>, about: &Value, kind: Kind, reason: &str, message: &str, count: u64) -> Value {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = now();
+    let space = match text(about, "/namespace") {
+        "" => "default",
+        namespace => namespace,
+    };
+    let mut about = about.clone();
+    if let Some(fields) = about.as_object_mut() {
+        fields.retain(|_, value| !value.is_null() && *value != "");
+    }
+    let mut from = json!({"component": source.component});
+    if !source.host.is_empty() {
+        from["host"] = source.host.into();
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{}.{:x}", text(&about, "/name"), since.as_nanos()), "namespace": space},
+        "involvedObject": about,
+        "reason": reason,
+        "message": message,
+        "source": from,
+        "reportingComponent": source.component,
+        "reportingInstance": source.host,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": count,
+        "type": match kind {
+            Kind::Normal => "Normal",
+            Kind::Warning => "Warning",
+        },
+        "eventTime": null,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_apiserver::{ApiServer, Options};
+
+    use crate::fields::number;
+
+    use super::*;
+
+    /// The reasons and messages of events, with how often they have happened.
+    fn all(store: &Store) -> Vec<(String, i64)> {
+        let (events, _) = store.list("events", "", "", "").unwrap();
+        let said = |event: &Value| format!("{}: {}", text(event, "/reason"), text(event, "/message"));
+        let one = |event: Value| (said(&event), number(&event, "/count").unwrap());
+        events.iter().map(|event| one(event.value())).collect()
+    }
+
+    fn set() -> Value {
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "5"}})
+    }
+
+    fn tell(events: &Events, message: &str) {
+        events.tell(Source::controller("replicaset-controller"), &set(), Kind::Normal, "Created", message);
+    }
+
+    #[test]
+    fn what_is_told_again_is_counted() {
+        let store = ApiServer::new(Options::default()).store();
+        let events = Events::new(&store);
+        tell(&events, "one");
+        tell(&events, "two");
+        tell(&events, "one");
+        assert_eq!(all(&store), [("Created: one".to_owned(), 2), ("Created: two".to_owned(), 1)]);
+        let (written, _) = store.list("events", "default", "", "").unwrap();
+        let event = written[0].value();
+        assert_eq!(event["source"], json!({"component": "replicaset-controller"}));
+        assert_eq!(event["involvedObject"]["uid"], "u");
+    }
+
+    #[test]
+    fn many_that_are_similar_are_combined_and_in_the_end_left_out() {
+        let store = ApiServer::new(Options::default()).store();
+        let events = Events::new(&store);
+        for number in 1..=1000 {
+            tell(&events, &format!("pod {number}"));
+        }
+        let mut told = all(&store);
+        assert_eq!(told.len(), 10);
+        told.retain(|(said, _)| said.contains(COMBINED));
+        assert_eq!(told, [(format!("Created: {COMBINED}pod 25"), 16)]);
+    }
+
+    #[test]
+    fn an_event_that_is_gone_is_written_again() {
+        let store = ApiServer::new(Options::default()).store();
+        let events = Events::new(&store);
+        tell(&events, "one");
+        let (written, _) = store.list("events", "default", "", "").unwrap();
+        store.delete("events", "default", written[0].name(), None).unwrap();
+        tell(&events, "one");
+        assert_eq!(all(&store), [("Created: one".to_owned(), 2)]);
+    }
+}

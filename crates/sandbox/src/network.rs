@@ -1,0 +1,228 @@
+//! Addresses: a range for every node, as kube-controller-manager gives it, and one of it for every pod that runs.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::Ipv4Addr,
+};
+
+use serde_json::Value;
+
+use crate::fields::{list, name, text, uid};
+
+/// Where pods of nodes without a range, or with a full one, have their addresses.
+const OVERFLOW: Range = Range { first: 100 << 24 | 64 << 16, size: 1 << 22 };
+/// How many addresses a node gets.
+const SIZE: u32 = 1 << 8;
+/// How many ranges there are for nodes.
+const BLOCK_COUNT: u32 = 128 << 8;
+
+/// The number of a range for nodes: first those in 10.244.0.0/14 and on to 10.255, as kubeadm is told most often, then
+/// those in 10.128 to 10.243. Neither services nor nodes have addresses there.
+fn block(index: u32) -> u32 {
+    const FIRST: u32 = 244;
+    const LAST: u32 = 255;
+    let second = FIRST + (index >> 8);
+    let second = if second > LAST { second - 128 } else { second };
+    (10 << 24 | second << 16) / SIZE + (index & 0xff)
+}
+
+/// An IPv4 range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: u32,
+    /// How many addresses it has.
+    size: u32,
+}
+
+impl Range {
+    /// Reads `10.244.3.0/24`.
+    fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = text.split_once('/')?;
+        let bits: u32 = bits.parse().ok().filter(|bits| (8..=30).contains(bits))?;
+        let size = 1 << (32 - bits);
+        let first = u32::from(address.parse::<Ipv4Addr>().ok()?);
+        Some(Self { first: first / size * size, size })
+    }
+
+    /// The ranges of the usual size that it touches, by number.
+    fn blocks(self) -> impl Iterator<Item = u32> {
+        self.first / SIZE..=(self.first + (self.size - 1)) / SIZE
+    }
+}
+
+/// The addresses of a range that pods have.
+#[derive(Debug)]
+struct Pool {
+    range: Range,
+    /// How far behind the first the next one is looked for: an address that was given back rests for a while.
+    next: u32,
+    used: HashSet<u32>,
+}
+
+impl Pool {
+    fn new(range: Range) -> Self {
+        Self { range, next: 0, used: HashSet::new() }
+    }
+
+    /// The next that is free. The first two and the last mean something else.
+    fn take(&mut self) -> Option<Ipv4Addr> {
+        let Range { first, size } = self.range;
+        let usable = size.saturating_sub(3);
+        for _ in 0..usable {
+            let address = first + 2 + self.next;
+            self.next = (self.next + 1) % usable;
+            if self.used.insert(address) {
+                return Some(Ipv4Addr::from(address));
+            }
+        }
+        None
+    }
+}
+
+/// The addresses of all nodes and pods.
+#[derive(Debug)]
+pub(crate) struct Network {
+    nodes: HashMap<String, Pool>,
+    /// Numbers of ranges that nodes have.
+    taken: HashSet<u32>,
+    /// Where a free one is looked for: a range that was given back rests for a while.
+    next: u32,
+    overflow: Pool,
+    /// By UID: the node and the address of a pod.
+    pods: HashMap<String, (String, u32)>,
+}
+
+impl Network {
+    pub(crate) fn new() -> Self {
+        let (nodes, taken, pods) = (HashMap::new(), HashSet::new(), HashMap::new());
+        Self { nodes, taken, next: 0, overflow: Pool::new(OVERFLOW), pods }
+    }
+
+    /// Takes note of the range that a node has, if it has one.
+    pub(crate) fn add_node(&mut self, node: &Value) {
+        let Some(range) = Range::parse(text(node, "/spec/podCIDR")) else { return };
+        if self.nodes.get(name(node)).is_none_or(|pool| pool.range != range) {
+            self.remove_node(name(node));
+            self.taken.extend(range.blocks());
+            self.nodes.insert(name(node).to_owned(), Pool::new(range));
+        }
+    }
+
+    pub(crate) fn remove_node(&mut self, node: &str) {
+        if let Some(pool) = self.nodes.remove(node) {
+            pool.range.blocks().for_each(|block| {
+                self.taken.remove(&block);
+            });
+        }
+    }
+
+    /// A range that no node has, for `spec.podCIDR`. None if there is none any more.
+    pub(crate) fn free_range(&mut self) -> Option<String> {
+        for _ in 0..BLOCK_COUNT {
+            let block = block(self.next);
+            self.next = (self.next + 1) % BLOCK_COUNT;
+            if !self.taken.contains(&block) {
+                return Some(format!("{}/24", Ipv4Addr::from(block * SIZE)));
+            }
+        }
+        None
+    }
+
+    /// Takes note of the address that a running pod has.
+    pub(crate) fn add_pod(&mut self, pod: &Value) {
+        if pod["spec"]["hostNetwork"] == true {
+            return;
+        }
+        if let Ok(address) = text(pod, "/status/podIP").parse::<Ipv4Addr>() {
+            let node = text(pod, "/spec/nodeName");
+            let address = u32::from(address);
+            self.pool(node).used.insert(address);
+            self.pods.insert(uid(pod).to_owned(), (node.to_owned(), address));
+        }
+    }
+
+    /// The address of a pod that starts; always the same for the same pod.
+    pub(crate) fn address(&mut self, pod: &Value) -> String {
+        if let Some((_, address)) = self.pods.get(uid(pod)) {
+            return Ipv4Addr::from(*address).to_string();
+        }
+        let node = text(pod, "/spec/nodeName");
+        let taken = self.nodes.get_mut(node).and_then(Pool::take).or_else(|| self.overflow.take());
+        // Four million pods in the overflow are more than this machine holds.
+        let Some(address) = taken else { return String::new() };
+        self.pods.insert(uid(pod).to_owned(), (node.to_owned(), u32::from(address)));
+        address.to_string()
+    }
+
+    /// Gives back the address of a pod that runs no longer.
+    pub(crate) fn remove_pod(&mut self, uid: &str) {
+        if let Some((node, address)) = self.pods.remove(uid) {
+            self.pool(&node).used.remove(&address);
+            self.overflow.used.remove(&address);
+        }
+    }
+
+    fn pool(&mut self, node: &str) -> &mut Pool {
+        self.nodes.get_mut(node).unwrap_or(&mut self.overflow)
+    }
+}
+
+/// The node's own address.
+pub(crate) fn host_address(node: &Value) -> &str {
+    let mut addresses = list(node, "/status/addresses").iter();
+    addresses.find(|a| text(a, "/type") == "InternalIP").map_or("", |address| text(address, "/address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, range: &str) -> Value {
+        json!({"metadata": {"name": name}, "spec": {"podCIDR": range}})
+    }
+
+    fn pod(uid: usize, node: &str) -> Value {
+        json!({"metadata": {"uid": uid.to_string()}, "spec": {"nodeName": node}})
+    }
+
+    #[test]
+    fn nodes_get_ranges_that_no_other_has() {
+        let mut network = Network::new();
+        network.add_node(&node("given", "10.244.0.0/23"));
+        network.add_node(&node("small", "10.244.2.128/26"));
+        network.add_node(&node("odd", "fd00::/64"));
+        for expected in ["10.244.3.0/24", "10.244.4.0/24"] {
+            assert_eq!(network.free_range().as_deref(), Some(expected));
+            network.add_node(&node(expected, expected));
+        }
+        network.remove_node("given");
+        let mut last = String::new();
+        while let Some(range) = network.free_range() {
+            network.add_node(&node(&range, &range));
+            last = range;
+        }
+        assert_eq!(last, "10.244.1.0/24", "the one that was given back comes last");
+        assert_eq!(network.taken.len(), 128 << 8);
+    }
+
+    #[test]
+    fn pods_get_addresses_of_their_node_that_no_other_has() {
+        let mut network = Network::new();
+        network.add_node(&node("a", "10.244.7.0/24"));
+        let mut running = pod(0, "a");
+        running["status"]["podIP"] = "10.244.7.3".into();
+        network.add_pod(&running);
+        let mut addresses: Vec<String> = (1..=3).map(|uid| network.address(&pod(uid, "a"))).collect();
+        assert_eq!(addresses, ["10.244.7.2", "10.244.7.4", "10.244.7.5"]);
+        assert_eq!(network.address(&pod(1, "a")), "10.244.7.2", "always the same");
+        network.remove_pod("1");
+        assert_eq!(network.address(&pod(4, "a")), "10.244.7.6", "not at once again");
+        addresses = (5..=300).map(|uid| network.address(&pod(uid, "a"))).collect();
+        assert!(addresses.contains(&"10.244.7.2".to_owned()));
+        assert_eq!(addresses.last().map(String::as_str), Some("100.64.0.48"), "a full range runs over");
+        assert_eq!(network.address(&pod(301, "unknown")), "100.64.0.49");
+        assert_eq!(addresses.iter().collect::<HashSet<_>>().len(), 296);
+    }
+}
