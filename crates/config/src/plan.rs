@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use harbormaster_api::{
     features::Features,
     points::{ExtensionPoint, PointSet},
+    similar::similar,
 };
 use serde_json::Value;
 
@@ -187,7 +188,8 @@ impl<'a> Planner<'a> {
         let mut errors = self.error(field, &format!("{point}Plugin {plugin:?} does not exist"));
         let help = in_tree::replacement(plugin);
         errors.iter_mut().for_each(|e| e.help = help.map(str::to_owned));
-        errors
+        let meant = similar(plugin, in_tree::IN_TREE.iter().map(|known| known.name));
+        errors.into_iter().map(|e| e.meaning(meant)).collect()
     }
 
     fn registered_twice(&self, field: &str, point: ExtensionPoint, plugin: &str) -> Vec<ConfigError> {
@@ -505,6 +507,11 @@ mod tests {
                 5,
             ),
             ("{filter: {enabled: [{name: X}]}}", "FilterPlugin \"X\" does not exist", 4),
+            (
+                "{filter: {enabled: [{name: NodePort}]}}",
+                "FilterPlugin \"NodePort\" does not exist (did you mean `NodePorts`?)",
+                4,
+            ),
             (
                 "{filter: {enabled: [\n  {name: ImageLocality}]}}",
                 "plugin \"ImageLocality\" does not extend FilterPlugin plugin",

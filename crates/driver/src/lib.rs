@@ -33,6 +33,7 @@ pub mod http;
 pub mod lanes;
 pub mod leader;
 pub mod limiter;
+mod notes;
 pub mod run;
 pub mod status;
 pub mod watch;

@@ -3,7 +3,7 @@
 //! plugins.
 //!
 //! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (what it begins with), `kubelet` and
-//! `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `mirror` and `fields` (helpers).
+//! `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `inert` (what nobody acts on), `mirror` and `fields` (helpers).
 //!
 //! What the stand-ins do:
 //! - *kubelet*: pods with a node that exists become Running and Ready; pods that are being deleted are gone after a
@@ -17,6 +17,7 @@
 mod board;
 mod controllers;
 mod fields;
+mod inert;
 mod kubelet;
 mod manifests;
 mod mirror;
