@@ -68,9 +68,10 @@ pub(crate) fn new_table<const N: usize>(style: Style, header: [&str; N]) -> Tabl
     table
 }
 
-/// The lines of a table.
+/// The lines of a table, without the room around them; what was wrapped stays in its column.
 pub(crate) fn finished(table: &Table) -> String {
-    table.lines().map(|line| line.trim().to_owned() + "\n").collect()
+    let bare = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n";
+    table.lines().map(bare).collect()
 }
 
 fn outcome(pod: &PodReport) -> Cell {

@@ -115,11 +115,17 @@ fn kinds_that_nobody_acts_on_and_plugins_that_are_not_built_are_told_of_once() {
         )
     };
     let service = |name: &str| {
-        format!("---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n")
+        format!(
+            "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n"
+        )
     };
     let manifest = [claim("a"), claim("b"), service("a"), service("b")].concat();
     let (_, told) = played(&manifest, &["--nodes", "1"]);
-    assert_eq!(told.matches("note: Services are stored and shown, but get no endpoints").count(), 1, "{told}");
+    assert_eq!(
+        told.matches("note: Services are stored and shown, but get no endpoints").count(),
+        1,
+        "{told}"
+    );
     assert_eq!(told.matches("which is not built yet").count(), 1, "{told}");
 }
 

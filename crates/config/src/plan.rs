@@ -508,11 +508,6 @@ mod tests {
             ),
             ("{filter: {enabled: [{name: X}]}}", "FilterPlugin \"X\" does not exist", 4),
             (
-                "{filter: {enabled: [{name: NodePort}]}}",
-                "FilterPlugin \"NodePort\" does not exist (did you mean `NodePorts`?)",
-                4,
-            ),
-            (
                 "{filter: {enabled: [\n  {name: ImageLocality}]}}",
                 "plugin \"ImageLocality\" does not extend FilterPlugin plugin",
                 5,
@@ -559,6 +554,13 @@ mod tests {
             assert_eq!(errors.kube_text(), format!("{prefix}{message}"));
             assert_eq!(errors.errors[0].position.map(|at| at.line), Some(line), "{message}");
         }
+    }
+
+    #[test]
+    fn a_plugin_that_does_not_exist_gets_a_suggestion() {
+        let config = read("- plugins: {filter: {enabled: [{name: NodePort}]}}\n");
+        let errors = plan_profiles(&config, &catalog, &Features::default()).unwrap_err();
+        assert_eq!(errors.errors[0].help.as_deref(), Some("did you mean `NodePorts`?"));
     }
 
     #[test]
