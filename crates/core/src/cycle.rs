@@ -188,14 +188,10 @@ impl Engine {
             return;
         }
         let whole = diagnosis.pre_filter.as_ref();
-        let whole = whole.map(|(plugin, reject)| (plugin.unwrap_or_default(), reject, diagnosis.nodes));
-        let single = diagnosis.rejections.iter().map(|(plugin, reject, nodes)| (*plugin, reject, *nodes));
-        let note = |(plugin, reject, nodes): (&'static str, &Reject, usize)| Note::Rejected {
-            pod: pod.clone(),
-            plugin,
-            reason: reject.message(),
-            nodes,
-        };
+        let whole =
+            whole.map(|(plugin, reject)| (plugin.unwrap_or_default(), reject.message(), diagnosis.nodes));
+        let single = diagnosis.rejections.iter().map(|((plugin, why), nodes)| (*plugin, why.clone(), *nodes));
+        let note = |(plugin, reason, nodes)| Note::Rejected { pod: pod.clone(), plugin, reason, nodes };
         self.notes.extend(whole.into_iter().chain(single).map(note));
     }
 

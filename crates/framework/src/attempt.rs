@@ -492,7 +492,7 @@ impl Attempt {
         };
         let mut diagnosis = Diagnosis::new(nodes.node_count());
         for ((plugin, reject), n) in counts {
-            diagnosis.add(profile.plugin(plugin).name(), reject, n);
+            diagnosis.add(profile.plugin(plugin).name(), &reject, n);
         }
         if let Some(only) = &narrowed.only {
             diagnosis.add_outside(&narrowed.by, &narrowed.outside(), nodes.node_count() - only.len());

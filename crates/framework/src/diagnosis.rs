@@ -13,8 +13,8 @@ pub struct Diagnosis {
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
     /// How many nodes were rejected for each reason.
     pub reasons: BTreeMap<String, usize>,
-    /// Who rejected how many nodes and why, each combination once; nodes outside of what PreFilter left aside.
-    pub rejections: Vec<(&'static str, Reject, usize)>,
+    /// How many nodes each plugin rejected for which reasons; nodes outside of what PreFilter left aside.
+    pub rejections: BTreeMap<(&'static str, String), usize>,
     /// The plugins that rejected: their events may wake the pod.
     pub rejectors: Vec<&'static str>,
     /// Those of them that wait for something asynchronous: their events wake the pod without backoff.
@@ -43,11 +43,11 @@ impl Diagnosis {
     /// A rejection after the node was chosen (Reserve, Permit): one node, one reason.
     pub fn of_one(plugin: &'static str, reject: &Reject) -> Self {
         let mut diagnosis = Self::new(1);
-        diagnosis.add(plugin, reject.clone(), 1);
+        diagnosis.add(plugin, reject, 1);
         diagnosis
     }
 
-    pub(crate) fn add(&mut self, plugin: &'static str, reject: Reject, nodes: usize) {
+    pub(crate) fn add(&mut self, plugin: &'static str, reject: &Reject, nodes: usize) {
         for reason in &reject.reasons {
             *self.reasons.entry(reason.to_string()).or_default() += nodes;
         }
@@ -55,7 +55,7 @@ impl Diagnosis {
         if reject.fix == Fix::Pending && !self.pending.contains(&plugin) {
             self.pending.push(plugin);
         }
-        self.rejections.push((plugin, reject, nodes));
+        *self.rejections.entry((plugin, reject.message())).or_default() += nodes;
     }
 
     pub(crate) fn add_outside(&mut self, narrowed_by: &[&'static str], reject: &Reject, nodes: usize) {
@@ -98,8 +98,8 @@ mod tests {
     fn entries_are_sorted_as_text_and_every_reason_counts() {
         let mut diagnosis = Diagnosis::new(14);
         let both = Reject { fix: Fix::EvictionMayHelp, reasons: vec!["b".into(), "a".into()] };
-        diagnosis.add("X", both, 2);
-        diagnosis.add("Y", Reject::evictable("b"), 10);
+        diagnosis.add("X", &both, 2);
+        diagnosis.add("Y", &Reject::evictable("b"), 10);
         assert_eq!(diagnosis.message(), "0/14 nodes are available: 12 b, 2 a.");
         assert_eq!(diagnosis.rejectors, ["X", "Y"]);
         diagnosis.post_filter = "no luck".into();
