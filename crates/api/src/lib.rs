@@ -6,8 +6,8 @@
 //!
 //! Reading order: [`strings`] and [`labels`] (the vocabulary), [`quantity`] and [`resources`] (amounts),
 //! [`selector`] and [`taint`] (matching), [`pod`] and [`node`] (the objects), [`requests`] (what a pod asks for),
-//! [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (words that every crate needs), [`wire`]
-//! (decoding).
+//! [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (words that every crate needs), [`similar`]
+//! (names that were meant), [`wire`] (decoding).
 //!
 //! Invariants: no I/O, no clock, no tokio, no kube; nothing panics on odd input.
 
@@ -26,6 +26,7 @@ pub mod quantity;
 pub mod requests;
 pub mod resources;
 pub mod selector;
+pub mod similar;
 pub mod strings;
 pub mod taint;
 pub mod time;

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind, value_parser};
+use harbormaster_api::similar::similar;
 
 /// What a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,10 +232,8 @@ fn plain(error: &clap::Error) -> String {
     match error.kind() {
         ErrorKind::UnknownArgument if !named.starts_with("--") => format!("unknown shorthand flag: {named}"),
         ErrorKind::UnknownArgument => {
-            let hint = match error.get(ContextKind::SuggestedArg) {
-                Some(ContextValue::String(similar)) => format!(" (did you mean {similar}?)"),
-                _ => String::new(),
-            };
+            let meant = similar(named.trim_start_matches('-'), FLAGS.iter().map(|flag| flag.name));
+            let hint = meant.map(|flag| format!(" (did you mean `--{flag}`?)")).unwrap_or_default();
             format!("unknown flag: {named}{hint}")
         }
         // All values are texts, so only an absent one can be wrong here.
@@ -407,7 +406,7 @@ mod tests {
     fn wrong_flags_are_refused_in_the_words_of_kube_scheduler() {
         for (args, expected) in [
             (&["--nonsense"][..], "unknown flag: --nonsense"),
-            (&["--leader-elekt"], "unknown flag: --leader-elekt (did you mean --leader-elect?)"),
+            (&["--leader-elekt"], "unknown flag: --leader-elekt (did you mean `--leader-elect`?)"),
             (&["-x"], "unknown shorthand flag: -x"),
             (&["a", "b"], "\"kube-scheduler\" does not take any arguments, got [\"a\", \"b\"]"),
             (&["--leader-elect", "false"], "\"kube-scheduler\" does not take any arguments, got [\"false\"]"),

@@ -21,9 +21,14 @@ const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
 /// How the commands end: with an error they have printed, or well.
 pub(crate) type Ended = Result<(), Failed>;
 
-/// The command failed, and the user was told why.
+/// How a command fails; the user was told why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failed;
+pub(crate) enum Failed {
+    /// It could not do what it was asked for.
+    Error,
+    /// It was asked to fail if a pod is unschedulable, and one is.
+    Unschedulable,
+}
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -33,7 +38,8 @@ fn main() -> ExitCode {
         if called_kube_scheduler(&own_name) { run::main("kube-scheduler", args) } else { dispatch(args) };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed) => ExitCode::FAILURE,
+        Err(Failed::Error) => ExitCode::FAILURE,
+        Err(Failed::Unschedulable) => ExitCode::from(2),
     }
 }
 
@@ -51,7 +57,7 @@ fn dispatch(mut args: Vec<OsString>) -> Ended {
         Err(error) => {
             // There is nobody left to tell if printing fails.
             let _ = error.print();
-            return if error.use_stderr() { Err(Failed) } else { Ok(()) };
+            return if error.use_stderr() { Err(Failed::Error) } else { Ok(()) };
         }
     };
     match matches.subcommand() {
@@ -59,7 +65,7 @@ fn dispatch(mut args: Vec<OsString>) -> Ended {
         Some(("simulate", matches)) => with(matches, |options| simulate::main(&options)),
         _ => {
             let _ = command().print_help();
-            Err(Failed)
+            Err(Failed::Error)
         }
     }
 }
@@ -70,7 +76,7 @@ fn with<O: FromArgMatches>(matches: &ArgMatches, command: impl FnOnce(O) -> Ende
         Ok(options) => command(options),
         Err(error) => {
             let _ = error.print();
-            Err(Failed)
+            Err(Failed::Error)
         }
     }
 }
@@ -79,7 +85,7 @@ fn command() -> Command {
     // The documentation of the type would replace an earlier description.
     let simulate = simulate::Options::augment_args(Command::new("simulate"))
         .about("Show where the pods of manifests would be placed, without a cluster")
-        .after_help(AFTER_HELP);
+        .after_help(simulate::EXIT_CODES);
     let sandbox = sandbox::Options::augment_args(Command::new("sandbox"))
         .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
         .after_help(AFTER_HELP);

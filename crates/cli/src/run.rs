@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use harbormaster_api::args::GoDuration;
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
+use harbormaster_core::Notes;
 use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason};
 use harbormaster_sim::{Choices, Setup, setup};
 
@@ -37,15 +38,18 @@ pub(crate) fn main(name: &'static str, args: Vec<OsString>) -> Ended {
     match run(&given) {
         Ok(()) => Ok(()),
         Err(why) => {
-            tracing::error!(err = why, "command failed");
-            Err(Failed)
+            match format {
+                log::Format::Text => eprintln!("Error: {why}"),
+                log::Format::Json => tracing::error!(err = why, "command failed"),
+            }
+            Err(Failed::Error)
         }
     }
 }
 
 fn usage_error(name: &str, why: &str) -> Ended {
     eprintln!("Error: {why}\nSee '{name} --help' for the flags.");
-    Err(Failed)
+    Err(Failed::Error)
 }
 
 fn print_version(name: &str, how: &str) -> Ended {
@@ -73,7 +77,9 @@ fn run(given: &Given) -> Result<(), String> {
     let choices = choices(given)?;
     let config = configuration(given, &choices)?;
     let connection = connection(given, &config);
-    let setup = setup::build(config, &choices).map_err(|e| e.to_string())?;
+    let elects = elects(given, &config);
+    let mut setup = setup::build(config, &choices).map_err(|e| e.to_string())?;
+    setup.engine.notes = Notes::at(given.parsed("v").unwrap_or(0));
     if let Some(path) = given.text("write-config-to") {
         std::fs::write(path, setup.config.to_yaml()).map_err(|e| format!("{path}: {e}"))?;
         tracing::info!(file = path, "Wrote configuration");
@@ -82,7 +88,14 @@ fn run(given: &Given) -> Result<(), String> {
     for warning in &setup.warnings {
         tracing::warn!("{warning}");
     }
-    start(connection, setup)
+    start(connection, elects, setup)
+}
+
+/// Whether somebody wants a leader to be elected, as opposed to getting kube-scheduler's default.
+fn elects(given: &Given, config: &KubeSchedulerConfiguration) -> bool {
+    let is_asked_for =
+        given.text("leader-elect").is_some() || config.is_written("leaderElection.leaderElect");
+    is_asked_for && config.leader_election.leader_elect
 }
 
 fn warn_of_flags(given: &Given) {
@@ -160,8 +173,7 @@ fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionC
 }
 
 /// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
-fn start(connection: ConnectionConfig, setup: Setup) -> Result<(), String> {
-    let leader_elect = setup.config.leader_election.leader_elect;
+fn start(connection: ConnectionConfig, leader_elect: bool, setup: Setup) -> Result<(), String> {
     let driver = DriverConfig { connection, leader_elect, hostname: None };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -280,6 +292,17 @@ mod tests {
         assert!(!config.leader_election.leader_elect);
         assert_eq!(config.leader_election.resource_name, "other");
         assert_eq!(config.leader_election.lease_duration, GoDuration::from_secs(30));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_leader_is_elected_only_where_somebody_asks_for_it() {
+        let path = file("elects", "leaderElection: {leaderElect: true}\n");
+        let elects = |args: &[&str]| elects(&given(args), &configured(args));
+        assert!(!elects(&[]), "the default, which nobody wrote");
+        assert!(elects(&["--leader-elect"]));
+        assert!(elects(&["--config", &path]));
+        assert!(!elects(&["--config", &path, "--leader-elect=false"]));
         std::fs::remove_file(path).unwrap();
     }
 

@@ -1,5 +1,6 @@
 //! `harbormaster sandbox`.
 
+mod kubeconfig;
 mod screen;
 
 use std::{
@@ -10,10 +11,12 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use harbormaster_config::FeatureGates;
+use harbormaster_core::Notes;
 use harbormaster_sandbox::{Board, News, PodState, Sandbox, Scheduler, Update};
 use harbormaster_sim::{Choices, setup};
 
 use crate::{Ended, Failed, files, log, run::Signals};
+use kubeconfig::Kubeconfig;
 use screen::Screen;
 
 /// What `harbormaster sandbox` takes.
@@ -32,7 +35,8 @@ pub(crate) struct Options {
     /// Stay until Ctrl-C, for kubectl; otherwise it ends when every pod has a node or a reason why it has none
     #[arg(long)]
     serve: bool,
-    /// Where to write a kubeconfig [default with --serve: ./harbormaster-sandbox.kubeconfig]
+    /// Where to write a kubeconfig, which is removed at the end [default with --serve:
+    /// ./harbormaster-sandbox.kubeconfig]
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
     /// Who places the pods; none leaves them to a scheduler of your own, and stays as --serve does
@@ -80,7 +84,7 @@ pub(crate) fn main(options: &Options) -> Ended {
         .and_then(|runtime| runtime.block_on(play(options)));
     ran.map_err(|why| {
         eprintln!("error: {why}");
-        Failed
+        Failed::Error
     })
 }
 
@@ -96,7 +100,8 @@ async fn play(options: &Options) -> Result<(), String> {
     if sandbox.store().list("nodes", "", "", "").is_ok_and(|(nodes, _)| nodes.is_empty()) {
         eprintln!("note: there are no nodes; --nodes 3 would make some");
     }
-    tell_how_to_connect(options, &sandbox)?;
+    // Removed when this ends, however it ends.
+    let _kubeconfig = tell_how_to_connect(options, &sandbox)?;
     let mut view = View::new(options);
     let ended = watch(options, &mut sandbox, &mut signals, &mut view).await;
     view.end(&sandbox.board).map_err(|e| format!("standard output: {e}"))?;
@@ -122,11 +127,9 @@ fn contents(options: &Options) -> Result<harbormaster_sandbox::Options, String> 
             let choices = Choices { features: gates.features(), ..Choices::default() };
             let config = options.config.as_deref().map(files::read).transpose()?;
             let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
-            let setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
-            // Preferences that nobody asked for would not be missed.
-            if config.is_some() {
-                setup.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-            }
+            let mut setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
+            setup.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            setup.engine.notes = Notes::at(options.verbosity.unwrap_or(-1));
             Scheduler::Engine(setup.engine)
         }
     };
@@ -141,16 +144,15 @@ fn contents(options: &Options) -> Result<harbormaster_sandbox::Options, String> 
     Ok(harbormaster_sandbox::Options { scheduler, port: options.port, ..given })
 }
 
-fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<(), String> {
+fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<Option<Kubeconfig>, String> {
     let default = || options.stays().then(|| PathBuf::from(KUBECONFIG));
-    let Some(path) = options.kubeconfig_out.clone().or_else(default) else { return Ok(()) };
-    std::fs::write(&path, sandbox.kubeconfig()).map_err(|e| format!("{}: {e}", path.display()))?;
-    let path = std::path::absolute(&path).unwrap_or(path);
+    let Some(path) = options.kubeconfig_out.clone().or_else(default) else { return Ok(None) };
+    let kubeconfig = Kubeconfig::write(&path, &sandbox.kubeconfig())?;
     if options.stays() {
         println!("API server at https://{}, for kubectl in another terminal:\n", sandbox.address());
-        println!("  export KUBECONFIG={}\n", quoted(&path));
+        println!("  export KUBECONFIG={}\n", quoted(kubeconfig.path()));
     }
-    Ok(())
+    Ok(Some(kubeconfig))
 }
 
 /// A path as a shell takes it.
@@ -173,6 +175,7 @@ async fn watch(
         let shown = tokio::select! {
             update = sandbox.next() => match update.map_err(|e| e.to_string())? {
                 Update::News(news) => view.news(&news),
+                Update::Notice(notice) => view.notice(&notice),
                 Update::Settled if options.stays() => Ok(()),
                 Update::Settled => return Ok(()),
             },
@@ -218,6 +221,17 @@ impl View {
         }
     }
 
+    fn notice(&mut self, notice: &str) -> io::Result<()> {
+        let line = format!("note: {}", screen::plain(notice));
+        match self {
+            Self::Screen(screen) => write(&screen.above(&line)),
+            Self::Lines => {
+                eprintln!("{line}");
+                Ok(())
+            }
+        }
+    }
+
     fn refresh(&mut self, board: &Board) -> io::Result<()> {
         match self {
             Self::Screen(screen) => write(&screen.redrawn(board)),
@@ -259,6 +273,7 @@ fn summary(board: &Board) -> String {
         of(PodState::Placed, "placed"),
         of(PodState::Unschedulable, "unschedulable"),
         of(PodState::Gated, "gated"),
+        of(PodState::Foreign, "of other schedulers"),
         of(PodState::Waiting, "undecided"),
         of(PodState::Finished, "finished"),
         of(PodState::Ending, "being deleted"),

@@ -1,15 +1,26 @@
 //! `harbormaster simulate`.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    cell::Cell,
+    io::{self, BufWriter, IsTerminal as _, Write as _},
     time::{Duration, Instant},
 };
 
 use clap::{Args, ValueEnum};
+use harbormaster_api::similar::did_you_mean;
 use harbormaster_config::FeatureGates;
-use harbormaster_sim::{Choices, Cluster, Report, setup};
+use harbormaster_core::EngineConfig;
+use harbormaster_sim::{
+    Choices, Cluster, PodExplanation, PodReport, Report, explain_independently, explain_simulated,
+    report::Fate, setup,
+};
+use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use crate::{Ended, Failed, files, table};
+
+/// Behind the help.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (pods that \
+     are gated or another scheduler's do not count).";
 
 /// What `harbormaster simulate` takes.
 #[derive(Debug, Args)]
@@ -21,9 +32,16 @@ pub(crate) struct Options {
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Show what every plugin says about every node, at the time of the pod's last attempt
+    /// Show what every plugin says about the nodes, at the time of the pod's last attempt; nodes of which the same is
+    /// said are counted together
     #[arg(long)]
     explain: bool,
+    /// Show these pods only (NAMESPACE/NAME, or NAME in any namespace); all pods are scheduled in any case
+    #[arg(long = "pod", value_name = "NAME")]
+    pods: Vec<String>,
+    /// End with 2 if a pod that is shown is unschedulable or preempted
+    #[arg(long)]
+    exit_code: bool,
     /// Judge every pod on the cluster as it is given, without placing the others
     #[arg(long)]
     independent: bool,
@@ -51,17 +69,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_millis(100);
 
 pub(crate) fn main(options: &Options) -> Ended {
-    match simulate(options).map_err(Some).and_then(|report| print(options, &report)) {
-        Ok(()) => Ok(()),
-        Err(Some(why)) => {
+    match simulate(options) {
+        Ok(report) if options.exit_code && report.pods.iter().any(has_failed) => Err(Failed::Unschedulable),
+        Ok(_) => Ok(()),
+        Err(why) => {
             eprintln!("error: {why}");
-            Err(Failed)
+            Err(Failed::Error)
         }
-        // Whoever read the result has seen enough.
-        Err(None) => Ok(()),
     }
 }
 
+fn has_failed(pod: &PodReport) -> bool {
+    matches!(pod.fate(), Fate::Unschedulable | Fate::Preempted)
+}
+
+/// Simulates and prints what came out.
 fn simulate(options: &Options) -> Result<Report, String> {
     let gates =
         FeatureGates::parse(options.feature_gates.iter().map(String::as_str)).map_err(|e| e.to_string())?;
@@ -76,34 +98,132 @@ fn simulate(options: &Options) -> Result<Report, String> {
     for notice in cluster.notices() {
         eprintln!("note: {notice}");
     }
-    if options.independent {
-        return Ok(harbormaster_sim::independent(&setup.engine, cluster, options.explain));
+    let again = options.explain.then(|| (setup.engine.clone(), cluster.clone()));
+    let all = place(options, setup.engine, cluster);
+    let shown = shown(options, &all)?;
+    let printed = match options.output {
+        Output::Json => print_json(options, &all, &shown, again),
+        Output::Table => print_table(options, &all, &shown, again),
+    };
+    match printed {
+        // Whoever read the result has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(shown),
+        Err(error) => Err(format!("standard output: {error}")),
+        Ok(()) => Ok(shown),
     }
-    let mut progress = Progress::new();
-    let report = harbormaster_sim::simulate(setup.engine, cluster, options.explain, &mut |done, of| {
-        progress.show(done, of);
-    });
-    progress.clear();
-    Ok(report)
 }
 
-/// Prints the result. `Err(None)` if nobody listens any more.
-fn print(options: &Options, report: &Report) -> Result<(), Option<String>> {
-    let stdout = io::stdout();
-    let text = match options.output {
-        Output::Json => serde_json::to_string_pretty(report).map_err(|e| Some(e.to_string()))? + "\n",
-        Output::Table => {
-            let style = table::Style {
-                colours: stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-                fit_terminal: stdout.is_terminal(),
-            };
-            table::render(report, style)
+fn place(options: &Options, engine: EngineConfig, cluster: Cluster) -> Report {
+    if options.independent {
+        return harbormaster_sim::independent(&engine, cluster);
+    }
+    let mut progress = Progress::new();
+    let report = harbormaster_sim::simulate(engine, cluster, &mut |done, of| progress.show(done, of));
+    progress.clear();
+    report
+}
+
+/// What is left of the report where `--pod` narrows it.
+fn shown(options: &Options, all: &Report) -> Result<Report, String> {
+    for name in &options.pods {
+        if !all.pods.iter().any(|pod| is_called(pod, name)) {
+            let known = all.pods.iter().map(|pod| match name.contains('/') {
+                true => pod.pod.as_str(),
+                false => short(pod),
+            });
+            return Err(format!("no pod without a node is called {name:?}{}", did_you_mean(name, known)));
+        }
+    }
+    let pods = all.pods.iter().filter(|pod| is_wanted(options, pod)).cloned().collect();
+    Ok(Report { pods })
+}
+
+fn is_wanted(options: &Options, pod: &PodReport) -> bool {
+    options.pods.is_empty() || options.pods.iter().any(|name| is_called(pod, name))
+}
+
+fn is_called(pod: &PodReport, name: &str) -> bool {
+    pod.pod == name || short(pod) == name
+}
+
+/// The name without the namespace.
+fn short(pod: &PodReport) -> &str {
+    pod.pod.split_once('/').map_or(pod.pod.as_str(), |(_, name)| name)
+}
+
+/// What is needed to go through it all again: nothing that is explained is kept.
+type Again = Option<(EngineConfig, Cluster)>;
+
+/// Tells of one pod after the other, until `tell` fails.
+fn explain<E>(
+    options: &Options,
+    all: &Report,
+    again: Again,
+    tell: &mut dyn FnMut(&PodReport, PodExplanation) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some((engine, cluster)) = again else { return Ok(()) };
+    let mut told = Ok(());
+    let mut tell = |pod: &PodReport, said| {
+        if told.is_ok() {
+            told = tell(pod, said);
         }
     };
-    match stdout.lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(None),
-        Err(e) => Err(Some(format!("standard output: {e}"))),
-        Ok(()) => Ok(()),
+    let concerns = |pod: &PodReport| is_wanted(options, pod);
+    match options.independent {
+        true => explain_independently(&engine, cluster, all, &concerns, &mut tell),
+        false => explain_simulated(engine, cluster, all, &concerns, &mut tell),
+    }
+    told
+}
+
+fn print_table(options: &Options, all: &Report, shown: &Report, again: Again) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let is_terminal = out.is_terminal();
+    let style = table::Style {
+        colours: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        fit_terminal: is_terminal,
+    };
+    out.write_all(table::render(shown, style).as_bytes())?;
+    explain(options, all, again, &mut |pod, said| {
+        out.write_all(table::explanation(pod, &said, style).as_bytes())
+    })?;
+    out.flush()
+}
+
+/// `{"pods": [...]}`, and if explanations were asked for `"explanations": [...]`.
+fn print_json(options: &Options, all: &Report, shown: &Report, again: Again) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match again {
+        None => serde_json::to_writer_pretty(&mut out, shown)?,
+        Some(_) => {
+            let explanations = Explanations { options, all, again: Cell::new(again) };
+            let explained = ExplainedJson { pods: &shown.pods, explanations };
+            serde_json::to_writer_pretty(&mut out, &explained)?;
+        }
+    }
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// The form of [`harbormaster_sim::Explained`].
+#[derive(Serialize)]
+struct ExplainedJson<'a> {
+    pods: &'a [PodReport],
+    explanations: Explanations<'a>,
+}
+
+/// A list whose entries are found out while it is written. It can be written once.
+struct Explanations<'a> {
+    options: &'a Options,
+    all: &'a Report,
+    again: Cell<Again>,
+}
+
+impl Serialize for Explanations<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        explain(self.options, self.all, self.again.take(), &mut |_, said| list.serialize_element(&said))?;
+        list.end()
     }
 }
 

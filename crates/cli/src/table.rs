@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use harbormaster_sim::{
-    PodReport, Report,
-    report::{NodeScore, Status},
+    PodExplanation, PodReport, Report,
+    explanation::{FittingNodes, RejectedNodes},
+    report::{Fate, Status},
 };
 
 /// How tables look.
@@ -17,7 +18,10 @@ pub(crate) struct Style {
     pub(crate) fit_terminal: bool,
 }
 
-/// All pods as a table; if explanations were asked for, followed by a table of nodes per pod.
+/// So many groups of nodes with the best scores are shown.
+const BEST: usize = 10;
+
+/// All pods as a table.
 pub(crate) fn render(report: &Report, style: Style) -> String {
     if report.pods.is_empty() {
         return "no pod waits for a node\n".to_owned();
@@ -32,12 +36,17 @@ pub(crate) fn render(report: &Report, style: Style) -> String {
             Cell::new(pod.message.as_deref().unwrap_or_default()),
         ]);
     }
-    let mut text = finished(&table);
-    text += &format!("\n{}\n", summary(report));
-    for pod in report.pods.iter().filter(|pod| pod.nodes.is_some()) {
-        text += &explanation(pod, style);
-    }
-    text
+    finished(&table) + &format!("\n{}\n", summary(report))
+}
+
+/// Columns and lines of the terminal.
+pub(crate) fn terminal_size() -> (u16, u16) {
+    known_size(crossterm::terminal::size().ok())
+}
+
+/// Some terminals do not tell their size, or tell that they have none.
+fn known_size(told: Option<(u16, u16)>) -> (u16, u16) {
+    told.filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
 }
 
 /// A table without lines, with its header.
@@ -49,83 +58,116 @@ pub(crate) fn new_table<const N: usize>(style: Style, header: [&str; N]) -> Tabl
     } else {
         table.force_no_tty();
     }
-    let arrangement =
-        if style.fit_terminal { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
-    table.set_content_arrangement(arrangement);
+    if style.fit_terminal {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(terminal_size().0);
+    } else {
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
     table.set_header(header.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
     table
 }
 
-/// The lines of a table.
+/// The lines of a table, without the room around them; what was wrapped stays in its column.
 pub(crate) fn finished(table: &Table) -> String {
-    table.lines().map(|line| line.trim().to_owned() + "\n").collect()
+    let bare = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n";
+    table.lines().map(bare).collect()
 }
 
 fn outcome(pod: &PodReport) -> Cell {
-    match &pod.node {
+    match (pod.fate(), &pod.node) {
         // Only where pods are judged on their own: gates do not count there.
-        Some(node) if pod.is_gated() => Cell::new(format!("{node} (gated)")).fg(Color::Yellow),
-        Some(node) => Cell::new(node).fg(Color::Green),
-        None if pod.is_gated() => Cell::new("<gated>").fg(Color::Yellow),
-        None if pod.preempted_by.is_some() => Cell::new("<preempted>").fg(Color::Red),
-        None => Cell::new("<none>").fg(Color::Red),
+        (Fate::Placed, Some(node)) if pod.is_gated() => {
+            Cell::new(format!("{node} (gated)")).fg(Color::Yellow)
+        }
+        (Fate::Placed, node) => Cell::new(node.as_deref().unwrap_or_default()).fg(Color::Green),
+        (Fate::Gated, _) => Cell::new("<gated>").fg(Color::Yellow),
+        (Fate::Preempted, _) => Cell::new("<preempted>").fg(Color::Red),
+        (Fate::Foreign, _) => Cell::new("<foreign>").fg(Color::Yellow),
+        (Fate::Unschedulable, _) => Cell::new("<none>").fg(Color::Red),
     }
 }
 
 fn summary(report: &Report) -> String {
-    let placed = report.pods.iter().filter(|pod| pod.node.is_some()).count();
-    let gated = report.pods.iter().filter(|pod| pod.node.is_none() && pod.is_gated()).count();
-    let preempted = report.pods.iter().filter(|pod| pod.preempted_by.is_some()).count();
-    let rest = report.pods.len() - placed - gated - preempted;
-    let mut text =
-        format!("{} pods: {placed} placed, {rest} unschedulable, {gated} gated", report.pods.len());
-    if preempted > 0 {
-        text += &format!(", {preempted} preempted");
+    let of = |fate| report.pods.iter().filter(|pod| pod.fate() == fate).count();
+    let count = report.pods.len();
+    let mut text = format!(
+        "{count} {}: {} placed, {} unschedulable, {} gated",
+        if count == 1 { "pod" } else { "pods" },
+        of(Fate::Placed),
+        of(Fate::Unschedulable),
+        of(Fate::Gated)
+    );
+    for (fate, word) in [(Fate::Preempted, "preempted"), (Fate::Foreign, "of other schedulers")] {
+        if of(fate) > 0 {
+            text += &format!(", {} {word}", of(fate));
+        }
     }
     text
 }
 
-fn explanation(pod: &PodReport, style: Style) -> String {
+/// Where the pod fits with the scores, and why it does not fit elsewhere.
+pub(crate) fn explanation(pod: &PodReport, said: &PodExplanation, style: Style) -> String {
     let to = pod.node.as_deref().unwrap_or("no node");
     let mut text = format!("\n{} ({}) -> {to}\n", pod.pod, pod.profile);
-    for (point, status) in [("PreEnqueue", &pod.pre_enqueue), ("PreFilter", &pod.pre_filter)] {
+    for (point, status) in [("PreEnqueue", &pod.pre_enqueue), ("PreFilter", &said.pre_filter)] {
         if let Some(status) = status {
             text += &format!("{point}: {}\n", verdict(status));
         }
     }
-    let Some(nodes) = pod.nodes.as_ref().filter(|nodes| !nodes.is_empty()) else { return text };
-    let no_scores = Default::default();
-    let scores = pod.scores.as_ref().unwrap_or(&no_scores);
-    let plugins: BTreeSet<&str> = scores.values().flat_map(|s| s.plugins.keys().map(AsRef::as_ref)).collect();
-    let mut table = new_table(style, ["NODE", "VERDICT"]);
-    if !scores.is_empty() {
-        let titles = ["NODE", "VERDICT", "TOTAL"].into_iter().chain(plugins.iter().copied());
-        table.set_header(titles.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
+    if let Some(error) = &said.error {
+        text += &format!("error: {error}\n");
     }
-    let mut order: Vec<_> = nodes.iter().collect();
-    order.sort_by_key(|(name, status)| {
-        let total = scores.get(*name).map_or(i64::MIN, |s| s.total);
-        (status.is_some(), std::cmp::Reverse(total))
-    });
-    for (name, status) in order {
-        let verdict = match status {
-            None => Cell::new("fits").fg(Color::Green),
-            Some(status) => Cell::new(verdict(status)).fg(Color::Red),
-        };
-        let mut row = vec![Cell::new(name), verdict];
-        row.extend(scores.get(name).into_iter().flat_map(|score| score_cells(score, &plugins)));
-        table.add_row(row);
+    if !said.fits.is_empty() {
+        text += &fits(&said.fits, pod.node.as_deref(), style);
     }
-    text + &finished(&table)
+    if !said.rejected.is_empty() {
+        text += &rejections(&said.rejected, style);
+    }
+    text
 }
 
-/// The total, and per plugin the raw and the weighted score.
-fn score_cells(score: &NodeScore, plugins: &BTreeSet<&str>) -> Vec<Cell> {
-    let of = |plugin: &&str| match score.plugins.get(*plugin) {
-        Some(s) => Cell::new(format!("{}->{}", s.raw, s.weighted)),
-        None => Cell::new(""),
-    };
-    std::iter::once(Cell::new(score.total)).chain(plugins.iter().map(of)).collect()
+/// Nodes with the same scores in one line. The chosen one is named.
+fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
+    let plugins: BTreeSet<&str> = groups.iter().flat_map(|g| g.plugins.keys().map(AsRef::as_ref)).collect();
+    let mut table = new_table(style, ["FIT", "EXAMPLE", "TOTAL"]);
+    let titles = ["FIT", "EXAMPLE", "TOTAL"].into_iter().chain(plugins.iter().copied());
+    table.set_header(titles.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
+    for group in groups.iter().take(BEST) {
+        let example = group.nodes.iter().find(|node| Some(node.as_str()) == chosen).or(group.nodes.first());
+        let mut row = vec![
+            Cell::new(group.nodes.len()).fg(Color::Green),
+            Cell::new(example.map_or("", String::as_str)),
+            Cell::new(group.total),
+        ];
+        row.extend(plugins.iter().map(|plugin| score(group, plugin)));
+        table.add_row(row);
+    }
+    let rest: usize = groups.iter().skip(BEST).map(|group| group.nodes.len()).sum();
+    match rest {
+        0 => finished(&table),
+        rest => finished(&table) + &format!("and {rest} more with lower scores (-o json shows all)\n"),
+    }
+}
+
+/// The raw and the weighted score.
+fn score(group: &FittingNodes, plugin: &str) -> Cell {
+    let text = group.plugins.get(plugin).map(|s| format!("{}->{}", s.raw, s.weighted));
+    Cell::new(text.unwrap_or_default())
+}
+
+/// Nodes that were rejected alike in one line, with what is missing.
+fn rejections(groups: &[RejectedNodes], style: Style) -> String {
+    let mut table = new_table(style, ["DO NOT FIT", "EXAMPLE", "WHY"]);
+    for group in groups {
+        let mut why = verdict(&group.status);
+        if !group.lacks.is_empty() {
+            why += &format!(" ({})", group.lacks.join("; "));
+        }
+        let example = group.nodes.first().map_or("", String::as_str);
+        table.add_row([Cell::new(group.nodes.len()).fg(Color::Red), Cell::new(example), Cell::new(why)]);
+    }
+    finished(&table)
 }
 
 fn verdict(status: &Status) -> String {
@@ -164,10 +206,44 @@ mod tests {
     fn preempted_pods_are_counted_on_their_own() {
         let mut report = report();
         let preempted_by = Some("a/placed".to_owned());
+        report.pods.push(PodReport { pod: "a/other".into(), is_foreign: true, ..PodReport::default() });
         report.pods.push(PodReport { pod: "a/victim".into(), preempted_by, ..PodReport::default() });
         let text = render(&report, Style::default());
         assert!(text.contains("a/victim  <preempted>"), "{text}");
-        assert!(text.contains("3 pods: 1 placed, 1 unschedulable, 0 gated, 1 preempted"), "{text}");
+        assert!(text.contains("a/other   <foreign>"), "{text}");
+        assert!(
+            text.contains("4 pods: 1 placed, 1 unschedulable, 0 gated, 1 preempted, 1 of other schedulers"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_is_taken_for_an_ordinary_one() {
+        for (told, expected) in
+            [(None, (80, 24)), (Some((0, 0)), (80, 24)), (Some((0, 50)), (80, 24)), (Some((99, 9)), (99, 9))]
+        {
+            assert_eq!(known_size(told), expected);
+        }
+    }
+
+    #[test]
+    fn nodes_are_told_of_in_groups_and_the_chosen_one_by_name() {
+        let group = |total: i64, nodes: &[&str]| FittingNodes {
+            total,
+            plugins: Default::default(),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        };
+        let fits = (0..12).map(|i| group(100 - i, &["x", "chosen"])).collect();
+        let status = Status { plugin: "P".into(), code: "Unschedulable".into(), reasons: vec!["no".into()] };
+        let lacks = vec!["this".to_owned(), "that".to_owned()];
+        let rejected = vec![RejectedNodes { status, lacks, nodes: vec!["y".into(), "z".into()] }];
+        let said = PodExplanation { fits, rejected, ..PodExplanation::default() };
+        let pod = PodReport { pod: "a/p".into(), node: Some("chosen".into()), ..PodReport::default() };
+        let text = explanation(&pod, &said, Style::default());
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!((lines[0], lines[2]), ("a/p () -> chosen", "2    chosen   100"), "{text}");
+        assert_eq!(lines[12], "and 4 more with lower scores (-o json shows all)", "{text}");
+        assert_eq!(lines[14], "2           y        P: no (this; that)", "{text}");
     }
 
     #[test]

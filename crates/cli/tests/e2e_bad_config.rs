@@ -34,12 +34,12 @@ fn a_wrong_configuration_is_refused_with_file_line_and_field() {
         (
             "unknown field",
             "profiles:\n- schedulerName: a\n  pluginz: {}\n",
-            r#"c.yaml:5:3: unknown field \"profiles[0].pluginz\""#,
+            "Error: c.yaml:5:3: unknown field \"profiles[0].pluginz\" (did you mean `plugins`?)",
         ),
         (
             "unknown plugin",
             "profiles:\n- schedulerName: a\n  plugins:\n    filter:\n      enabled:\n      - name: Nonsense\n",
-            r#"c.yaml:8:9: initializing profiles: creating profile for scheduler name a: FilterPlugin \"Nonsense\" does not exist"#,
+            "c.yaml:8:9: initializing profiles: creating profile for scheduler name a: FilterPlugin \"Nonsense\" does not exist",
         ),
         (
             "two queue sorts in a profile",
@@ -49,7 +49,7 @@ fn a_wrong_configuration_is_refused_with_file_line_and_field() {
         (
             "no queue sort",
             "profiles:\n- schedulerName: a\n  plugins:\n    multiPoint:\n      disabled: [{name: PrioritySort}]\n",
-            r#"c.yaml:5:3: initializing profiles: creating profile for scheduler name a: only one queue sort plugin required for profile with scheduler name \"a\", but got 0"#,
+            "c.yaml:5:3: initializing profiles: creating profile for scheduler name a: only one queue sort plugin required for profile with scheduler name \"a\", but got 0",
         ),
         (
             "different queue sorts in two profiles",
@@ -84,7 +84,7 @@ fn an_old_version_is_refused_with_what_to_do() {
         let text =
             format!("apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n");
         let errors = refused_config(&text);
-        for part in ["c.yaml:1:1: ", version, r#"write \"apiVersion: kubescheduler.config.k8s.io/v1\""#] {
+        for part in ["c.yaml:1:1: ", version, "write \"apiVersion: kubescheduler.config.k8s.io/v1\""] {
             assert!(errors.contains(part), "{version}: {part} is not in\n{errors}");
         }
     }

@@ -65,4 +65,116 @@ fn it_serves_until_it_is_interrupted_and_then_sums_up() {
     out.read_to_string(&mut lines).expect("lines are texts");
     assert!(lines.ends_with("0 pods: 0 placed, 0 unschedulable, 0 gated\n"), "{lines}");
     assert!(child.wait().expect("it ends").success());
+    assert!(!directory.path().join("harbormaster-sandbox.kubeconfig").exists(), "it takes its file along");
+}
+
+/// Standard output and standard error of a sandbox with that manifest.
+fn played(manifest: &str, args: &[&str]) -> (String, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("m.yaml"), manifest).expect("the manifest can be written");
+    let output = sandbox(directory.path()).args(["-f", "m.yaml"]).args(args).output().expect("it runs");
+    let (printed, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    (printed.into_owned(), told.into_owned())
+}
+
+#[test]
+fn pods_that_are_not_tried_have_a_line_as_well() {
+    let manifest = "
+apiVersion: v1
+kind: Pod
+metadata: {name: gated}
+spec: {schedulingGates: [{name: example.com/wait}], containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: foreign}
+spec: {schedulerName: other, containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: there}
+spec: {nodeName: node-1, containers: [{name: c, image: i}]}
+";
+    let (printed, told) = played(manifest, &["--nodes", "1"]);
+    let lines: Vec<&str> = printed.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 4, "{printed}");
+    assert_eq!(lines[0], "pod default/foreign: no profile has the scheduler name \"other\"");
+    assert!(lines[1].starts_with("pod default/gated: "), "{printed}");
+    assert_eq!(lines[2], "pod default/there -> node-1");
+    assert_eq!(lines[3], "3 pods: 1 placed, 0 unschedulable, 1 gated, 1 of other schedulers");
+    assert_eq!(told, "", "nothing here needs a word");
+}
+
+#[test]
+fn kinds_that_nobody_acts_on_and_plugins_that_are_not_built_are_told_of_once() {
+    let claim = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i}}], \
+             volumes: [{{name: v, persistentVolumeClaim: {{claimName: v}}}}]}}\n"
+        )
+    };
+    let service = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n"
+        )
+    };
+    let manifest = [claim("a"), claim("b"), service("a"), service("b")].concat();
+    let (_, told) = played(&manifest, &["--nodes", "1"]);
+    assert_eq!(
+        told.matches("note: Services are stored and shown, but get no endpoints").count(),
+        1,
+        "{told}"
+    );
+    assert_eq!(told.matches("which is not built yet").count(), 1, "{told}");
+}
+
+#[test]
+fn the_log_says_at_each_level_what_the_help_promises() {
+    let rejected = "] \"Pod rejected by plugin\" pod=\"default/huge\" plugin=\"NodeResourcesFit\" reason=\"Insufficient cpu\" nodes=2";
+    let new = "] \"Pod moved to an internal scheduling queue\" pod=\"default/huge\" event=\"UnschedulablePodAdd\" from=\"New\" \
+               queue=\"Active\"";
+    let failed = "] \"Pod moved to an internal scheduling queue\" pod=\"default/huge\" event=\"ScheduleAttemptFailure\" \
+                  from=\"InFlight\" queue=\"Unschedulable\"";
+    let scored = "] \"Plugin scored node for pod\" pod=\"default/free\" plugin=\"TaintToleration\" node=\"node-1\" score=300";
+    let total = "] \"Calculated node's final score for pod\" pod=\"default/free\" node=\"node-2\" score=";
+    let lines = [(4, rejected), (5, new), (5, failed), (10, scored), (10, total)];
+    let manifest = MANIFEST
+        .replace("name: small", "name: free")
+        .replace("nodeSelector: {kubernetes.io/hostname: node-2}, ", "");
+    for verbosity in [3, 4, 5, 10] {
+        let (_, told) = played(&manifest, &["--nodes", "2", &format!("-v{verbosity}")]);
+        for (level, line) in lines {
+            assert_eq!(told.contains(line), verbosity >= level, "-v{verbosity}: {line}\n{told}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_kubeconfig_that_is_in_use_is_left_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let serve = || {
+        let mut command = sandbox(directory.path());
+        command.args(["--nodes", "1", "--serve"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut first = serve().spawn().expect("the binary runs");
+    let mut out = BufReader::new(first.stdout.take().expect("its output is read"));
+    let mut lines = String::new();
+    while !lines.contains("export KUBECONFIG=") {
+        assert_ne!(out.read_line(&mut lines).expect("lines are texts"), 0, "{lines}");
+    }
+    let path = directory.path().join("harbormaster-sandbox.kubeconfig");
+    let before = fs::read_to_string(&path).expect("a kubeconfig is written");
+    let second = serve().output().expect("the binary runs");
+    let told = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{told}");
+    assert!(told.contains("error: harbormaster-sandbox.kubeconfig is used by another sandbox"), "{told}");
+    assert!(told.contains("--kubeconfig-out"), "{told}");
+    assert_eq!(fs::read_to_string(&path).expect("it is still there"), before);
+    let ended = Command::new("kill").args(["-TERM", &first.id().to_string()]).status();
+    assert!(ended.expect("signals can be sent").success());
+    assert!(first.wait().expect("it ends").success());
+    assert!(!path.exists());
 }

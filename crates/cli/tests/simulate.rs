@@ -60,6 +60,31 @@ fn pods_are_judged_independently() {
     assert_golden("independent.txt", &["simulate", "-f", "examples/", "--independent"]);
 }
 
+#[test]
+fn nothing_is_said_of_what_nobody_asked_for() {
+    let output = harbormaster(&["simulate", "-f", "examples/"]);
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn pods_can_be_picked_and_the_exit_code_can_tell_of_them() {
+    let code = |args: &[&str]| {
+        let output = harbormaster(&[&["simulate", "-f", "examples/"], args].concat());
+        (output.status.code(), text(&output.stdout))
+    };
+    let (placed, printed) = code(&["--exit-code", "--pod", "shop/web-1", "--pod", "train"]);
+    assert_eq!(placed, Some(0), "{printed}");
+    assert!(printed.contains("2 pods: 2 placed, 0 unschedulable, 0 gated"), "{printed}");
+    assert_eq!(code(&["--exit-code", "--pod", "quarterly"]).0, Some(0), "a gated pod has not failed");
+    assert_eq!(code(&["--exit-code"]).0, Some(2));
+    assert_eq!(code(&[]).0, Some(0));
+    assert_eq!(code(&["--exit-code", "-o", "json", "--pod", "simulation", "--explain"]).0, Some(2));
+    assert_fails(
+        &["simulate", "-f", "examples/", "--pod", "shop/web-11"],
+        &["error: no pod without a node is called \"shop/web-11\" (did you mean `shop/web-1`?)"],
+    );
+}
+
 fn assert_fails(args: &[&str], expected: &[&str]) {
     let output = harbormaster(args);
     let stderr = text(&output.stderr);
@@ -98,14 +123,39 @@ fn wrong_arguments_end_with_one_and_say_what_is_wrong() {
     assert_fails(&["nonsense"], &["unrecognized subcommand 'nonsense'"]);
     assert_fails(&["run", "--nonsense"], &["Error: unknown flag: --nonsense"]);
     assert_fails(&["run", "extra"], &["\"kube-scheduler\" does not take any arguments, got [\"extra\"]"]);
-    assert_fails(
-        &["run", "--config", "no-such-file.yaml"],
-        &["\"command failed\" err=\"no-such-file.yaml: "],
-    );
+    assert_fails(&["run", "--config", "no-such-file.yaml"], &["Error: no-such-file.yaml: "]);
     assert_fails(
         &["run", "--feature-gates=SchedulerQueueingHints=false"],
         &["cannot set feature gate SchedulerQueueingHints to false, feature is locked to true"],
     );
+}
+
+#[test]
+fn errors_of_run_are_lines_for_people_or_one_line_of_json() {
+    let path = std::env::temp_dir().join(format!("harbormaster-cli-errors-{}.yaml", std::process::id()));
+    let start = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    fs::write(&path, format!("{start}paralelism: 1\nprofils: []\n")).unwrap();
+    let path = path.to_str().unwrap();
+    let run = |more: &[&str]| {
+        let output = harbormaster(&[&["run", "--config", path], more].concat());
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let lines = run(&[]);
+    assert_eq!(
+        lines,
+        format!(
+            "Error: {path}:3:1: unknown field \"paralelism\" (did you mean `parallelism`?)\n\
+             {path}:4:1: unknown field \"profils\" (did you mean `profiles`?)\n"
+        )
+    );
+    let json: serde_json::Value = serde_json::from_str(&run(&["--logging-format=json"])).unwrap();
+    assert_eq!(json["msg"], "command failed");
+    assert!(json["err"].as_str().unwrap().contains("paralelism"), "{json}");
+    fs::remove_file(path).unwrap();
+    assert_fails(&["run", "--kubeconfig", "no-such-file"], &["Error: kubeconfig no-such-file: "]);
+    let output = harbormaster(&["run", "--kubeconfig", "no-such-file"]);
+    assert!(!text(&output.stderr).contains("not built"), "{}", text(&output.stderr));
 }
 
 #[test]

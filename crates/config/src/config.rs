@@ -1,6 +1,6 @@
 //! The configuration after defaulting.
 
-use harbormaster_api::{args::GoDuration, features::Features};
+use harbormaster_api::{args::GoDuration, features::Features, points::ExtensionPoint};
 use serde::{Deserialize, Serialize};
 
 use crate::{error::Source, plugin_args::PluginArgs, plugins::Plugins};
@@ -127,6 +127,12 @@ impl Profile {
     pub fn args(&self, plugin: &str) -> Option<&PluginArgs> {
         self.plugin_config.iter().find(|c| c.name == plugin).map(|c| &c.args)
     }
+
+    /// Whether the user enables that plugin by its name, as opposed to getting it by default.
+    pub fn asks_for(&self, plugin: &str) -> bool {
+        let at_a_point = || ExtensionPoint::ALL.iter().any(|point| self.plugins.at(*point).enables(plugin));
+        self.multi_point_as_written.iter().any(|name| name == plugin) || at_a_point()
+    }
 }
 
 /// Arguments of one plugin.
@@ -226,5 +232,10 @@ impl KubeSchedulerConfiguration {
     /// The configuration of a scheduler that is given none.
     pub fn default_for(features: &Features) -> Self {
         crate::load::defaults(features)
+    }
+
+    /// Whether the field (`leaderElection.leaderElect`) is written in the file, as opposed to having its default.
+    pub fn is_written(&self, field: &str) -> bool {
+        self.source.is_written(field)
     }
 }

@@ -14,6 +14,8 @@ use serde::{
     forward_to_deserialize_any,
 };
 
+use harbormaster_api::similar::similar;
+
 use crate::yaml::{Content, Entry, Node, Position};
 
 /// What decoding found besides the value.
@@ -22,6 +24,8 @@ pub(crate) struct UnknownField {
     /// Path below the decoded node.
     pub(crate) path: String,
     pub(crate) at: Position,
+    /// The field that may have been meant.
+    pub(crate) meant: Option<&'static str>,
 }
 
 /// A value that cannot be what it should be.
@@ -52,7 +56,7 @@ pub(crate) fn repeated_keys(node: &Node, path: &str, found: &mut Vec<UnknownFiel
     for (i, entry) in entries.iter().enumerate() {
         let path = below(path, &entry.key);
         if entries[..i].iter().any(|e| e.key == entry.key) {
-            found.push(UnknownField { path: path.clone(), at: entry.at });
+            found.push(UnknownField { path: path.clone(), at: entry.at, meant: None });
         }
         repeated_keys(&entry.value, &path, found);
     }
@@ -265,7 +269,8 @@ impl<'a> Fields<'a> {
             let repeated = self.rest.as_slice().iter().any(|e| e.key == entry.key);
             if !known.contains(&entry.key.as_str()) {
                 let path = below(&self.path, &entry.key);
-                self.unknown.borrow_mut().push(UnknownField { path, at: entry.at });
+                let meant = similar(&entry.key, known.iter().copied());
+                self.unknown.borrow_mut().push(UnknownField { path, at: entry.at, meant });
             } else if entry.value.content != Content::Null && !repeated {
                 return Some(entry);
             }

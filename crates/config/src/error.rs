@@ -21,6 +21,15 @@ pub struct ConfigError {
     pub help: Option<String>,
 }
 
+impl ConfigError {
+    /// With the name that may have been meant, if there is one and nothing better to say.
+    pub(crate) fn meaning(mut self, meant: Option<&str>) -> Self {
+        let question = || meant.map(|name| format!("did you mean `{name}`?"));
+        self.help = self.help.or_else(question);
+        self
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.file.as_str(), self.position) {
@@ -132,6 +141,11 @@ impl Source {
             message: message.into(),
             help: None,
         }
+    }
+
+    /// Whether the field itself is written down.
+    pub(crate) fn is_written(&self, field: &str) -> bool {
+        self.positions.has(field)
     }
 
     /// An error about a place.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use harbormaster_api::features::{Feature, Features, Stage};
+use harbormaster_api::{
+    features::{Feature, Features, Stage},
+    similar::did_you_mean,
+};
 use thiserror::Error;
 
 use crate::gate_table::{DEPENDENCIES, OTHERS};
@@ -32,7 +35,7 @@ pub enum GateError {
         value: String,
     },
     /// No component of Kubernetes has that gate.
-    #[error("unrecognized feature gate: {0}")]
+    #[error("unrecognized feature gate: {0}{hint}", hint = did_you_mean(.0, all()))]
     Unknown(String),
     /// The gate cannot be changed any more.
     #[error("cannot set feature gate {name} to {value}, feature is locked to {}", !value)]
@@ -251,6 +254,10 @@ mod tests {
                 "invalid value of OpportunisticBatching=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax",
             ),
             ("Nonsense=true", "unrecognized feature gate: Nonsense"),
+            (
+                "GangSchedulling=true",
+                "unrecognized feature gate: GangSchedulling (did you mean `GangScheduling`?)",
+            ),
             (
                 "SchedulerQueueingHints=false",
                 "cannot set feature gate SchedulerQueueingHints to false, feature is locked to true",

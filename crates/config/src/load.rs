@@ -1,6 +1,6 @@
 //! From text to a defaulted configuration.
 
-use harbormaster_api::{args::GoDuration, features::Features};
+use harbormaster_api::{args::GoDuration, features::Features, similar::similar};
 use serde::Deserialize;
 
 use crate::{
@@ -101,11 +101,10 @@ pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeScheduler
         })
         .collect();
     let (written, unknown) = decode::decode::<Written>(&root);
-    strict.extend(
-        unknown
-            .into_iter()
-            .map(|f| source.error_at(Some(f.at), f.path.clone(), format!("unknown field {:?}", f.path))),
-    );
+    strict.extend(unknown.into_iter().map(|f| {
+        let message = format!("unknown field {:?}", f.path);
+        source.error_at(Some(f.at), f.path.clone(), message).meaning(f.meant)
+    }));
     let written = match written {
         Ok(written) => written,
         Err(wrong) => {
@@ -216,8 +215,13 @@ impl ArgsReader<'_> {
                 "decoding .{path}: decoding args for plugin {plugin}: {}",
                 not_registered(kind, version)
             );
-            let field = if version == API_VERSION { at("kind") } else { at("apiVersion") };
-            return Err(self.source.error(field, message).into());
+            let error = match version == API_VERSION {
+                true => self.source.error(at("kind"), message).meaning(similar(kind, [wanted.as_str()])),
+                false => {
+                    self.source.error(at("apiVersion"), message).meaning(similar(version, [API_VERSION]))
+                }
+            };
+            return Err(error.into());
         }
         if kind != wanted {
             let message = format!(
@@ -233,7 +237,7 @@ impl ArgsReader<'_> {
                  unknown field {:?}",
                 field.path
             );
-            self.source.error_at(Some(field.at), at(&field.path), message)
+            self.source.error_at(Some(field.at), at(&field.path), message).meaning(field.meant)
         }));
         args.map_err(|wrong| {
             let message = format!("decoding .{path}: decoding args for plugin {plugin}: {wrong}");
@@ -423,6 +427,42 @@ mod tests {
             fields[2..],
             ["profiles[0].plugins.filter.enabled[0].nmae", "profiles[0].pluginConfig[0].args.zzz"]
         );
+    }
+
+    #[test]
+    fn names_that_were_meant_are_suggested() {
+        for (text, expected) in [
+            ("paralelism: 1", "unknown field \"paralelism\" (did you mean `parallelism`?)"),
+            (
+                "profiles: [{plugins: {filtr: {}}}]",
+                "unknown field \"profiles[0].plugins.filtr\" (did you mean `filter`?)",
+            ),
+            (
+                "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResource: []}}]}]",
+                "unknown field \"ignoredResource\" (did you mean `ignoredResources`?)",
+            ),
+            (
+                "profiles: [{pluginConfig: [{name: NodeAffinity, args: {apiVersion: kubescheduler.config.k8s.io/v1, \
+                 kind: NodeAffinityArg}}]}]",
+                "(did you mean `NodeAffinityArgs`?)",
+            ),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_told_from_what_is_a_default() {
+        let config = read(
+            "leaderElection: {leaderElect: true}\nprofiles: [{plugins: {multiPoint: {enabled: [{name: VolumeZone}]}, \
+             score: {enabled: [{name: VolumeBinding}]}}}]",
+        )
+        .unwrap();
+        assert!(config.is_written("leaderElection.leaderElect"));
+        assert!(!config.is_written("leaderElection.resourceName"));
+        let asks_for = |plugin| config.profiles[0].asks_for(plugin);
+        assert!(asks_for("VolumeZone") && asks_for("VolumeBinding") && !asks_for("NodePorts"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use harbormaster_api::{
     features::Features,
     points::{ExtensionPoint, PointSet},
+    similar::similar,
 };
 use serde_json::Value;
 
@@ -187,7 +188,8 @@ impl<'a> Planner<'a> {
         let mut errors = self.error(field, &format!("{point}Plugin {plugin:?} does not exist"));
         let help = in_tree::replacement(plugin);
         errors.iter_mut().for_each(|e| e.help = help.map(str::to_owned));
-        errors
+        let meant = similar(plugin, in_tree::IN_TREE.iter().map(|known| known.name));
+        errors.into_iter().map(|e| e.meaning(meant)).collect()
     }
 
     fn registered_twice(&self, field: &str, point: ExtensionPoint, plugin: &str) -> Vec<ConfigError> {
@@ -552,6 +554,13 @@ mod tests {
             assert_eq!(errors.kube_text(), format!("{prefix}{message}"));
             assert_eq!(errors.errors[0].position.map(|at| at.line), Some(line), "{message}");
         }
+    }
+
+    #[test]
+    fn a_plugin_that_does_not_exist_gets_a_suggestion() {
+        let config = read("- plugins: {filter: {enabled: [{name: NodePort}]}}\n");
+        let errors = plan_profiles(&config, &catalog, &Features::default()).unwrap_err();
+        assert_eq!(errors.errors[0].help.as_deref(), Some("did you mean `NodePorts`?"));
     }
 
     #[test]

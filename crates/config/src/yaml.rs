@@ -282,6 +282,11 @@ impl Positions {
         }
     }
 
+    /// Whether that field is written down.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.0.contains_key(path)
+    }
+
     /// Where that field stands, or the closest one around it that is written down.
     pub(crate) fn nearest(&self, path: &str) -> Option<Position> {
         let mut path = path;

@@ -8,7 +8,7 @@ use std::{
 
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
-    attempt::{AttemptError, Found, NominatedRow, unreserve},
+    attempt::{AttemptError, Found, NominatedRow, ScoreSheet, unreserve},
     cycle::{Cycle, DryRun, MAX_PERMIT_WAIT, PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
     nodeset::NodeIdx,
@@ -24,6 +24,7 @@ use crate::{
     binding::{PermitCall, PermitCalls},
     effect::{Condition, Effect, PodEvent, StatusPatch, cut_note},
     engine::Engine,
+    note::Note,
     queue::QueuedPod,
 };
 
@@ -144,6 +145,7 @@ impl Engine {
                     let node = self.cache.cluster.node(row).name();
                     batch.chosen(node, hint.as_ref(), signature, ranking, self.queue.handed_out(), now);
                 }
+                self.note_scores(entry.profile, &pod);
                 Ok((row, evaluated, feasible))
             }
             Ok(Found::Nowhere(diagnosis)) => {
@@ -159,6 +161,38 @@ impl Engine {
             }
             Err(error) => Err((Failure::Error(error.to_string()), NewNomination::Clear)),
         }
+    }
+
+    fn note_scores(&mut self, profile: usize, pod: &Arc<PodInfo>) {
+        if !self.wanted.scores {
+            return;
+        }
+        let (attempt, cluster) = (&mut self.attempts[profile], &self.cache.cluster);
+        // Plugins that fail or panic here have failed before.
+        let ask = AssertUnwindSafe(|| attempt.scores(cluster, pod));
+        let Ok(Ok(sheets)) = catch_unwind(ask) else { return };
+        for (node, sheet) in &sheets {
+            let scored = |(plugin, _, _, score): &(&'static str, i64, i64, i64)| {
+                let (plugin, score) = (*plugin, *score);
+                Note::Scored { pod: pod.clone(), node: node.clone(), plugin, score }
+            };
+            self.notes.extend(sheet.plugins.iter().map(scored));
+        }
+        let total =
+            |(node, sheet): (Str, ScoreSheet)| Note::Total { pod: pod.clone(), node, score: sheet.total };
+        self.notes.extend(sheets.into_iter().map(total));
+    }
+
+    fn note_rejections(&mut self, pod: &Arc<PodInfo>, diagnosis: &Diagnosis) {
+        if !self.wanted.rejections {
+            return;
+        }
+        let whole = diagnosis.pre_filter.as_ref();
+        let whole =
+            whole.map(|(plugin, reject)| (plugin.unwrap_or_default(), reject.message(), diagnosis.nodes));
+        let single = diagnosis.rejections.iter().map(|((plugin, why), nodes)| (*plugin, why.clone(), *nodes));
+        let note = |(plugin, reason, nodes)| Note::Rejected { pod: pod.clone(), plugin, reason, nodes };
+        self.notes.extend(whole.into_iter().chain(single).map(note));
     }
 
     fn sign(&self, entry: &QueuedPod) -> Option<Vec<SignFragment>> {
@@ -361,6 +395,9 @@ impl Engine {
     ) {
         let uid = entry.pod.uid.clone();
         let profile = entry.profile;
+        if let Failure::Unfit(diagnosis) = &failure {
+            self.note_rejections(&entry.pod, diagnosis);
+        }
         let Some(latest) = self.pods.get(&uid).cloned() else {
             self.queue.done(&uid);
             return;

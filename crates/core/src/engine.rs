@@ -20,6 +20,7 @@ use crate::{
     eviction::Evictions,
     input::Input,
     nominator::Nominator,
+    note::{Note, Notes},
     queue::{Backoff, OwnedChange, Queue, QueueLengths},
 };
 
@@ -38,6 +39,10 @@ pub struct EngineConfig {
     pub batching: bool,
     /// After this long without an event a rejected pod is tried again.
     pub max_wait: Duration,
+    /// What is told besides, by [`Engine::take_notes`].
+    pub notes: Notes,
+    /// The plugin that rejects pods which need something that is not built: worth a warning when it first happens.
+    pub stand_in: Option<&'static str>,
 }
 
 impl EngineConfig {
@@ -50,6 +55,8 @@ impl EngineConfig {
             parity: false,
             batching: false,
             max_wait: Duration::from_secs(5 * 60),
+            notes: Notes::default(),
+            stand_in: None,
         }
     }
 
@@ -81,6 +88,8 @@ pub struct Engine {
     /// Every pod that the API server has told of and that is not finished.
     pub(crate) pods: FxHashMap<Str, Arc<PodInfo>>,
     pub(crate) effects: Vec<Effect>,
+    pub(crate) wanted: Notes,
+    pub(crate) notes: Vec<Note>,
     next_waiting_flush: Option<Timestamp>,
 }
 
@@ -95,7 +104,7 @@ impl Engine {
         Self {
             search: config.search(),
             attempts: config.profiles.iter().cloned().map(Attempt::new).collect(),
-            queue: Queue::new(config.profiles, config.backoff, config.max_wait),
+            queue: Queue::new(config.profiles, config.backoff, config.max_wait).noting(config.notes.moves),
             cache,
             nominator: Nominator::default(),
             batches: if batching { (0..profiles).map(|_| Batch::default()).collect() } else { Vec::new() },
@@ -104,6 +113,8 @@ impl Engine {
             walk_start: 0,
             pods: FxHashMap::default(),
             effects: Vec::new(),
+            wanted: config.notes,
+            notes: Vec::new(),
             next_waiting_flush: None,
         }
     }
@@ -111,6 +122,13 @@ impl Engine {
     /// Takes the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
+    }
+
+    /// Takes the notes since the last call: what was said of nodes, then moves in the queue.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.queue.take_moves());
+        notes
     }
 
     /// Something happened.

@@ -5,7 +5,8 @@
 //! inputs give the same effects: live, under virtual time, in the simulator and when an incident is played again.
 //!
 //! Reading order: [`input`] and [`effect`] (the border), [`engine`] (what an input does), [`cycle`] (one pod from the
-//! queue to a node), [`binding`] (from a node to a bound pod), `eviction` (making room), [`queue`], [`cache`], [`nominator`] (the parts).
+//! queue to a node), [`binding`] (from a node to a bound pod), `eviction` (making room), [`queue`], [`cache`], [`nominator`] (the parts),
+//! [`note`] (what can be told for log lines).
 //!
 //! Invariants:
 //! - every pod without a node that a profile is responsible for is in the queue, in flight, waiting on Permit or being
@@ -23,9 +24,11 @@ mod eviction;
 pub mod heap;
 pub mod input;
 pub mod nominator;
+pub mod note;
 pub mod queue;
 
 pub use cycle::{Attempted, Outcome, panic_text};
 pub use effect::{BindTask, Condition, Effect, EvictTask, PodEvent, StatusPatch};
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};
+pub use note::{Note, Notes};

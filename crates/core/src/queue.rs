@@ -26,7 +26,10 @@ use harbormaster_framework::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::heap::IndexedHeap;
+use crate::{
+    heap::IndexedHeap,
+    note::{Cause, Note, Place},
+};
 
 pub use backoff::Backoff;
 pub use entry::QueuedPod;
@@ -74,6 +77,10 @@ pub struct Queue {
     held_for_eviction: FxHashSet<Str>,
     next_sequence: u64,
     handed_out: u64,
+    /// Where the pods that are being moved were, and what moves them.
+    moving: (Place, Cause),
+    /// `None` unless somebody wants to know.
+    moves: Option<Vec<Note>>,
 }
 
 impl Queue {
@@ -93,7 +100,20 @@ impl Queue {
             held_for_eviction: FxHashSet::default(),
             next_sequence: 0,
             handed_out: 0,
+            moving: (Place::New, Cause::Added),
+            moves: None,
         }
+    }
+
+    /// The same, taking note of every move if that is wanted.
+    pub(crate) fn noting(mut self, moves: bool) -> Self {
+        self.moves = moves.then(Vec::new);
+        self
+    }
+
+    /// The moves since the last call, in order.
+    pub(crate) fn take_moves(&mut self) -> Vec<Note> {
+        self.moves.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The profile of that scheduler name.
@@ -133,6 +153,7 @@ impl Queue {
     /// A pod that was not known before.
     pub fn add(&mut self, pod: Arc<PodInfo>, profile: usize, now: Timestamp) {
         self.next_sequence += 1;
+        self.moving = (Place::New, Cause::Added);
         let entry = QueuedPod::new(pod, profile, now, self.next_sequence);
         self.enter_active(entry, now);
     }
@@ -166,9 +187,10 @@ impl Queue {
             self.error_backoff.push(uid, entry, backoff::expires_before);
         } else if let Some(entry) = self.waiting.get_mut(&uid) {
             entry.pod = pod;
-            let verdict = |event: &ClusterEvent| self.requeue_on(&self.waiting[&uid], *event, change);
-            if let Some(how) = events.iter().map(verdict).find(|how| *how != Requeue::Stay) {
-                self.wake(&uid, how, now);
+            let verdict =
+                |event: &ClusterEvent| (self.requeue_on(&self.waiting[&uid], *event, change), *event);
+            if let Some((how, event)) = events.iter().map(verdict).find(|(how, _)| *how != Requeue::Stay) {
+                self.wake(&uid, how, Cause::Event(event), now);
             }
         } else {
             self.add(pod, profile, now);
@@ -240,6 +262,7 @@ impl Queue {
         } else {
             Requeue::AfterBackoff
         };
+        self.moving = (Place::InFlight, Cause::AttemptFailed);
         self.place(entry, how, now);
     }
 
@@ -278,7 +301,7 @@ impl Queue {
             let Some(entry) = self.waiting.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
             let how = self.requeue_on(entry, event, change);
             if how != Requeue::Stay {
-                self.wake(&uid, how, now);
+                self.wake(&uid, how, Cause::Event(event), now);
             }
         }
     }
@@ -290,12 +313,12 @@ impl Queue {
         let Some(uid) = found.map(|e| e.pod.uid.clone()) else { return };
         let order = self.order();
         if self.waiting.contains_key(&uid) {
-            self.wake(&uid, Requeue::Now, now);
-        } else if let Some(entry) =
-            self.rejected_backoff.remove(&uid, |a, b| after_backoff_before(a, b, &order))
-        {
-            self.push_active(entry, now);
-        } else if let Some(entry) = self.error_backoff.remove(&uid, backoff::expires_before) {
+            self.wake(&uid, Requeue::Now, Cause::Activated, now);
+            return;
+        }
+        self.moving = (Place::Backoff, Cause::Activated);
+        let rejected = self.rejected_backoff.remove(&uid, |a, b| after_backoff_before(a, b, &order));
+        if let Some(entry) = rejected.or_else(|| self.error_backoff.remove(&uid, backoff::expires_before)) {
             self.push_active(entry, now);
         }
     }
@@ -313,6 +336,7 @@ impl Queue {
         while over(self.error_backoff.peek()) {
             ready.extend(self.error_backoff.pop(backoff::expires_before));
         }
+        self.moving = (Place::Backoff, Cause::BackoffComplete);
         ready.into_iter().for_each(|entry| self.push_active(entry, now));
     }
 
@@ -326,7 +350,7 @@ impl Queue {
             .collect();
         stale.sort();
         for (_, uid) in stale {
-            self.wake(&uid, Requeue::AfterBackoff, now);
+            self.wake(&uid, Requeue::AfterBackoff, Cause::Timeout, now);
         }
     }
 
@@ -373,8 +397,9 @@ impl Queue {
         answer
     }
 
-    fn wake(&mut self, uid: &Str, how: Requeue, now: Timestamp) {
+    fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, now: Timestamp) {
         if let Some(entry) = self.take_waiting(uid) {
+            self.moving = (Place::Unschedulable, cause);
             self.place(entry, how, now);
         }
     }
@@ -404,6 +429,7 @@ impl Queue {
     fn push_active(&mut self, mut entry: QueuedPod, now: Timestamp) {
         entry.gated_by = None;
         entry.first_active.get_or_insert(now);
+        self.note_move(&entry, Place::Active);
         let order = self.order();
         self.active.push(entry.pod.uid.clone(), entry, order);
     }
@@ -413,6 +439,7 @@ impl Queue {
             return self.put_gated(entry, gate);
         }
         entry.gated_by = None;
+        self.note_move(&entry, Place::Backoff);
         let uid = entry.pod.uid.clone();
         if entry.has_rejectors() {
             let order = self.order();
@@ -441,7 +468,15 @@ impl Queue {
         self.put_waiting(entry);
     }
 
+    fn note_move(&mut self, entry: &QueuedPod, to: Place) {
+        let (from, event) = self.moving;
+        if let Some(moves) = self.moves.as_mut().filter(|_| from != to) {
+            moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event });
+        }
+    }
+
     fn put_waiting(&mut self, entry: QueuedPod) {
+        self.note_move(&entry, Place::Unschedulable);
         for plugin in entry.all_rejectors() {
             self.by_rejector.entry(plugin).or_default().insert((entry.sequence, entry.pod.uid.clone()));
         }

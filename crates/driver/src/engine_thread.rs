@@ -13,7 +13,7 @@ use harbormaster_core::{Attempted, BindOutcome, Effect, Engine, EngineConfig, In
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::clock::Clock;
+use crate::{clock::Clock, notes};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
@@ -65,6 +65,8 @@ struct EngineLoop {
     evicting: usize,
     /// The last decision, until its binding has begun.
     decided: Option<Decision>,
+    /// The plugin whose first rejection is worth a warning; `None` when that was told of.
+    stand_in: Option<&'static str>,
 }
 
 /// What is said once the pod is bound.
@@ -84,6 +86,7 @@ impl EngineLoop {
         effects: UnboundedSender<Vec<Effect>>,
     ) -> Self {
         Self {
+            stand_in: config.stand_in,
             engine: Engine::new(config),
             clock: Clock::default(),
             inbox,
@@ -188,6 +191,7 @@ impl EngineLoop {
                 );
             }
             Outcome::Unschedulable(why) => {
+                self.warn_of_stand_in(&attempted.pod.uid, why);
                 tracing::debug!(v = 2, pod, err = why, "Unable to schedule pod; no fit; waiting");
             }
             Outcome::Error(why) => tracing::error!(pod, err = why, "Error scheduling pod; retrying"),
@@ -195,7 +199,22 @@ impl EngineLoop {
         }
     }
 
+    /// Once: the first pod that needs what is not built.
+    fn warn_of_stand_in(&mut self, uid: &Str, why: &str) {
+        let entry = self.stand_in.and_then(|plugin| Some((plugin, self.engine.queue().get(uid)?)));
+        let Some((_, entry)) = entry.filter(|(plugin, entry)| entry.rejectors.contains(plugin)) else {
+            return;
+        };
+        tracing::warn!(
+            pod = entry.pod.full_name(),
+            err = why,
+            "Pods that need a plugin which is not built yet stay pending and say so; this is the first one"
+        );
+        self.stand_in = None;
+    }
+
     fn forward(&mut self) {
+        self.engine.take_notes().iter().for_each(notes::log);
         let effects = self.engine.take_effects();
         for effect in &effects {
             match effect {

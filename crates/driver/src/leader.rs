@@ -13,7 +13,7 @@ impl LeaderElection {
     pub fn asked_for(leader_elect: bool) -> Self {
         if leader_elect {
             tracing::warn!(
-                "leader election is not built yet: this instance schedules at once, so only one may run at a time; \
+                "Leader election is not built yet: this instance schedules at once, so only one may run at a time; \
                  set leaderElect to false to silence this warning"
             );
         }

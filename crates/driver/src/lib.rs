@@ -34,6 +34,7 @@ pub mod http;
 pub mod lanes;
 pub mod leader;
 pub mod limiter;
+mod notes;
 pub mod run;
 pub mod status;
 pub mod watch;

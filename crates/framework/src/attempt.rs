@@ -118,6 +118,8 @@ pub struct Attempt {
     /// What PreFilter said in the attempt in progress.
     pre_filtered: PreFiltered,
     scratch: score::Scratch,
+    /// The rows that competed in the attempt in progress; `None` stands for all that fit.
+    competed: Option<Vec<NodeIdx>>,
 }
 
 /// What PreFilter said about all nodes at once.
@@ -149,6 +151,7 @@ impl Attempt {
             forced: NodeSet::default(),
             pre_filtered: PreFiltered::Open,
             scratch: score::Scratch::default(),
+            competed: None,
         }
     }
 
@@ -181,6 +184,7 @@ impl Attempt {
         self.overlay.reset();
         self.forced.clear();
         self.pre_filtered = PreFiltered::Open;
+        self.competed = Some(Vec::new());
         let narrowed = match self.pre_filter(&profile, cluster, pod)? {
             Ok(narrowed) => narrowed,
             Err(diagnosis) => {
@@ -217,6 +221,7 @@ impl Attempt {
                 return Ok(Found::Nowhere(self.diagnose(&profile, cluster, pod, &narrowed)?));
             };
             *start = (row.at() + 1) % cluster.rows().max(1);
+            self.competed = None;
             return Ok(Found::Node { row, evaluated: considered, feasible: self.fits.len(), ranking: None });
         }
         let walk = walk(cluster, &self.fits, narrowed.only.as_ref(), *start, wanted, preferred);
@@ -242,6 +247,7 @@ impl Attempt {
         match row {
             Some(row) => {
                 let (evaluated, feasible) = (walk.visited, walk.feasible.len());
+                self.competed = Some(walk.feasible);
                 Ok(Found::Node { row, evaluated, feasible, ranking })
             }
             None => Ok(Found::Nowhere(self.diagnose(&profile, cluster, pod, &narrowed)?)),

@@ -13,6 +13,8 @@ pub struct Diagnosis {
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
     /// How many nodes were rejected for each reason.
     pub reasons: BTreeMap<String, usize>,
+    /// How many nodes each plugin rejected for which reasons; nodes outside of what PreFilter left aside.
+    pub rejections: BTreeMap<(&'static str, String), usize>,
     /// The plugins that rejected: their events may wake the pod.
     pub rejectors: Vec<&'static str>,
     /// Those of them that wait for something asynchronous: their events wake the pod without backoff.
@@ -53,6 +55,7 @@ impl Diagnosis {
         if reject.fix == Fix::Pending && !self.pending.contains(&plugin) {
             self.pending.push(plugin);
         }
+        *self.rejections.entry((plugin, reject.message())).or_default() += nodes;
     }
 
     pub(crate) fn add_outside(&mut self, narrowed_by: &[&'static str], reject: &Reject, nodes: usize) {

@@ -54,6 +54,7 @@ use harbormaster_api::args::InterPodAffinityArgs;
 use harbormaster_framework::prelude::*;
 
 use crate::{pod_index::PodIndex, sign};
+pub use filter::{REASON_AFFINITY, REASON_ANTI};
 use terms::{Required, Term};
 
 /// See the [module documentation](self).

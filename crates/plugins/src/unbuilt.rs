@@ -67,10 +67,10 @@ const GUARDED: [Guarded; 6] = [
 
 const VOLUMES: &str = "spec.volumes";
 const DYNAMIC_RESOURCES: &str = "DynamicResources";
-/// Of a pod without claims.
 /// What DynamicResources says if an earlier plugin has rejected the pod in PreFilter: it misses its state, which ends
 /// PostFilter for all plugins behind it.
 const NOT_PRE_FILTERED: &str = "not found";
+/// Of a pod without claims.
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
 /// In-tree disks that one pod at a time may write.
 const EXCLUSIVE_DISKS: [&str; 4] = ["gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"];

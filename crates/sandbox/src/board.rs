@@ -24,6 +24,8 @@ pub enum PodState {
     Unschedulable,
     /// It has scheduling gates.
     Gated,
+    /// It names a scheduler that nobody here answers to.
+    Foreign,
     /// It has not been decided on yet, or waits for its victims to go.
     Waiting,
     /// It has a node.
@@ -54,13 +56,15 @@ pub struct PodView {
 }
 
 impl PodView {
-    /// Reads a pod.
-    pub fn of(pod: &Value) -> Self {
+    /// Reads a pod of a cluster with these schedulers; without any, nobody knows who is to come.
+    pub fn of(pod: &Value, schedulers: &[String]) -> Self {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let message = |name: &str, status: &str| {
             let condition = condition(pod, name).filter(|c| text(c, "/status") == status)?;
             some(text(condition, "/message"))
         };
+        let scheduler = text(pod, "/spec/schedulerName").to_owned();
+        let is_foreign = !schedulers.is_empty() && !schedulers.contains(&scheduler);
         let node = some(text(pod, "/spec/nodeName"));
         let rejected = message("PodScheduled", "False");
         let state = if is_ending(pod) {
@@ -71,6 +75,8 @@ impl PodView {
             PodState::Placed
         } else if !list(pod, "/spec/schedulingGates").is_empty() {
             PodState::Gated
+        } else if is_foreign {
+            PodState::Foreign
         } else if rejected.is_some() && text(pod, "/status/nominatedNodeName").is_empty() {
             PodState::Unschedulable
         } else {
@@ -79,6 +85,10 @@ impl PodView {
         let message = match state {
             PodState::Ending => message("DisruptionTarget", "True"),
             PodState::Placed | PodState::Finished => None,
+            PodState::Gated => rejected.or_else(|| Some("waits for its scheduling gates".to_owned())),
+            PodState::Foreign => {
+                rejected.or_else(|| Some(format!("no profile has the scheduler name {scheduler:?}")))
+            }
             _ => rejected,
         };
         Self {
@@ -88,7 +98,7 @@ impl PodView {
             phase: text(pod, "/status/phase").to_owned(),
             state,
             message,
-            scheduler: text(pod, "/spec/schedulerName").to_owned(),
+            scheduler,
         }
     }
 }
@@ -147,6 +157,8 @@ impl fmt::Display for News {
 pub enum Update {
     /// Pods have changed. There may be nothing to tell in a line.
     News(Vec<News>),
+    /// Something that the user should know; one line. Told once.
+    Notice(String),
     /// Every pod has a node or a reason why it has none, and no more is expected until somebody changes something.
     /// Told once, until something changes again.
     Settled,
@@ -160,6 +172,8 @@ pub struct Board {
     /// Whose pods are waited for.
     schedulers: Vec<String>,
     pods: BTreeMap<String, PodView>,
+    /// What is to be told of the pods that were there from the beginning.
+    first: Vec<News>,
     changed: Instant,
     settled: bool,
 }
@@ -172,17 +186,19 @@ impl Board {
             watch: watch(store)?,
             schedulers,
             pods: BTreeMap::new(),
+            first: Vec::new(),
             changed: Instant::now(),
             settled: false,
         };
         board.list()?;
+        board.first = board.pods().filter_map(|pod| news(None, pod)).collect();
         Ok(board)
     }
 
     fn list(&mut self) -> Result<(), SandboxError> {
         let (pods, _) =
             self.store.list("pods", "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
-        let views = pods.iter().map(|pod| PodView::of(&pod.value()));
+        let views = pods.iter().map(|pod| PodView::of(&pod.value(), &self.schedulers));
         self.pods = views.map(|view| (view.name.clone(), view)).collect();
         Ok(())
     }
@@ -204,6 +220,9 @@ impl Board {
 
     /// Waits for what comes next. Nothing is lost if this is dropped before it ends.
     pub async fn next(&mut self) -> Update {
+        if !self.first.is_empty() {
+            return Update::News(std::mem::take(&mut self.first));
+        }
         let limit = if self.pods().any(|pod| self.is_open(pod)) { PATIENCE } else { QUIET };
         let settled = async {
             match self.settled {
@@ -244,29 +263,34 @@ impl Board {
     }
 
     fn apply(&mut self, Event { event, object }: Event) -> Option<News> {
-        let new = PodView::of(&object.value());
+        let new = PodView::of(&object.value(), &self.schedulers);
         let pod = new.name.clone();
         if event == EventType::Deleted {
             let old = self.pods.remove(&pod)?;
             return (old.state != PodState::Ending).then_some(News::Gone { pod });
         }
-        let old = self.pods.insert(pod.clone(), new.clone()).filter(|old| old.uid == new.uid);
-        let old = old.as_ref();
-        let state = old.map(|old| old.state);
-        match new.state {
-            PodState::Ending if state != Some(PodState::Ending) => {
-                Some(News::Ending { pod, why: new.message })
-            }
-            PodState::Finished if state != Some(PodState::Finished) => Some(News::Finished { pod }),
-            PodState::Placed if old.is_none_or(|old| old.node.is_none()) => {
-                Some(News::Placed { pod, node: new.node? })
-            }
-            PodState::Unschedulable | PodState::Gated | PodState::Waiting => {
-                let why = new.message.filter(|why| old.and_then(|old| old.message.as_ref()) != Some(why))?;
-                Some(News::Stuck { pod, why })
-            }
-            _ => None,
+        let old = self.pods.insert(pod, new.clone()).filter(|old| old.uid == new.uid);
+        news(old.as_ref(), &new)
+    }
+}
+
+/// What is worth a line about a pod.
+fn news(old: Option<&PodView>, new: &PodView) -> Option<News> {
+    let (pod, state) = (new.name.clone(), old.map(|old| old.state));
+    match new.state {
+        PodState::Ending if state != Some(PodState::Ending) => {
+            Some(News::Ending { pod, why: new.message.clone() })
         }
+        PodState::Finished if state != Some(PodState::Finished) => Some(News::Finished { pod }),
+        PodState::Placed if old.is_none_or(|old| old.node.is_none()) => {
+            Some(News::Placed { pod, node: new.node.clone()? })
+        }
+        PodState::Unschedulable | PodState::Gated | PodState::Foreign | PodState::Waiting => {
+            let before = old.and_then(|old| old.message.as_ref());
+            let why = new.message.as_ref().filter(|why| before != Some(*why))?.clone();
+            Some(News::Stuck { pod, why })
+        }
+        _ => None,
     }
 }
 

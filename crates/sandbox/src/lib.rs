@@ -3,8 +3,8 @@
 //! plugins.
 //!
 //! Reading order: [`sandbox`](Sandbox) (the whole), `manifests` and `nodes` (what it begins with), `kubelet` with
-//! `network`, and `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `events`,
-//! [`clock`](Clock), `mirror` and `fields` (helpers).
+//! `network`, and `controllers` (the stand-ins), [`board`](Board) (where pods went and why), `inert` (what nobody acts on),
+//! `events`, [`clock`](Clock), `mirror` and `fields` (helpers).
 //!
 //! What the stand-ins do:
 //! - *kubelet*: nodes are ready and have a range of addresses; pods with a node that exists become Running and Ready,
@@ -25,6 +25,7 @@ mod clock;
 mod controllers;
 mod events;
 mod fields;
+mod inert;
 mod kubelet;
 mod manifests;
 mod mirror;

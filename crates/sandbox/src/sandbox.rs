@@ -21,6 +21,7 @@ use crate::{
     Options, Scheduler,
     board::{Board, Update},
     controllers::Controllers,
+    inert::Inert,
     kubelet::Kubelet,
     manifests,
 };
@@ -71,6 +72,7 @@ pub struct Sandbox {
     inner: Option<Running>,
     scheduler: Option<Attached>,
     stand_ins: JoinSet<()>,
+    inert: Inert,
     schedulers: Vec<String>,
     notices: Vec<String>,
 }
@@ -110,6 +112,7 @@ impl Sandbox {
         let certificate = Certificate::self_signed(&[]).map_err(|e| SandboxError::Store(e.to_string()))?;
         let server = listen(&api, options.port, Some(&certificate)).await?;
         let board = Board::new(&store, schedulers.clone())?;
+        let inert = Inert::new(&store)?;
         let mut stand_ins = JoinSet::new();
         stand_ins.spawn(Kubelet::new(&store, options.pace)?.run());
         stand_ins.spawn(Controllers::new(&store)?.with_clock(options.clock).run());
@@ -120,7 +123,7 @@ impl Sandbox {
             inner = Some(plain);
         }
         let authority = certificate.authority_pem();
-        Ok(Self { board, store, server, authority, inner, scheduler, stand_ins, schedulers, notices })
+        Ok(Self { board, store, server, authority, inner, scheduler, stand_ins, inert, schedulers, notices })
     }
 
     /// All objects; what is written here is seen by everybody.
@@ -169,10 +172,17 @@ impl Sandbox {
     /// # Errors
     /// When the scheduler has ended.
     pub async fn next(&mut self) -> Result<Update, SandboxError> {
-        let Some(scheduler) = &mut self.scheduler else { return Ok(self.board.next().await) };
+        let scheduler = &mut self.scheduler;
+        let ended = async {
+            match scheduler {
+                Some(scheduler) => (&mut scheduler.task).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             update = self.board.next() => Ok(update),
-            ended = &mut scheduler.task => {
+            notice = self.inert.next() => Ok(Update::Notice(notice)),
+            ended = ended => {
                 self.scheduler = None;
                 match ended {
                     Ok(Ok(reason)) => Err(SandboxError::Ended(format!("{reason:?}"))),

@@ -1,26 +1,36 @@
-//! Every pending pod judged on the cluster as it is, without placing the others.
+//! Every pending pod judged on the cluster as it is, without placing the others, and what plugins say about nodes.
 
 use std::{cell::RefCell, sync::Arc};
 
-use harbormaster_api::points::ExtensionPoint;
 use harbormaster_core::{EngineConfig, cache::Cache};
 use harbormaster_framework::{
-    attempt::{Attempt, AttemptError, Found, Search},
-    classes::PointError,
+    attempt::{Attempt, Found, Search},
     pod::PodInfo,
     window::{Tie, Window},
 };
+use serde::Serialize;
 
 use crate::{
     SimError,
+    explanation::PodExplanation,
     manifests::Cluster,
-    report::{PodReport, Report, Status},
+    report::{PodReport, Report},
     setup::{self, Setup},
     verdict::pre_enqueue,
 };
 
 /// Looks at all nodes and takes the first of the best.
 const SEARCH: Search = Search { window: Window::All, tie: Tie::Rotate };
+
+/// A report with explanations, as `simulate --explain -o json` prints it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Explained {
+    /// What became of the pods.
+    #[serde(flatten)]
+    pub report: Report,
+    /// One for each pod that was tried.
+    pub explanations: Vec<PodExplanation>,
+}
 
 /// Judges every pending pod of `objects` (Kubernetes objects as JSON) on the given cluster.
 ///
@@ -31,7 +41,7 @@ const SEARCH: Search = Search { window: Window::All, tie: Tie::Rotate };
 pub fn explain_independent(
     config: Option<&str>,
     objects: Vec<serde_json::Value>,
-) -> Result<Report, SimError> {
+) -> Result<Explained, SimError> {
     thread_local! {
         static LAST: RefCell<Option<(Option<String>, Arc<Setup>)>> = const { RefCell::new(None) };
     }
@@ -47,30 +57,36 @@ pub fn explain_independent(
         }
     };
     let cluster = Cluster::from_objects(objects)?;
-    Ok(independent(&setup.engine, cluster, true))
+    let report = independent(&setup.engine, cluster.clone());
+    let mut explanations = Vec::new();
+    let tell = &mut |_: &PodReport, said| explanations.push(said);
+    explain_independently(&setup.engine, cluster, &report, &|_| true, tell);
+    Ok(Explained { report, explanations })
 }
 
-/// Judges every pending pod of the cluster. With `explain`, says what every plugin thinks of every node.
-pub fn independent(config: &EngineConfig, cluster: Cluster, explain: bool) -> Report {
-    let mut judge = Judge::new(config);
-    for object in cluster.objects {
-        judge.cache.set_object(object);
-    }
-    for node in cluster.nodes {
-        judge.cache.set_node(Arc::new(node));
-    }
-    for pod in cluster.bound {
-        if let Some(node) = pod.node_name.clone() {
-            let info = judge.cache.info(pod);
-            judge.cache.set_pod(info, &node);
+/// Judges every pending pod of the cluster.
+pub fn independent(config: &EngineConfig, cluster: Cluster) -> Report {
+    let (mut judge, pending) = Judge::of(config, cluster);
+    Report { pods: pending.iter().map(|pod| judge.report(pod)).collect() }
+}
+
+/// Says what every plugin thinks of every node, of those pods that `concerns` picks from the `report` that
+/// [`independent`] made of the same cluster. One pod is told of after the other: nothing is kept.
+pub fn explain_independently(
+    config: &EngineConfig,
+    cluster: Cluster,
+    report: &Report,
+    concerns: &dyn Fn(&PodReport) -> bool,
+    tell: &mut dyn FnMut(&PodReport, PodExplanation),
+) {
+    let (mut judge, pending) = Judge::of(config, cluster);
+    for (pod, reported) in pending.iter().zip(&report.pods) {
+        if concerns(reported)
+            && let Some(said) = judge.explain(pod)
+        {
+            tell(reported, said);
         }
     }
-    judge.cache.cluster.refresh();
-    let report = |pod| {
-        let info = judge.cache.info(pod);
-        judge.report(&info, explain)
-    };
-    Report { pods: cluster.pending.into_iter().map(report).collect() }
 }
 
 /// Nodes with their pods, and the profiles.
@@ -87,14 +103,34 @@ impl Judge {
         }
     }
 
+    /// Knows everything but the pending pods, which come back.
+    fn of(config: &EngineConfig, cluster: Cluster) -> (Self, Vec<Arc<PodInfo>>) {
+        let mut judge = Self::new(config);
+        for object in cluster.objects {
+            judge.cache.set_object(object);
+        }
+        for node in cluster.nodes {
+            judge.cache.set_node(Arc::new(node));
+        }
+        for pod in cluster.bound {
+            if let Some(node) = pod.node_name.clone() {
+                let info = judge.cache.info(pod);
+                judge.cache.set_pod(info, &node);
+            }
+        }
+        judge.cache.cluster.refresh();
+        let pending = cluster.pending.into_iter().map(|pod| judge.cache.info(pod)).collect();
+        (judge, pending)
+    }
+
     fn attempt_of(&mut self, pod: &PodInfo) -> Option<usize> {
         self.attempts.iter().position(|a| *a.profile().name() == pod.spec.scheduler_name)
     }
 
-    fn report(&mut self, pod: &PodInfo, explain: bool) -> PodReport {
+    fn report(&mut self, pod: &PodInfo) -> PodReport {
         let mut report = PodReport::of(pod);
         let Some(at) = self.attempt_of(pod) else {
-            report.message = Some(no_profile(pod));
+            report.is_of_no_profile();
             return report;
         };
         report.pre_enqueue = pre_enqueue(self.attempts[at].profile(), pod);
@@ -108,42 +144,17 @@ impl Judge {
             Ok(Found::Nowhere(diagnosis)) => report.message = Some(diagnosis.message()),
             Err(error) => report.message = Some(error.to_string()),
         }
-        if explain {
-            self.explain(pod, &mut report);
-        }
         report
     }
 
-    /// Adds what every plugin says about every node.
-    pub(crate) fn explain(&mut self, pod: &PodInfo, report: &mut PodReport) {
-        let Some(at) = self.attempt_of(pod) else { return };
-        self.cache.cluster.refresh();
-        match self.attempts[at].explain(&mut self.cache.cluster, pod) {
-            Ok(explanation) => report.explain(explanation),
-            Err(error) => report.explanation_failed(&error),
-        }
+    /// What every plugin says about every node; `None` if no profile is responsible for the pod.
+    pub(crate) fn explain(&mut self, pod: &PodInfo) -> Option<PodExplanation> {
+        let at = self.attempt_of(pod)?;
+        let cluster = &mut self.cache.cluster;
+        cluster.refresh();
+        Some(match self.attempts[at].explain(cluster, pod) {
+            Ok(said) => PodExplanation::new(pod, cluster, said),
+            Err(error) => PodExplanation::failed(pod, &error),
+        })
     }
-}
-
-impl PodReport {
-    pub(crate) fn of(pod: &PodInfo) -> Self {
-        Self { pod: pod.full_name(), profile: pod.spec.scheduler_name.as_str().to_owned(), ..Self::default() }
-    }
-
-    fn explanation_failed(&mut self, error: &AttemptError) {
-        self.nodes = Some(Default::default());
-        self.scores = Some(Default::default());
-        if let AttemptError::Plugin(PointError { plugin, point: ExtensionPoint::PreFilter, .. }) = error {
-            let reasons = vec![error.to_string().into()];
-            self.pre_filter = Some(Status { plugin: (*plugin).into(), code: "Error".into(), reasons });
-        }
-        if self.message.is_none() {
-            self.message = Some(error.to_string());
-        }
-    }
-}
-
-/// What is said of a pod that no profile is responsible for.
-pub(crate) fn no_profile(pod: &PodInfo) -> String {
-    format!("no profile has the scheduler name {:?}", pod.spec.scheduler_name.as_str())
 }

@@ -1,12 +1,8 @@
 //! What a simulation says about each pending pod, and about pods that had to make way. The JSON form is stable: tools read it.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
-use harbormaster_framework::{
-    attempt::{Explanation, ScoreSheet},
-    outcome::Reject,
-    pod::PodInfo,
-};
+use harbormaster_framework::{outcome::Reject, pod::PodInfo};
 use serde::Serialize;
 
 /// Everything that was found out, pods in the order of the manifests.
@@ -28,14 +24,6 @@ pub struct PodReport {
     pub node: Option<String>,
     /// What keeps it out of the queue.
     pub pre_enqueue: Option<Status>,
-    /// What rejected it everywhere at once. Only if explanations were asked for.
-    pub pre_filter: Option<Status>,
-    /// Per node the rejection, or `None` where it fits. Only if explanations were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<BTreeMap<String, Option<Status>>>,
-    /// Scores of the nodes where it fits. Only if explanations were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scores: Option<BTreeMap<String, NodeScore>>,
     /// Why it has no node, in kube-scheduler's words.
     pub message: Option<String>,
     /// The pod (`namespace/name`) for which it had to go.
@@ -47,6 +35,24 @@ pub struct PodReport {
     /// How many nodes were looked at and how many of them fit, in the attempt that placed it.
     #[serde(skip)]
     pub looked_at: Option<(usize, usize)>,
+    /// No profile has its scheduler name.
+    #[serde(skip)]
+    pub is_foreign: bool,
+}
+
+/// What became of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has a node.
+    Placed,
+    /// It was tried and fits nowhere.
+    Unschedulable,
+    /// It is held back and was not tried.
+    Gated,
+    /// It had a node and lost it.
+    Preempted,
+    /// It is another scheduler's.
+    Foreign,
 }
 
 /// A rejection.
@@ -58,26 +64,6 @@ pub struct Status {
     pub code: Cow<'static, str>,
     /// Why.
     pub reasons: Vec<Cow<'static, str>>,
-}
-
-/// The scores of one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct NodeScore {
-    /// The sum of the weighted scores: the largest wins.
-    pub total: i64,
-    /// By plugin; plugins that had nothing to say are absent.
-    pub plugins: BTreeMap<Cow<'static, str>, PluginScore>,
-}
-
-/// One plugin's score of one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PluginScore {
-    /// As the plugin computed it.
-    pub raw: i64,
-    /// As a number from 0 to 100.
-    pub normalized: i64,
-    /// Times the plugin's weight in the profile.
-    pub weighted: i64,
 }
 
 impl Status {
@@ -95,16 +81,28 @@ impl Status {
     }
 }
 
-impl From<ScoreSheet> for NodeScore {
-    fn from(sheet: ScoreSheet) -> Self {
-        let score = |(plugin, raw, normalized, weighted): (&'static str, i64, i64, i64)| {
-            (plugin.into(), PluginScore { raw, normalized, weighted })
-        };
-        Self { total: sheet.total, plugins: sheet.plugins.into_iter().map(score).collect() }
-    }
-}
-
 impl PodReport {
+    pub(crate) fn of(pod: &PodInfo) -> Self {
+        Self { pod: pod.full_name(), profile: pod.spec.scheduler_name.as_str().to_owned(), ..Self::default() }
+    }
+
+    /// What became of the pod.
+    pub fn fate(&self) -> Fate {
+        match () {
+            () if self.is_foreign => Fate::Foreign,
+            () if self.preempted_by.is_some() => Fate::Preempted,
+            () if self.node.is_some() => Fate::Placed,
+            () if self.is_gated() => Fate::Gated,
+            () => Fate::Unschedulable,
+        }
+    }
+
+    /// No profile is responsible for the pod.
+    pub(crate) fn is_of_no_profile(&mut self) {
+        self.is_foreign = true;
+        self.message = Some(format!("no profile has the scheduler name {:?}", self.profile));
+    }
+
     /// Whether a PreEnqueue plugin holds the pod back.
     pub fn is_gated(&self) -> bool {
         self.pre_enqueue.is_some()
@@ -118,17 +116,5 @@ impl PodReport {
         self.preempted_by = Some(by);
         self.node = None;
         self.looked_at = None;
-    }
-
-    /// Takes over what the plugins said.
-    pub(crate) fn explain(&mut self, explanation: Explanation) {
-        self.pre_filter = explanation.pre_filter.map(|(plugin, reject)| Status::new(plugin, reject));
-        let verdict = |(node, why): (harbormaster_api::Str, Option<(Option<&'static str>, Reject)>)| {
-            (node.as_str().to_owned(), why.map(|(plugin, reject)| Status::new(plugin, reject)))
-        };
-        self.nodes = Some(explanation.nodes.into_iter().map(verdict).collect());
-        self.scores = Some(
-            explanation.scores.into_iter().map(|(node, s)| (node.as_str().to_owned(), s.into())).collect(),
-        );
     }
 }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use harbormaster_api::{
     features::{Feature, Features},
     points::{ExtensionPoint, PointSet},
+    similar::did_you_mean,
 };
 use harbormaster_config::{ConfigErrors, KubeSchedulerConfiguration, ProfilePlan};
 use harbormaster_core::{EngineConfig, queue::Backoff};
@@ -45,7 +46,7 @@ pub struct Setup {
     pub config: KubeSchedulerConfiguration,
     /// For [`harbormaster_core::Engine::new`].
     pub engine: EngineConfig,
-    /// What the user should know, one line each.
+    /// What the user should know of the configuration that was asked for, one line each; none without one.
     pub warnings: Vec<String>,
 }
 
@@ -96,10 +97,13 @@ pub fn build(config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Se
         initial: seconds(config.pod_initial_backoff_seconds),
         max: seconds(config.pod_max_backoff_seconds),
     };
+    engine.stand_in = Some(UNBUILT);
     if let Some(max_wait) = choices.max_wait {
         engine.max_wait = max_wait;
     }
-    Ok(Setup { warnings: warnings(&plans), config, engine })
+    let mut warnings = not_built(&config, &plans);
+    warnings.extend(unheeded(&config, registry));
+    Ok(Setup { warnings, config, engine })
 }
 
 fn seconds(seconds: i64) -> Duration {
@@ -149,19 +153,45 @@ fn left_out(plugin: &str, points: PointSet) -> Option<&'static str> {
     })
 }
 
-/// One warning for all profiles.
-fn warnings(plans: &[ProfilePlan]) -> Vec<String> {
-    let mut soft: Vec<&str> = Vec::new();
-    for (plugin, points) in plans.iter().flat_map(|plan| &plan.missing) {
-        soft.extend(left_out(plugin, *points).filter(|what| !soft.contains(what)));
+/// Of plugins that the user asks for by name; one warning for all profiles. Pods that need one of the others say so.
+fn not_built(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
+    let mut asked: Vec<String> = Vec::new();
+    for (profile, plan) in config.profiles.iter().zip(plans) {
+        for (plugin, points) in plan.missing.iter().filter(|(plugin, _)| profile.asks_for(plugin)) {
+            let what = match left_out(plugin, *points) {
+                Some(preference) => format!("{plugin} (with its {preference})"),
+                None => plugin.clone(),
+            };
+            if !asked.contains(&what) {
+                asked.push(what);
+            }
+        }
     }
-    if soft.is_empty() {
+    if asked.is_empty() {
         return Vec::new();
     }
     vec![format!(
-        "not built yet and therefore left out: {}; pods that cannot do without a missing plugin stay pending and say so",
-        soft.join(", ")
+        "the configuration asks for plugins that are not built yet: {}; pods that cannot do without them stay pending \
+         and say so",
+        asked.join(", ")
     )]
+}
+
+/// Arguments of plugins that do not exist, which kube-scheduler passes over in silence.
+fn unheeded(config: &KubeSchedulerConfiguration, registry: &Registry) -> Vec<String> {
+    let in_tree = || harbormaster_config::IN_TREE.iter().map(|plugin| plugin.name);
+    let exists = |name: &str| registry.points(name).is_some() || in_tree().any(|known| known == name);
+    let profiles = config.profiles.iter().enumerate();
+    let all =
+        profiles.flat_map(|(i, profile)| profile.plugin_config.iter().map(move |entry| (i, &entry.name)));
+    let unknown = all.filter(|(_, name)| !exists(name));
+    let warning = |(i, name): (usize, &String)| {
+        let hint = did_you_mean(name, in_tree());
+        format!(
+            "profiles[{i}].pluginConfig: there is no plugin {name:?}, its arguments count for nothing{hint}"
+        )
+    };
+    unknown.map(warning).collect()
 }
 
 #[cfg(test)]
@@ -176,14 +206,34 @@ mod tests {
     }
 
     #[test]
-    fn the_default_profile_holds_back_what_it_cannot_judge_and_says_so_once() {
+    fn the_default_profile_holds_back_what_it_cannot_judge_and_nobody_is_warned() {
         let setup = setup(None, &Choices::default()).unwrap();
         let [profile] = setup.engine.profiles.as_slice() else { panic!("{setup:?}") };
         assert_eq!(*profile.name(), "default-scheduler");
         let first = profile.at(ExtensionPoint::PreFilter)[0];
         assert_eq!(profile.plugin(first).name(), UNBUILT);
+        assert!(setup.warnings.is_empty(), "{:?}", setup.warnings);
+        assert_eq!(setup.engine.stand_in, Some(UNBUILT));
+    }
+
+    #[test]
+    fn plugins_that_are_asked_for_and_not_built_are_told_of_once() {
+        let setup = of("profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: VolumeBinding}]}}\n\
+                        - schedulerName: b\n  plugins: {multiPoint: {enabled: [{name: VolumeBinding}, {name: VolumeZone}]}}\n")
+        .unwrap();
         let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
-        assert!(warning.contains("storage capacity") && warning.contains("devices"), "{warning}");
+        assert!(
+            warning.contains("VolumeBinding (with its preference") && warning.contains(", VolumeZone;"),
+            "{warning}"
+        );
+        assert_eq!(warning.matches("VolumeBinding").count(), 1, "{warning}");
+    }
+
+    #[test]
+    fn arguments_of_a_plugin_that_does_not_exist_are_told_of() {
+        let setup = of("profiles:\n- pluginConfig: [{name: NodeResourceFit, args: {x: 1}}]\n").unwrap();
+        let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
+        assert!(warning.ends_with("(did you mean `NodeResourcesFit`?)"), "{warning}");
     }
 
     #[test]

@@ -15,7 +15,8 @@ use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    explain::{Judge, no_profile},
+    explain::Judge,
+    explanation::PodExplanation,
     manifests::Cluster,
     report::{PodReport, Report},
     verdict::pre_enqueue,
@@ -33,35 +34,62 @@ const MAX_FRUITLESS: u32 = 3;
 /// Places the pending pods one after the other, as a scheduler would that has the cluster to itself.
 ///
 /// `progress` is called after every attempt with the number of pods that are decided and of all.
-pub fn simulate(
-    config: EngineConfig,
-    cluster: Cluster,
-    explain: bool,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Report {
-    let judge = explain.then(|| Judge::new(&config));
-    let mut world = World {
-        judge,
-        engine: Engine::new(config.clone()),
-        now: START,
-        reports: FxHashMap::default(),
-        order: Vec::new(),
-        evicted: Vec::new(),
-        objects: FxHashMap::default(),
-        version: 0,
-        fruitless: FxHashMap::default(),
-        placed: 0,
-    };
-    world.load(&config, cluster);
+pub fn simulate(config: EngineConfig, cluster: Cluster, progress: &mut dyn FnMut(usize, usize)) -> Report {
+    let mut world = World::new(config, cluster, None);
     world.run(progress);
     world.finish()
 }
 
+/// Says what every plugin thought of every node at the time of each pod's last attempt, of those pods in `report` that
+/// `concerns` picks and that were tried. The report is what [`simulate`] made of the same cluster.
+///
+/// The simulation is played again, which goes as it went before, and stops behind the last of these attempts. One pod
+/// is told of after the other: nothing is kept.
+pub fn explain_simulated(
+    config: EngineConfig,
+    cluster: Cluster,
+    report: &Report,
+    concerns: &dyn Fn(&PodReport) -> bool,
+    tell: &mut dyn FnMut(&PodReport, PodExplanation),
+) {
+    let pending = cluster.pending.iter().map(|pod| pod.uid.clone()).zip(&report.pods);
+    let open = pending.filter(|(_, report)| report.attempts > 0 && concerns(report)).collect();
+    let explainer = Explainer { judge: Judge::new(&config), open, tell };
+    World::new(config, cluster, Some(explainer)).run(&mut |_, _| {});
+}
+
+/// Says what plugins think before a pod's last attempt changes the cluster.
+struct Explainer<'a> {
+    /// The cluster as it was before the attempt.
+    judge: Judge,
+    /// Pods that are still to be explained, by UID.
+    open: FxHashMap<Str, &'a PodReport>,
+    tell: &'a mut dyn FnMut(&PodReport, PodExplanation),
+}
+
+impl Explainer<'_> {
+    fn tried(&mut self, pod: &PodInfo, attempts: u32) {
+        let is_last = self.open.get(&pod.uid).is_some_and(|report| report.attempts == attempts);
+        if is_last
+            && let Some(report) = self.open.remove(&pod.uid)
+            && let Some(said) = self.judge.explain(pod)
+        {
+            (self.tell)(report, said);
+        }
+    }
+
+    fn place(&mut self, pod: &Pod) {
+        if let Some(node) = &pod.node_name {
+            let info = self.judge.cache.info(pod.clone());
+            self.judge.cache.set_pod(info, node);
+        }
+    }
+}
+
 /// The engine and what the API server would hold.
-struct World {
+struct World<'a> {
     engine: Engine,
-    /// The cluster as it was before the last attempt, for explanations.
-    judge: Option<Judge>,
+    explainer: Option<Explainer<'a>>,
     now: Timestamp,
     reports: FxHashMap<Str, PodReport>,
     /// UIDs of pending pods in the order of the manifests.
@@ -75,17 +103,34 @@ struct World {
     placed: usize,
 }
 
-impl World {
+impl<'a> World<'a> {
+    fn new(config: EngineConfig, cluster: Cluster, explainer: Option<Explainer<'a>>) -> Self {
+        let mut world = Self {
+            explainer,
+            engine: Engine::new(config.clone()),
+            now: START,
+            reports: FxHashMap::default(),
+            order: Vec::new(),
+            evicted: Vec::new(),
+            objects: FxHashMap::default(),
+            version: 0,
+            fruitless: FxHashMap::default(),
+            placed: 0,
+        };
+        world.load(&config, cluster);
+        world
+    }
+
     fn load(&mut self, config: &EngineConfig, cluster: Cluster) {
         for object in cluster.objects {
-            if let Some(judge) = &mut self.judge {
-                judge.cache.set_object(object.clone());
+            if let Some(explainer) = &mut self.explainer {
+                explainer.judge.cache.set_object(object.clone());
             }
             self.input(Input::Object(object));
         }
         for node in cluster.nodes {
-            if let Some(judge) = &mut self.judge {
-                judge.cache.set_node(Arc::new(node.clone()));
+            if let Some(explainer) = &mut self.explainer {
+                explainer.judge.cache.set_node(Arc::new(node.clone()));
             }
             self.input(Input::Node(node));
         }
@@ -99,7 +144,7 @@ impl World {
             let mut report = PodReport::of(&info);
             match config.profiles.iter().find(|p| *p.name() == pod.spec.scheduler_name) {
                 Some(profile) => report.pre_enqueue = pre_enqueue(profile, &info),
-                None => report.message = Some(no_profile(&info)),
+                None => report.is_of_no_profile(),
             }
             if let Some(status) = &report.pre_enqueue {
                 report.message = Some(status.text());
@@ -121,7 +166,8 @@ impl World {
             let lengths = self.engine.queue_lengths();
             // Pods that wait for an event get none here but from pods that are placed.
             let moving = lengths.backoff > 0 || self.engine.bindings_in_progress() > 0;
-            let Some(wakeup) = self.engine.next_wakeup().filter(|_| moving && hope) else { return };
+            let goes_on = moving && hope && self.is_of_interest();
+            let Some(wakeup) = self.engine.next_wakeup().filter(|_| goes_on) else { return };
             self.now = wakeup.max(self.now + STEP);
             self.engine.tick(self.now);
             self.carry_out();
@@ -132,6 +178,9 @@ impl World {
     fn try_all(&mut self, progress: &mut dyn FnMut(usize, usize)) -> bool {
         let (mut tried, mut hope) = (false, false);
         loop {
+            if !self.is_of_interest() {
+                return false;
+            }
             self.now = self.now + STEP;
             let Some(attempted) = self.engine.schedule_one(self.now) else { return hope || !tried };
             let uid = attempted.pod.uid.clone();
@@ -167,8 +216,8 @@ impl World {
                 return;
             }
         }
-        if let Some(judge) = &mut self.judge {
-            judge.explain(&pod, report);
+        if let Some(explainer) = &mut self.explainer {
+            explainer.tried(&pod, report.attempts);
         }
     }
 
@@ -218,8 +267,8 @@ impl World {
             }
         }
         self.objects.remove(&uid);
-        if let Some(judge) = &mut self.judge {
-            judge.cache.remove(&uid);
+        if let Some(explainer) = &mut self.explainer {
+            explainer.judge.cache.remove(&uid);
         }
         self.fruitless.clear();
         self.input(Input::EvictFinished { task, outcome: EvictOutcome::Evicted });
@@ -253,10 +302,14 @@ impl World {
     }
 
     fn place_for_explanations(&mut self, pod: &Pod) {
-        if let (Some(judge), Some(node)) = (&mut self.judge, &pod.node_name) {
-            let info = judge.cache.info(pod.clone());
-            judge.cache.set_pod(info, node);
+        if let Some(explainer) = &mut self.explainer {
+            explainer.place(pod);
         }
+    }
+
+    /// Whether somebody waits for what comes.
+    fn is_of_interest(&self) -> bool {
+        self.explainer.as_ref().is_none_or(|explainer| !explainer.open.is_empty())
     }
 
     fn finish(mut self) -> Report {

@@ -1,7 +1,10 @@
 //! Simulations of small clusters.
 
 use harbormaster_api::{Node, Pod};
-use harbormaster_sim::{Choices, Cluster, Report, explain_independent, independent, setup, simulate};
+use harbormaster_sim::{
+    Choices, Cluster, Explained, PodExplanation, PodReport, Report, explain_independent, explain_simulated,
+    independent, setup, simulate,
+};
 use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod};
 use serde_json::{Value, json};
 
@@ -12,9 +15,29 @@ fn cluster(nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Cluster {
     Cluster { nodes, bound, pending, ..Cluster::default() }
 }
 
-fn run(cluster: Cluster, explain: bool) -> Report {
+fn run(cluster: Cluster) -> Report {
     let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
-    simulate(setup.engine, cluster, explain, &mut |_, _| {})
+    simulate(setup.engine, cluster, &mut |_, _| {})
+}
+
+/// With an explanation of every pod that was tried, in the order of their last attempts.
+fn explained(cluster: Cluster) -> Explained {
+    explained_of(cluster, &|_| true)
+}
+
+fn explained_of(cluster: Cluster, concerns: &dyn Fn(&PodReport) -> bool) -> Explained {
+    let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
+    let report = simulate(setup.engine.clone(), cluster.clone(), &mut |_, _| {});
+    let mut explanations = Vec::new();
+    explain_simulated(setup.engine, cluster, &report, concerns, &mut |told, said| {
+        assert_eq!(told.pod, said.pod);
+        explanations.push(said);
+    });
+    Explained { report, explanations }
+}
+
+fn fits(explanation: &PodExplanation) -> Vec<&str> {
+    explanation.fits.iter().flat_map(|group| &group.nodes).map(String::as_str).collect()
 }
 
 fn small(name: &str) -> NodeBuilder {
@@ -27,13 +50,10 @@ fn outcomes(report: &Report) -> Vec<(&str, Option<&str>, Option<&str>)> {
 
 #[test]
 fn pods_see_the_ones_placed_before_them_and_priority_goes_first() {
-    let report = run(
-        cluster(
-            vec![small("n")],
-            vec![pod("low").cpu("1500m"), pod("high").cpu("1500m").priority(10), pod("tiny").cpu("100m")],
-        ),
-        false,
-    );
+    let report = run(cluster(
+        vec![small("n")],
+        vec![pod("low").cpu("1500m"), pod("high").cpu("1500m").priority(10), pod("tiny").cpu("100m")],
+    ));
     let full = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
                 1 No preemption victims found for incoming pod.";
     let [low, high, tiny] = report.pods.as_slice() else { panic!("{report:?}") };
@@ -44,13 +64,10 @@ fn pods_see_the_ones_placed_before_them_and_priority_goes_first() {
 
 #[test]
 fn bound_pods_count_and_gated_pods_are_not_tried() {
-    let report = run(
-        cluster(
-            vec![small("a"), small("b")],
-            vec![pod("there").cpu("2").on("a"), pod("p").cpu("1"), pod("gated").gate("example.com/wait")],
-        ),
-        false,
-    );
+    let report = run(cluster(
+        vec![small("a"), small("b")],
+        vec![pod("there").cpu("2").on("a"), pod("p").cpu("1"), pod("gated").gate("example.com/wait")],
+    ));
     let [p, gated] = report.pods.as_slice() else { panic!("{report:?}") };
     assert_eq!(p.node.as_deref(), Some("b"));
     assert_eq!((gated.attempts, gated.node.as_deref(), gated.is_gated()), (0, None, true));
@@ -61,36 +78,78 @@ fn bound_pods_count_and_gated_pods_are_not_tried() {
 
 #[test]
 fn without_nodes_or_profile_the_simulation_ends_and_says_why() {
-    let report = run(cluster(vec![], vec![pod("p")]), true);
+    let report = run(cluster(vec![], vec![pod("p")]));
     assert_eq!(outcomes(&report), [("default/p", None, Some("no nodes available to schedule pods"))]);
     let other = pod("p").spec(|spec| spec.scheduler_name = "other".into());
-    let report = run(cluster(vec![small("n")], vec![other]), false);
+    let report = run(cluster(vec![small("n")], vec![other]));
     let why = "no profile has the scheduler name \"other\"";
     assert_eq!(outcomes(&report), [("default/p", None, Some(why))]);
 }
 
 #[test]
 fn an_explanation_is_of_the_time_of_the_attempt() {
-    let report = run(
-        cluster(
-            vec![small("a"), small("b").unschedulable()],
-            vec![pod("first").cpu("1500m"), pod("second").cpu("1500m")],
-        ),
-        true,
-    );
-    let [first, second] = report.pods.as_slice() else { panic!("{report:?}") };
-    let nodes = first.nodes.as_ref().unwrap();
-    assert_eq!(nodes["a"], None);
-    assert_eq!(nodes["b"].as_ref().unwrap().plugin, "NodeUnschedulable");
-    let scores = &first.scores.as_ref().unwrap()["a"];
+    let explained = explained(cluster(
+        vec![small("a"), small("b").unschedulable()],
+        vec![pod("first").cpu("1500m"), pod("second").cpu("1500m")],
+    ));
+    let [first, second] = explained.explanations.as_slice() else { panic!("{explained:?}") };
+    assert_eq!(fits(first), ["a"]);
+    assert_eq!((&*first.rejected[0].status.plugin, &*first.rejected[0].nodes[0]), ("NodeUnschedulable", "b"));
+    let scores = &first.fits[0];
     let sum: i64 = scores.plugins.values().map(|s| s.weighted).sum();
     assert!(scores.total == sum && scores.plugins.contains_key("NodeResourcesFit"), "{scores:?}");
-    let status = second.nodes.as_ref().unwrap()["a"].as_ref().unwrap();
+    let full = second.rejected.iter().find(|group| group.nodes == ["a"]).unwrap();
     assert_eq!(
-        (status.plugin.as_ref(), status.reasons.as_slice()),
+        (full.status.plugin.as_ref(), full.status.reasons.as_slice()),
         ("NodeResourcesFit", &["Insufficient cpu".into()][..])
     );
-    assert!(second.scores.as_ref().unwrap().is_empty());
+    assert_eq!(full.lacks, ["wants 1.5 CPUs, 0.5 free"]);
+    assert!(second.fits.is_empty());
+}
+
+#[test]
+fn nodes_of_which_the_same_is_said_are_told_together_with_what_the_best_of_them_lacks() {
+    let nodes = vec![
+        small("a"),
+        small("b"),
+        small("c"),
+        small("d").taint("team", "red", "NoSchedule"),
+        small("e").label("disk", "hdd"),
+        small("f"),
+        small("g"),
+    ];
+    let pods = vec![
+        pod("1").cpu("1").on("a"),
+        pod("2").cpu("500m").host_port(80).on("b"),
+        pod("3").host_port(80).on("c"),
+        pod("p").cpu("1800m").host_port(80).host_port(81),
+    ];
+    let explained = explained(cluster(nodes, pods));
+    let [p] = explained.explanations.as_slice() else { panic!("{explained:?}") };
+    let rejected: Vec<(&str, Vec<&str>, usize)> = p
+        .rejected
+        .iter()
+        .map(|g| (&*g.status.plugin, g.lacks.iter().map(String::as_str).collect(), g.nodes.len()))
+        .collect();
+    assert_eq!(
+        rejected,
+        [
+            ("NodePorts", vec!["host port 80/TCP is taken"], 2),
+            ("NodeResourcesFit", vec!["wants 1.8 CPUs, 1 free"], 1),
+            ("TaintToleration", vec!["taint team=red:NoSchedule"], 1),
+        ]
+    );
+    assert_eq!(fits(p), ["e", "f", "g"], "they have the same scores");
+    assert_eq!(p.fits.len(), 1);
+}
+
+#[test]
+fn only_pods_of_concern_are_explained() {
+    let pods = || vec![pod("first").cpu("1"), pod("second").cpu("1"), pod("third").cpu("1")];
+    let explained = explained_of(cluster(vec![small("a")], pods()), &|pod| pod.pod == "default/second");
+    let [second] = explained.explanations.as_slice() else { panic!("{explained:?}") };
+    assert_eq!((second.pod.as_str(), fits(second)), ("default/second", vec!["a"]));
+    assert_eq!(explained.report.pods.len(), 3);
 }
 
 #[test]
@@ -98,14 +157,14 @@ fn a_pod_that_needs_a_plugin_that_does_not_exist_waits_and_says_which() {
     let mut objects = objects();
     objects[2]["spec"] = json!({"containers": [], "volumes": [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]});
-    let report = run(Cluster::from_objects(objects).unwrap(), true);
-    let [pod] = report.pods.as_slice() else { panic!("{report:?}") };
+    let Explained { report, explanations } = explained(Cluster::from_objects(objects).unwrap());
+    let ([pod], [said]) = (report.pods.as_slice(), explanations.as_slice()) else { panic!("{report:?}") };
     assert_eq!(
-        (pod.node.as_deref(), pod.pre_filter.as_ref().unwrap().plugin.as_ref()),
+        (pod.node.as_deref(), said.pre_filter.as_ref().unwrap().plugin.as_ref()),
         (None, "HarbormasterUnbuilt")
     );
     assert!(pod.message.as_ref().unwrap().contains("VolumeBinding"), "{pod:?}");
-    assert!(pod.nodes.as_ref().unwrap().is_empty());
+    assert!(said.rejected.is_empty() && said.fits.is_empty());
 }
 
 #[test]
@@ -116,7 +175,7 @@ fn victims_are_gone_and_the_report_says_who_took_their_place() {
         pod("high").cpu("1").priority(10),
         pod("low").cpu("1"),
     ];
-    let report = run(cluster(vec![small("n")], pods), true);
+    let Explained { report, explanations } = explained(cluster(vec![small("n")], pods));
     let why = "Preempted by pod default/high on node n";
     assert_eq!(
         outcomes(&report),
@@ -129,7 +188,8 @@ fn victims_are_gone_and_the_report_says_who_took_their_place() {
     let json = serde_json::to_value(&report.pods[2]).unwrap();
     assert_eq!((&json["preemptedBy"], &json["node"]), (&json!("default/high"), &Value::Null));
     assert_eq!(report.pods[0].attempts, 2, "once in vain, and once when there was room");
-    assert_eq!(report.pods[0].nodes.as_ref().unwrap()["n"], None, "the victim no longer counts");
+    let high = explanations.iter().find(|said| said.pod == "default/high").unwrap();
+    assert_eq!(fits(high), ["n"], "the victim no longer counts");
 }
 
 #[test]
@@ -148,7 +208,7 @@ fn a_pod_that_was_placed_and_then_had_to_go_is_told_of_once() {
         pod("anchor", "500m", 10, Value::Null),
         pod("low", "1500m", 1, Value::Null),
     ];
-    let report = run(Cluster::from_objects(objects).unwrap(), false);
+    let report = run(Cluster::from_objects(objects).unwrap());
     let why = "Preempted by pod default/high on node n";
     let expected = [
         ("default/high", Some("n"), None),
@@ -162,7 +222,7 @@ fn a_pod_that_was_placed_and_then_had_to_go_is_told_of_once() {
 fn independent_pods_do_not_see_each_other() {
     let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
     let pods = || vec![pod("first").cpu("1500m"), pod("second").cpu("1500m")];
-    let report = independent(&setup.engine, cluster(vec![small("n")], pods()), false);
+    let report = independent(&setup.engine, cluster(vec![small("n")], pods()));
     assert_eq!(outcomes(&report), [("default/first", Some("n"), None), ("default/second", Some("n"), None)]);
 }
 
@@ -184,21 +244,26 @@ fn objects() -> Vec<Value> {
 
 #[test]
 fn the_json_form_is_the_promised_one() {
-    let report = explain_independent(None, objects()).unwrap();
-    let pod = |nodes: Value, scores: Value, message: Value| {
-        json!({"pods": [{"pod": "default/p", "profile": "default-scheduler", "node": null, "preEnqueue": null,
-                         "preFilter": null, "nodes": nodes, "scores": scores, "message": message}]})
-    };
+    let explained = explain_independent(None, objects()).unwrap();
     let outside = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
-    let expected = pod(
-        json!({
-            "small": {"plugin": "NodeResourcesFit", "code": "UnschedulableAndUnresolvable", "reasons": ["Insufficient cpu"]},
-            "large": {"plugin": "", "code": "UnschedulableAndUnresolvable", "reasons": [outside]},
-        }),
-        json!({}),
-        json!(format!("0/2 nodes are available: 1 Insufficient cpu, 1 {outside}.")),
-    );
-    assert_eq!(serde_json::to_value(&report).unwrap(), expected);
+    let code = "UnschedulableAndUnresolvable";
+    let expected = json!({
+        "pods": [{
+            "pod": "default/p", "profile": "default-scheduler", "node": null, "preEnqueue": null,
+            "message": format!("0/2 nodes are available: 1 Insufficient cpu, 1 {outside}."),
+        }],
+        "explanations": [{
+            "pod": "default/p",
+            "preFilter": null,
+            "rejected": [
+                {"plugin": "NodeResourcesFit", "code": code, "reasons": ["Insufficient cpu"],
+                 "lacks": ["wants 2 CPUs, 1 free and 1 in all"], "nodes": ["small"]},
+                {"plugin": "", "code": code, "reasons": [outside], "lacks": [], "nodes": ["large"]},
+            ],
+            "fits": [],
+        }],
+    });
+    assert_eq!(serde_json::to_value(&explained).unwrap(), expected);
 }
 
 #[test]
@@ -211,7 +276,7 @@ fn scores_are_raw_normalized_and_weighted() {
     for _ in 0..2 {
         let report =
             serde_json::to_value(explain_independent(Some(config), objects.clone()).unwrap()).unwrap();
-        let large = &report["pods"][0]["scores"]["large"];
+        let large = &report["explanations"][0]["fits"][0];
         let fit = &large["plugins"]["NodeResourcesFit"];
         assert_eq!(fit["weighted"].as_i64().unwrap(), 5 * fit["normalized"].as_i64().unwrap());
         assert!(large["plugins"]["TaintToleration"]["raw"].is_i64(), "{large}");

@@ -5,8 +5,6 @@ use harbormaster_sandbox::{Board, PodState, PodView};
 
 use crate::table::{self, Style};
 
-/// What a terminal that does not tell its size is taken for.
-const SIZE: (u16, u16) = (100, 30);
 /// Lines of the terminal that are not for pods: title, what was cut, sum, and the cursor's.
 const OTHER_LINES: usize = 4;
 
@@ -33,7 +31,7 @@ impl Screen {
         if !std::mem::take(&mut self.stale) {
             return String::new();
         }
-        let (width, height) = crossterm::terminal::size().unwrap_or(SIZE);
+        let (width, height) = table::terminal_size();
         let frame = frame(&ordered(board), width.into(), height.into(), self.colours);
         let text = frame.iter().fold(self.erased(), |text, line| text + line + "\n");
         self.lines = frame.len();
@@ -55,6 +53,13 @@ impl Screen {
         self.erased() + &table::finished(&table)
     }
 
+    /// A line above the table, which is to be drawn anew below it.
+    pub(super) fn above(&mut self, line: &str) -> String {
+        let text = self.erased() + line + "\n";
+        (self.stale, self.lines) = (true, 0);
+        text
+    }
+
     fn erased(&self) -> String {
         match self.lines {
             0 => "\r\x1b[J".to_owned(),
@@ -73,6 +78,7 @@ fn ordered(board: &Board) -> Vec<&PodView> {
 fn where_to(pod: &PodView) -> String {
     match (pod.state, &pod.node) {
         (PodState::Gated, _) => "<gated>".to_owned(),
+        (PodState::Foreign, _) => "<foreign>".to_owned(),
         (PodState::Unschedulable, _) => "<none>".to_owned(),
         (PodState::Waiting, _) => "…".to_owned(),
         (_, Some(node)) => plain(node),
@@ -86,7 +92,6 @@ fn words(pod: &PodView) -> String {
         (Some(message), _) => plain(message),
         (None, PodState::Ending) => "is being deleted".to_owned(),
         (None, PodState::Finished) => "has finished".to_owned(),
-        (None, PodState::Gated) => "waits for its scheduling gates".to_owned(),
         (None, PodState::Placed) => pod.phase.clone(),
         (None, _) => String::new(),
     }

@@ -3,7 +3,7 @@
 use harbormaster_api::Str;
 
 use super::{Attempt, AttemptError, rejection};
-use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo};
+use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo, profile::Profile};
 
 /// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
 #[derive(Clone, Debug, Default)]
@@ -57,16 +57,35 @@ impl Attempt {
         }
         let candidates: Vec<NodeIdx> =
             nodes.order().iter().copied().filter(|r| self.fits.contains(*r)).collect();
-        let mut sheets = vec![ScoreSheet::default(); candidates.len()];
-        if candidates.is_empty() {
-            return Ok(explanation);
+        if !candidates.is_empty() {
+            explanation.scores = self.sheets(&profile, nodes, pod, &candidates)?;
         }
-        self.score_into(&profile, nodes, pod, &candidates, |at, plugin, raw, score, weighted| {
+        Ok(explanation)
+    }
+
+    /// The scores of the nodes that competed in the attempt that [`Self::find`] has just ended with a node; none if
+    /// there was no other node.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn scores(&mut self, nodes: &Cluster, pod: &PodInfo) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
+        let profile = self.profile.clone();
+        let rows = self.competed.clone().unwrap_or_else(|| self.fits.iter().collect());
+        if rows.len() < 2 { Ok(Vec::new()) } else { self.sheets(&profile, nodes, pod, &rows) }
+    }
+
+    fn sheets(
+        &mut self,
+        profile: &Profile,
+        nodes: &Cluster,
+        pod: &PodInfo,
+        candidates: &[NodeIdx],
+    ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
+        let mut sheets = vec![ScoreSheet::default(); candidates.len()];
+        self.score_into(profile, nodes, pod, candidates, |at, plugin, raw, score, weighted| {
             sheets[at].total += weighted;
             sheets[at].plugins.push((plugin, raw, score, weighted));
         })?;
-        explanation.scores =
-            candidates.iter().zip(sheets).map(|(row, s)| (nodes.node(*row).name().clone(), s)).collect();
-        Ok(explanation)
+        Ok(candidates.iter().zip(sheets).map(|(row, s)| (nodes.node(*row).name().clone(), s)).collect())
     }
 }

@@ -11,6 +11,7 @@ use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
 #[derive(Debug, Deserialize)]
 pub(super) struct Judgement {
     pods: Vec<JudgedPod>,
+    explanations: Vec<Explanation>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -21,17 +22,32 @@ struct JudgedPod {
     #[serde(default)]
     message: Option<String>,
     pre_enqueue: Option<Status>,
+}
+
+/// What plugins said; absent for a pod that no profile is responsible for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation {
+    pod: String,
     pre_filter: Option<Status>,
+    rejected: Vec<Rejected>,
+    fits: Vec<Fitting>,
     #[serde(default)]
-    nodes: BTreeMap<String, Option<Status>>,
-    #[serde(default)]
-    scores: BTreeMap<String, JudgedScore>,
+    error: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct JudgedScore {
+struct Rejected {
+    #[serde(flatten)]
+    status: Status,
+    nodes: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Fitting {
     total: i64,
     plugins: BTreeMap<String, JudgedPluginScore>,
+    nodes: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -41,30 +57,42 @@ struct JudgedPluginScore {
 
 impl From<Judgement> for Verdicts {
     fn from(judgement: Judgement) -> Self {
-        judgement.pods.into_iter().map(|pod| (pod.pod.clone(), pod.into())).collect()
+        let by_pod = judgement.explanations.into_iter().map(|said| (said.pod.clone(), said));
+        let mut explanations: BTreeMap<String, Explanation> = by_pod.collect();
+        let verdict = |pod: JudgedPod| {
+            let said = explanations.remove(&pod.pod);
+            (pod.pod.clone(), verdict(pod, said))
+        };
+        judgement.pods.into_iter().map(verdict).collect()
     }
 }
 
-impl From<JudgedPod> for PodVerdict {
-    fn from(pod: JudgedPod) -> Self {
-        let score = |score: JudgedScore| NodeScore {
-            total: score.total,
-            plugins: score.plugins.into_iter().map(|(plugin, score)| (plugin, score.weighted)).collect(),
-        };
-        // A pod that a plugin failed on has a message and no verdicts.
-        let is_judged = !pod.nodes.is_empty() || pod.pre_filter.is_some();
-        let error = pod.message.filter(|message| !is_judged && !message.starts_with("no nodes"));
-        let scores = pod.scores.into_iter().map(|(node, judged)| (node, score(judged))).collect();
-        Self {
-            pod: pod.pod,
-            profile: pod.profile,
-            error,
-            pre_enqueue: pod.pre_enqueue.map(sorted),
-            pre_filter: pod.pre_filter.map(sorted),
-            nodes: pod.nodes.into_iter().map(|(node, status)| (node, status.map(sorted))).collect(),
-            scores,
+fn verdict(pod: JudgedPod, said: Option<Explanation>) -> PodVerdict {
+    // Nobody explains a pod that no profile is responsible for; its message says so.
+    let error = said.as_ref().map_or(pod.message, |said| said.error.clone());
+    let said = said.unwrap_or_default();
+    let mut verdict = PodVerdict {
+        pod: pod.pod,
+        profile: pod.profile,
+        error,
+        pre_enqueue: pod.pre_enqueue.map(sorted),
+        pre_filter: said.pre_filter.map(sorted),
+        nodes: BTreeMap::new(),
+        scores: BTreeMap::new(),
+    };
+    for Rejected { status, nodes } in said.rejected {
+        let status = sorted(status);
+        verdict.nodes.extend(nodes.into_iter().map(|node| (node, Some(status.clone()))));
+    }
+    for Fitting { total, plugins, nodes } in said.fits {
+        let plugins = plugins.into_iter().map(|(plugin, score)| (plugin, score.weighted)).collect();
+        let score = NodeScore { total, plugins };
+        for node in nodes {
+            verdict.nodes.insert(node.clone(), None);
+            verdict.scores.insert(node, score.clone());
         }
     }
+    verdict
 }
 
 fn sorted(mut status: Status) -> Status {
@@ -78,14 +106,16 @@ mod tests {
 
     #[test]
     fn the_json_of_simulate_becomes_a_verdict_with_sorted_reasons() {
-        let text = r#"{"pods": [{
-            "pod": "default/p", "profile": "default-scheduler", "node": "n1", "preEnqueue": null, "preFilter": null,
-            "nodes": {"n1": null, "n2": {"plugin": "F", "code": "Unschedulable", "reasons": ["b", "a"]}},
-            "scores": {"n1": {"total": 9, "plugins": {"X": {"raw": 1, "normalized": 3, "weighted": 9}}}},
-            "message": ""
-        }]}"#;
+        let text = r#"{
+            "pods": [{"pod": "default/p", "profile": "default-scheduler", "node": "n1", "preEnqueue": null, "message": ""}],
+            "explanations": [{
+                "pod": "default/p", "preFilter": null,
+                "rejected": [{"plugin": "F", "code": "Unschedulable", "reasons": ["b", "a"], "lacks": [], "nodes": ["n2"]}],
+                "fits": [{"total": 9, "plugins": {"X": {"raw": 1, "normalized": 3, "weighted": 9}}, "nodes": ["n1"]}]
+            }]
+        }"#;
         let judgement: Judgement = serde_json::from_str(text).unwrap();
-        let verdict: PodVerdict = judgement.pods.into_iter().next().unwrap().into();
+        let verdict = &Verdicts::from(judgement)["default/p"];
         assert_eq!(verdict.nodes["n2"].as_ref().unwrap().reasons, ["a", "b"]);
         assert_eq!(verdict.nodes["n1"], None);
         assert_eq!((verdict.scores["n1"].total, verdict.scores["n1"].plugins["X"]), (9, 9));

@@ -9,8 +9,10 @@ use super::{
 };
 use crate::pod_index::PodIndex;
 
-const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
-const REASON_ANTI: &str = "node(s) didn't match pod anti-affinity rules";
+/// No node where the pod's own required affinity holds.
+pub const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
+/// A pod there, or in the same domain, that the pod's own anti-affinity excludes.
+pub const REASON_ANTI: &str = "node(s) didn't match pod anti-affinity rules";
 const REASON_ANTI_OF_OTHERS: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 const NOT_PRE_FILTERED: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
 

@@ -1,0 +1,46 @@
+//! Names that were meant where another was written.
+
+/// Of the names `known` the one that `written` was probably meant to be: the nearest, if no more than a third of its
+/// letters are wrong, missing, too many or swapped. Upper and lower case are alike.
+pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = written.to_lowercase();
+    let near = |name: &'a str| {
+        let wrong = strsim::osa_distance(&lower, &name.to_lowercase());
+        (name != written && wrong <= name.chars().count().max(3) / 3).then_some((wrong, name))
+    };
+    known.into_iter().filter_map(near).min_by_key(|(wrong, _)| *wrong).map(|(_, name)| name)
+}
+
+/// To be put behind a message about a name that nobody knows: `` (did you mean `name`?)`` with a space in front, or
+/// nothing.
+pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    similar(written, known).map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_suggested_and_a_far_one_is_not() {
+        let known = ["NodeName", "NodePorts", "NodeAffinity", "cpu"];
+        for (written, expected) in [
+            ("NodeNmae", Some("NodeName")),
+            ("nodeports", Some("NodePorts")),
+            ("NodeAfinity", Some("NodeAffinity")),
+            ("cp", Some("cpu")),
+            ("gpu", Some("cpu")),
+            ("Something", None),
+            ("", None),
+        ] {
+            assert_eq!(similar(written, known), expected, "{written}");
+        }
+        assert_eq!(did_you_mean("NodeNam", known), " (did you mean `NodeName`?)");
+        assert_eq!(did_you_mean("Something", known), "");
+    }
+
+    #[test]
+    fn a_name_is_no_suggestion_for_itself() {
+        assert_eq!(similar("NodeName", ["NodeName", "NodeNames"]), Some("NodeNames"));
+    }
+}

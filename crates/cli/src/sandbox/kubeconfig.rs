@@ -1,0 +1,90 @@
+//! The file with which others reach the sandbox. It belongs to one sandbox at a time and goes when that goes.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// What stands in every kubeconfig of a sandbox and hardly in any other.
+const OURS: &str = "current-context: harbormaster\n";
+
+/// A kubeconfig of this process. Dropping it removes the file.
+#[derive(Debug)]
+pub(super) struct Kubeconfig {
+    path: PathBuf,
+    /// Locked: the operating system lets go of it whatever becomes of the process.
+    _file: File,
+}
+
+impl Kubeconfig {
+    /// Writes the file. A file of a sandbox that is gone is replaced.
+    ///
+    /// # Errors
+    /// When a sandbox that is running uses the file, when it is somebody else's, or when it cannot be written.
+    pub(super) fn write(path: &Path, text: &str) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let refused =
+            |why: &str| format!("{} {why}; --kubeconfig-out FILE takes another one", path.display());
+        let mut options = fs::OpenOptions::new();
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(refused("is used by another sandbox")),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let mut before = Vec::new();
+        file.read_to_end(&mut before).map_err(failed)?;
+        if !before.is_empty() && !String::from_utf8_lossy(&before).contains(OURS) {
+            return Err(refused("is not of a sandbox"));
+        }
+        file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok(Self { path, _file: file })
+    }
+
+    /// The absolute path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        // Somebody may have tidied up already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_belongs_to_one_sandbox_at_a_time_and_goes_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        let first = Kubeconfig::write(&path, &format!("{OURS}server: 1\n")).unwrap();
+        let refused = Kubeconfig::write(&path, OURS).unwrap_err();
+        assert!(refused.contains("is used by another sandbox; --kubeconfig-out"), "{refused}");
+        assert!(fs::read_to_string(&path).unwrap().contains("server: 1"));
+        drop(first);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_sandbox_left_behind_is_replaced_and_other_files_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        fs::write(&path, format!("{OURS}an old and much longer text\n")).unwrap();
+        let kept = Kubeconfig::write(&path, OURS).unwrap();
+        assert_eq!(fs::read_to_string(kept.path()).unwrap(), OURS);
+        drop(kept);
+        fs::write(&path, "current-context: work\n").unwrap();
+        let refused = Kubeconfig::write(&path, OURS).unwrap_err();
+        assert!(refused.contains("is not of a sandbox"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "current-context: work\n");
+    }
+}

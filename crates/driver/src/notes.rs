@@ -1,0 +1,39 @@
+//! The engine's notes as log lines, in kube-scheduler's words where it has some.
+
+use harbormaster_core::Note;
+
+/// Writes one line.
+pub(crate) fn log(note: &Note) {
+    match note {
+        Note::Rejected { pod, plugin, reason, nodes } => {
+            tracing::trace!(v = 4, pod = pod.full_name(), plugin, reason, nodes, "Pod rejected by plugin");
+        }
+        Note::Moved { pod, from, to, event } => tracing::trace!(
+            v = 5,
+            pod = pod.full_name(),
+            event = %event,
+            from = %from,
+            queue = %to,
+            "Pod moved to an internal scheduling queue"
+        ),
+        Note::Scored { pod, node, plugin, score } => {
+            tracing::trace!(
+                v = 10,
+                pod = pod.full_name(),
+                plugin,
+                node = %node,
+                score,
+                "Plugin scored node for pod"
+            );
+        }
+        Note::Total { pod, node, score } => {
+            tracing::trace!(
+                v = 10,
+                pod = pod.full_name(),
+                node = %node,
+                score,
+                "Calculated node's final score for pod"
+            );
+        }
+    }
+}

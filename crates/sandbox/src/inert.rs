@@ -1,0 +1,109 @@
+//! Kinds that the API server takes and nothing here acts on. Whoever makes the first object of one is told so.
+
+use harbormaster_apiserver::{EventType, Store, Watch};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::sandbox::SandboxError;
+
+/// Resource, kind in the plural, and what does not happen.
+const KINDS: [(&str, &str, &str); 9] = [
+    ("resourcequotas", "ResourceQuotas", "limit nothing"),
+    ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
+    ("services", "Services", "get no endpoints"),
+    ("ingresses.networking.k8s.io", "Ingresses", "route nothing"),
+    ("networkpolicies.networking.k8s.io", "NetworkPolicies", "keep nothing out"),
+    (
+        "persistentvolumeclaims",
+        "PersistentVolumeClaims",
+        "are not bound, and pods that use them stay pending",
+    ),
+    (
+        "resourceclaims.resource.k8s.io",
+        "ResourceClaims",
+        "are not allocated, and pods that use them stay pending",
+    ),
+    ("roles.rbac.authorization.k8s.io", "Roles", "grant and deny nothing: everybody may do everything"),
+    (
+        "clusterroles.rbac.authorization.k8s.io",
+        "ClusterRoles",
+        "grant and deny nothing: everybody may do everything",
+    ),
+];
+/// What the API server makes itself.
+const OWN: (&str, &str) = ("default", "kubernetes");
+
+/// Watches these kinds.
+#[derive(Debug)]
+pub(crate) struct Inert {
+    notices: mpsc::UnboundedReceiver<String>,
+    /// End with this value.
+    _watchers: JoinSet<()>,
+}
+
+impl Inert {
+    /// Also tells of what there is already.
+    ///
+    /// # Errors
+    /// When a resource cannot be watched.
+    pub(crate) fn new(store: &Store) -> Result<Self, SandboxError> {
+        let (tell, notices) = mpsc::unbounded_channel();
+        let mut watchers = JoinSet::new();
+        for (resource, kinds, what) in KINDS {
+            let watch = store.watch(resource, "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
+            let tell = tell.clone();
+            watchers.spawn(async move {
+                if has_one(watch).await {
+                    // Nobody listens when the sandbox ends.
+                    let _ = tell.send(format!("{kinds} are stored and shown, but {what} in the sandbox"));
+                }
+            });
+        }
+        Ok(Self { notices, _watchers: watchers })
+    }
+
+    /// The next notice. Nothing is lost if this is dropped before it ends.
+    pub(crate) async fn next(&mut self) -> String {
+        match self.notices.recv().await {
+            Some(notice) => notice,
+            // All kinds were told of.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Ends with the first object that somebody has made; false if the watch is lost before.
+async fn has_one(mut watch: Watch) -> bool {
+    while let Ok(events) = watch.next().await {
+        let is_made = |event: &harbormaster_apiserver::Event| {
+            event.event == EventType::Added && (event.object.namespace(), event.object.name()) != OWN
+        };
+        if events.iter().any(is_made) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use harbormaster_apiserver::{ApiServer, Options};
+    use serde_json::json;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_object_of_a_kind_is_told_of_and_no_other() {
+        let store = ApiServer::new(Options::default()).store();
+        let quota =
+            |name: &str| json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}});
+        store.create("resourcequotas", quota("first")).unwrap();
+        let mut inert = Inert::new(&store).unwrap();
+        let told = timeout(Duration::from_secs(10), inert.next()).await.unwrap();
+        assert!(told.starts_with("ResourceQuotas are stored and shown, but limit nothing"), "{told}");
+        store.create("resourcequotas", quota("second")).unwrap();
+        assert!(timeout(Duration::from_millis(100), inert.next()).await.is_err());
+    }
+}

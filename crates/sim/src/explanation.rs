@@ -1,0 +1,143 @@
+//! What every plugin says about every node, nodes of which the same is said together.
+
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
+
+use harbormaster_framework::{
+    attempt::{AttemptError, Explanation, ScoreSheet},
+    classes::PointError,
+    cluster::Cluster,
+    outcome::{Fix, Reject},
+    pod::PodInfo,
+};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::{lack::Lacks, report::Status};
+
+/// What every plugin says about every node, at the time of the pod's last attempt.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodExplanation {
+    /// `namespace/name`.
+    pub pod: String,
+    /// What rejected the pod everywhere at once; nothing is said of single nodes then.
+    pub pre_filter: Option<Status>,
+    /// Where it does not fit, the most nodes first.
+    pub rejected: Vec<RejectedNodes>,
+    /// Where it fits, the best first.
+    pub fits: Vec<FittingNodes>,
+    /// Why the rest is not known: a plugin failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Nodes that were rejected alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RejectedNodes {
+    /// By whom and why.
+    #[serde(flatten)]
+    pub status: Status,
+    /// What they lack, in numbers and names; one text per thing.
+    pub lacks: Vec<String>,
+    /// Their names.
+    pub nodes: Vec<String>,
+}
+
+/// Nodes with the same scores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FittingNodes {
+    /// The sum of the weighted scores: the largest wins.
+    pub total: i64,
+    /// By plugin; plugins that had nothing to say are absent.
+    pub plugins: BTreeMap<Cow<'static, str>, PluginScore>,
+    /// Their names.
+    pub nodes: Vec<String>,
+}
+
+/// One plugin's score of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PluginScore {
+    /// As the plugin computed it.
+    pub raw: i64,
+    /// As a number from 0 to 100.
+    pub normalized: i64,
+    /// Times the plugin's weight in the profile.
+    pub weighted: i64,
+}
+
+impl PodExplanation {
+    /// Puts together what was said of nodes of this cluster.
+    pub(crate) fn new(pod: &PodInfo, cluster: &Cluster, said: Explanation) -> Self {
+        Self {
+            pod: pod.full_name(),
+            pre_filter: said.pre_filter.map(|(plugin, reject)| Status::new(plugin, reject)),
+            rejected: rejected(pod, cluster, said.nodes),
+            fits: fitting(said.scores),
+            error: None,
+        }
+    }
+
+    /// A plugin failed before anything could be said.
+    pub(crate) fn failed(pod: &PodInfo, error: &AttemptError) -> Self {
+        use harbormaster_api::points::ExtensionPoint::PreFilter;
+        let mut failed = Self { pod: pod.full_name(), ..Self::default() };
+        match error {
+            AttemptError::Plugin(PointError { plugin, point: PreFilter, .. }) => {
+                let reasons = vec![error.to_string().into()];
+                failed.pre_filter = Some(Status { plugin: (*plugin).into(), code: "Error".into(), reasons });
+            }
+            error => failed.error = Some(error.to_string()),
+        }
+        failed
+    }
+}
+
+/// Groups in the making: where the group of a key is, and the groups.
+type Places<K> = FxHashMap<K, usize>;
+
+fn rejected(
+    pod: &PodInfo,
+    cluster: &Cluster,
+    nodes: Vec<(harbormaster_api::Str, Option<(Option<&'static str>, Reject)>)>,
+) -> Vec<RejectedNodes> {
+    let mut places: Places<(Option<&'static str>, Fix, Vec<Cow<'static, str>>)> = FxHashMap::default();
+    let mut groups: Vec<(RejectedNodes, Lacks)> = Vec::new();
+    for (node, why) in nodes {
+        let Some((plugin, reject)) = why else { continue };
+        let at = *places.entry((plugin, reject.fix, reject.reasons.clone())).or_insert(groups.len());
+        if at == groups.len() {
+            let status = Status::new(plugin, reject);
+            groups.push((RejectedNodes { status, lacks: Vec::new(), nodes: Vec::new() }, Lacks::default()));
+        }
+        let (group, lacks) = &mut groups[at];
+        if let Some(row) = cluster.find(&node) {
+            lacks.add(&group.status.plugin, &group.status.reasons, pod, cluster.node(row));
+        }
+        group.nodes.push(node.as_str().to_owned());
+    }
+    let finished = |(group, lacks): (RejectedNodes, Lacks)| RejectedNodes { lacks: lacks.words(), ..group };
+    let mut groups: Vec<RejectedNodes> = groups.into_iter().map(finished).collect();
+    groups.sort_by_key(|group| Reverse(group.nodes.len()));
+    groups
+}
+
+fn fitting(scores: Vec<(harbormaster_api::Str, ScoreSheet)>) -> Vec<FittingNodes> {
+    let mut places: Places<Vec<(&'static str, i64, i64, i64)>> = FxHashMap::default();
+    let mut groups: Vec<FittingNodes> = Vec::new();
+    for (node, ScoreSheet { total, plugins }) in scores {
+        let node = node.as_str().to_owned();
+        if let Some(at) = places.get(&plugins) {
+            groups[*at].nodes.push(node);
+            continue;
+        }
+        let score = |(plugin, raw, normalized, weighted): &(&'static str, i64, i64, i64)| {
+            let (raw, normalized, weighted) = (*raw, *normalized, *weighted);
+            (Cow::Borrowed(*plugin), PluginScore { raw, normalized, weighted })
+        };
+        let group = FittingNodes { total, plugins: plugins.iter().map(score).collect(), nodes: vec![node] };
+        places.insert(plugins, groups.len());
+        groups.push(group);
+    }
+    groups.sort_by_key(|group| Reverse(group.total));
+    groups
+}
