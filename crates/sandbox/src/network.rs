@@ -130,7 +130,7 @@ impl Network {
 
     /// Takes note of the address that a running pod has.
     pub(crate) fn add_pod(&mut self, pod: &Value) {
-        if pod["spec"]["hostNetwork"] == true {
+        if pod["spec"]["hostNetwork"] == true || self.pods.contains_key(uid(pod)) {
             return;
         }
         if let Ok(address) = text(pod, "/status/podIP").parse::<Ipv4Addr>() {
