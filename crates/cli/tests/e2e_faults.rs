@@ -47,8 +47,12 @@ fn an_api_server_that_is_down_at_start_is_waited_for(server: Server) {
     sleep(Duration::from_secs(2));
     let tries = harbormaster.lines_with(&["Failed to list", "kind=\"pods\""]).len();
     assert!((2..=8).contains(&tries), "{tries} tries in two seconds and a bit");
+    let address = format!("http://127.0.0.1:{}/", scene.proxy.port);
+    let told = harbormaster.lines_with(&["The API server cannot be reached", &address, "refused", "hint="]);
+    assert_eq!(told.len(), 1, "once for all watches: {told:?}");
     scene.proxy.listen();
     scene.is_bound("early");
+    harbormaster.wait_for_line(&["The API server answers again", &address]);
     scene.another_is_bound("late");
     scene.ends_well(harbormaster);
 }

@@ -6,6 +6,10 @@
 //!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting)
 //! ```
 //!
+//! A connection can die without a word. Over HTTP/2 it is asked for signs of life, and the watch breaks. Over HTTP/1.1
+//! nobody can ask, so the server is asked for short watches: when one does not end, its connection is dead. A watch that
+//! ends well is opened anew on the same connection, where it was, which costs one small request.
+//!
 //! The engine hears of an object when its resource version is new, and that it is gone when it was deleted or when a
 //! later list no longer has it. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
 
@@ -18,7 +22,7 @@ mod tests;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -34,9 +38,11 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 pub use kinds::{Decoded, Kind, Nodes, OBJECTS, Objects, Pods};
 
 use crate::{
+    ages::Age,
     backoff::{Backoff, Jitter},
     engine_thread::ToEngine,
-    http::{ApiClient, ApiError},
+    http::{ApiClient, ApiError, Stream},
+    reachability,
     watch::{
         lines::Lines,
         wire::{Event, EventType, Page, Stub},
@@ -47,14 +53,18 @@ use crate::{
 const PAGE: usize = 500;
 /// How long a list without pages may take: it can be hundreds of megabytes.
 const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
-/// How long the server is asked to keep a watch open, at least and at most.
-const WATCH_TIME: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(600));
-/// How long after that a watch counts as dead.
-const WATCH_GRACE: Duration = Duration::from_secs(30);
+/// How long the server is asked to keep a watch open, at least and at most, and how long after that it counts as dead.
+const LONG: (Duration, Duration, Duration) =
+    (Duration::from_secs(300), Duration::from_secs(600), Duration::from_secs(30));
+/// The same for a connection that cannot be asked whether it lives.
+const SHORT: (Duration, Duration, Duration) =
+    (Duration::from_secs(18), Duration::from_secs(25), Duration::from_secs(10));
 /// How long a reply may take to begin.
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
 /// How long a streaming list may be silent before its end.
 const STREAM_SILENCE: Duration = Duration::from_secs(30);
+/// A watch that was open for so long was no failure, whatever ends it.
+const GOOD_WATCH: Duration = Duration::from_secs(10);
 /// A watch that ends sooner than this without an event is a failure.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// After so many refused watches in a row all objects are listed anew: the version may be one that the server, restored
@@ -105,6 +115,9 @@ enum State {
 #[derive(Debug)]
 struct Watch {
     lines: Lines,
+    /// Whether a dead connection ends it.
+    is_probed: bool,
+    age: Weak<Age>,
     opened: Instant,
     /// When the server has closed it, if it is still there.
     dead: Instant,
@@ -112,9 +125,18 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(lines: Lines, time: Duration) -> Self {
+    /// One that is closed by the server after `time`.
+    fn new(stream: Stream, time: Duration, grace: Duration) -> Self {
+        let Stream { body, is_probed, age } = stream;
         let now = Instant::now();
-        Self { lines, opened: now, dead: now + time + WATCH_GRACE, any_event: false }
+        Self {
+            lines: Lines::new(body),
+            is_probed,
+            age,
+            opened: now,
+            dead: now + time + grace,
+            any_event: false,
+        }
     }
 }
 
@@ -123,8 +145,8 @@ impl Watch {
 enum Trouble {
     /// The server does not serve this kind, or not yet.
     NotServed(String),
-    /// It may work later.
-    Passing { why: String, retry_after: Option<Duration> },
+    /// It may work later. `told`: whether somebody else has told of it, or does if it lasts.
+    Passing { why: String, retry_after: Option<Duration>, told: bool },
     /// The version is too old: only a new list helps.
     Expired(String),
     /// The server does not do streaming lists.
@@ -138,7 +160,11 @@ impl From<ApiError> for Trouble {
         match error.code() {
             Some(404) => Self::NotServed(error.to_string()),
             Some(410) => Self::Expired(error.to_string()),
-            _ => Self::Passing { retry_after: error.retry_after(), why: error.to_string() },
+            _ => Self::Passing {
+                retry_after: error.retry_after(),
+                why: error.to_string(),
+                told: reachability::is_told(&error),
+            },
         }
     }
 }
@@ -168,6 +194,8 @@ pub struct Watcher<K: Kind> {
     jitter: Jitter,
     refused_watches: u32,
     broken_streams: u32,
+    /// Whether the last watch was on a connection that is asked for signs of life.
+    is_probed: bool,
     /// Pages outlived their token: ask for everything at once.
     whole_list: bool,
     synced: bool,
@@ -198,6 +226,7 @@ impl<K: Kind> Watcher<K> {
             jitter: Jitter::default(),
             refused_watches: 0,
             broken_streams: 0,
+            is_probed: false,
             whole_list: false,
             synced: false,
         }
@@ -251,8 +280,8 @@ impl<K: Kind> Watcher<K> {
                 self.whole_list = true;
                 self.rest("Failed to list", &why, None, State::Unlisted)
             }
-            Err(Trouble::Passing { why, retry_after }) => {
-                self.rest("Failed to list", &why, retry_after, State::Unlisted)
+            Err(Trouble::Passing { why, retry_after, told }) => {
+                self.rest_quietly(told, "Failed to list", &why, retry_after, State::Unlisted)
             }
             Err(Trouble::Garbage(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
         };
@@ -262,12 +291,13 @@ impl<K: Kind> Watcher<K> {
     }
 
     async fn listed(&mut self, version: Str) -> State {
-        let time = self.watch_time();
+        let (least, most, grace) = if self.is_probed { LONG } else { SHORT };
+        let time = self.jitter.between(least, most);
         let path = self.watch_path(&[("resourceVersion", &version)], time);
-        match self.client.open(&path, OPEN_LIMIT).await {
-            Ok(body) => {
+        match self.open(&path).await {
+            Ok(stream) => {
                 self.refused_watches = 0;
-                State::Watching { version, watch: Watch::new(Lines::new(body), time) }
+                State::Watching { version, watch: Watch::new(stream, time, grace) }
             }
             Err(error) => {
                 self.refused_watches += u32::from(error.code().is_some_and(|code| code != 429));
@@ -281,11 +311,11 @@ impl<K: Kind> Watcher<K> {
         let lines = match timeout_at(watch.dead, watch.lines.next()).await {
             Ok(Ok(Some(lines))) => lines,
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
-            Ok(Err(why)) => {
-                let trouble = Trouble::Passing { why, retry_after: None };
-                return Ok(self.after(trouble, State::Listed { version }));
+            Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
+            Err(_) => {
+                self.client.lose(&watch.age);
+                return Ok(State::Listed { version });
             }
-            Err(_) => return Ok(State::Listed { version }),
         };
         for line in lines {
             match self.take(&line) {
@@ -316,10 +346,25 @@ impl<K: Kind> Watcher<K> {
         State::Listed { version }
     }
 
+    /// It did not end as it should. What asks for signs of life breaks the watch when there are none.
+    fn broken(&mut self, why: String, version: Str, watch: &Watch) -> State {
+        if watch.is_probed {
+            self.client.lose(&watch.age);
+        }
+        if watch.opened.elapsed() >= GOOD_WATCH {
+            self.backoff.reset();
+        }
+        // If the server is away the next try says so.
+        let trouble = Trouble::Passing { why, retry_after: None, told: true };
+        self.after(trouble, State::Listed { version })
+    }
+
     /// Where to go after trouble; `retry` where a second try is enough.
     fn after(&mut self, trouble: Trouble, retry: State) -> State {
         match trouble {
-            Trouble::Passing { why, retry_after } => self.rest("Failed to watch", &why, retry_after, retry),
+            Trouble::Passing { why, retry_after, told } => {
+                self.rest_quietly(told, "Failed to watch", &why, retry_after, retry)
+            }
             Trouble::NotServed(why) => self.rest("Failed to watch", &why, None, retry),
             Trouble::Expired(why) => {
                 tracing::debug!(
@@ -337,8 +382,23 @@ impl<K: Kind> Watcher<K> {
     }
 
     fn rest(&mut self, what: &str, why: &str, retry_after: Option<Duration>, then: State) -> State {
+        self.rest_quietly(false, what, why, retry_after, then)
+    }
+
+    fn rest_quietly(
+        &mut self,
+        told: bool,
+        what: &str,
+        why: &str,
+        retry_after: Option<Duration>,
+        then: State,
+    ) -> State {
         let delay = self.backoff.delay().max(retry_after.unwrap_or_default());
-        tracing::error!(kind = self.kind.name(), err = why, retry_in = ?delay, "{what}");
+        let kind = self.kind.name();
+        match told {
+            true => tracing::debug!(v = 2, kind, err = why, retry_in = ?delay, "{what}"),
+            false => tracing::error!(kind, err = why, retry_in = ?delay, "{what}"),
+        }
         State::Resting { delay, then: Box::new(then) }
     }
 
@@ -346,17 +406,22 @@ impl<K: Kind> Watcher<K> {
 
     /// A watch that begins with all objects and marks the end of them (KEP-3157).
     async fn list_by_stream(&mut self) -> Result<State, Trouble> {
-        let time = self.watch_time();
+        // The list is part of it and may take long.
+        let (least, most, grace) = LONG;
+        let time = self.jitter.between(least, most);
         let path =
             self.watch_path(&[("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")], time);
-        let body = self.client.open(&path, OPEN_LIMIT).await.map_err(no_streaming)?;
-        let mut watch = Watch::new(Lines::new(body), time);
+        let stream = self.open(&path).await.map_err(no_streaming)?;
+        let mut watch = Watch::new(stream, time, grace);
         loop {
             let lines = match timeout(STREAM_SILENCE, watch.lines.next()).await {
                 Ok(Ok(Some(lines))) => lines,
                 Ok(Ok(None)) => return Err(self.stream_broke("it was closed before its end")),
                 Ok(Err(why)) => return Err(self.stream_broke(&why)),
-                Err(_) => return Err(Trouble::NoStreaming("it did not end".into())),
+                Err(_) => {
+                    self.client.lose(&watch.age);
+                    return Err(Trouble::NoStreaming("it did not end".into()));
+                }
             };
             let mut end = None;
             for line in lines {
@@ -371,7 +436,10 @@ impl<K: Kind> Watcher<K> {
             }
             if let Some(version) = end {
                 self.broken_streams = 0;
-                return Ok(State::Watching { version, watch });
+                return Ok(match watch.is_probed {
+                    true => State::Watching { version, watch },
+                    false => State::Listed { version },
+                });
             }
         }
     }
@@ -381,7 +449,7 @@ impl<K: Kind> Watcher<K> {
         if self.broken_streams >= 3 {
             return Trouble::NoStreaming(why.to_owned());
         }
-        Trouble::Passing { why: format!("streaming list: {why}"), retry_after: None }
+        Trouble::Passing { why: format!("streaming list: {why}"), retry_after: None, told: false }
     }
 
     async fn list_by_pages(&mut self) -> Result<State, Trouble> {
@@ -394,6 +462,7 @@ impl<K: Kind> Watcher<K> {
                     self.client.get(&self.list_path(&[("limit", &limit), ("continue", &token)])).await
                 }
             };
+            self.heed(&body);
             let body = match body {
                 // The token grew too old between two pages.
                 Err(error) if error.code() == Some(410) && !token.is_empty() => {
@@ -514,8 +583,24 @@ impl<K: Kind> Watcher<K> {
 
     // --- requests ---
 
-    fn watch_time(&mut self) -> Duration {
-        self.jitter.between(WATCH_TIME.0, WATCH_TIME.1)
+    async fn open(&mut self, path: &str) -> Result<Stream, ApiError> {
+        let opened = self.client.open(path, OPEN_LIMIT).await;
+        if let Ok(stream) = &opened {
+            self.is_probed = stream.is_probed;
+            tracing::trace!(v = 4, kind = self.kind.name(), is_probed = stream.is_probed, "Watch opened");
+        }
+        self.heed(&opened);
+        opened
+    }
+
+    /// Tells of what this scheduler may not see.
+    fn heed<T>(&self, outcome: &Result<T, ApiError>) {
+        let (reachability, kind) = (self.client.reachability(), self.kind.name());
+        match outcome {
+            Ok(_) => reachability.allowed(kind),
+            Err(error) if error.code() == Some(403) => reachability.forbidden(kind, &error.to_string()),
+            Err(_) => {}
+        }
     }
 
     fn watch_path(&self, more: &[(&str, &str)], time: Duration) -> String {
