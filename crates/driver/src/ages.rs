@@ -24,7 +24,7 @@ use tokio::{sync::watch, time::sleep};
 use crate::client::Pools;
 
 /// How long a request may still take after a watch of its age was found dead. One that lives is answered by then.
-pub const LAST_CHANCE: Duration = Duration::from_secs(5);
+pub(crate) const LAST_CHANCE: Duration = Duration::from_secs(5);
 
 /// The age that new requests belong to. Clones are the same.
 #[derive(Clone, Debug, Default)]

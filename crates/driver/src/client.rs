@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Uri, header::USER_AGENT};
+use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
 use http_body_util::BodyExt;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
@@ -242,12 +242,14 @@ struct Dialler {
 impl Dialler {
     fn new(config: &Config) -> Result<Self, ClientError> {
         let mut tls = config.rustls_client_config()?;
-        if config.accept_invalid_certs {
+        if config.accept_invalid_certs && config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
             tracing::warn!(
                 server = %config.cluster_url,
                 "The certificate of the API server is not checked (insecure-skip-tls-verify): whoever is in between can \
                  read and change everything"
             );
+        }
+        if config.accept_invalid_certs {
             accept_every_certificate(&mut tls);
         }
         let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();

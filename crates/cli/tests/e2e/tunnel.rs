@@ -43,6 +43,11 @@ impl Tunnel {
         Self { port, age }
     }
 
+    /// What clients say is lost from now on.
+    pub fn swallow_requests(&self) {
+        self.current().swallows_requests.store(true, Ordering::Relaxed);
+    }
+
     /// What servers say is lost from now on.
     pub fn swallow_answers(&self) {
         self.current().swallows_answers.store(true, Ordering::Relaxed);
