@@ -61,6 +61,11 @@ fn while_all_is_quiet(server: Server, name: &'static str, over: Over) {
     let Tunnelled { scene, tunnel, harbormaster, _endpoint } = tunnelled(server, name, over, config(name), 0);
     scene.create("before", "100m");
     scene.is_bound("before");
+    if over == Over::Http1 {
+        // From the second on the server is asked to end them soon.
+        let opened = || harbormaster.lines_with(&["Watch opened", "kind=\"pods\""]).len();
+        eventually("watches have been opened anew", PATIENCE, || (opened() >= 2).then_some(()));
+    }
     thread::sleep(Duration::from_secs(3));
     tunnel.fall_silent();
     let silent = Instant::now();

@@ -8,10 +8,11 @@
 //! |---|---|---|
 //! | watches over HTTP/2 | after 25 s at most | pings of the connection ([`crate::client`]) |
 //! | watches over HTTP/1.1 | after 35 s at most | the end that they were asked to have ([`crate::watch`]) |
+//! | a watch that is opened anew | after 15 s | its limit, the same |
 //! | another request | after 30 s ([`crate::http::REQUEST_LIMIT`]), or 5 s ([`LAST_CHANCE`]) after a watch was found dead | its limit |
 //! | a new connection | after 10 s | the limit for making one ([`crate::client`]) |
 //!
-//! A request whose fate is unknown then is sent again by those who may do that, so a pod is bound some 40 s after the
+//! A request whose fate is unknown then is sent again by those who may do that, so a pod is bound some 36 s after the
 //! packets began to vanish at the latest, as soon as new connections come through.
 
 use std::{

@@ -152,13 +152,10 @@ impl ApiClient {
         &self.reachability
     }
 
-    /// A stream turned out to be dead: so are the connections that were made with it.
-    pub(crate) fn lose(&self, age: &Weak<Age>) {
-        if self.ages.lose(age) {
-            tracing::warn!(
-                "A watch has broken or fallen silent: connections to the API server are made anew"
-            );
-        }
+    /// A stream turned out to be dead, or may be: so may be the connections that were made with it. Returns whether
+    /// that is news.
+    pub(crate) fn lose(&self, age: &Weak<Age>) -> bool {
+        self.ages.lose(age)
     }
 
     /// `GET`: the whole reply.

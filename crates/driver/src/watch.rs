@@ -8,7 +8,8 @@
 //!
 //! A connection can die without a word. Over HTTP/2 it is asked for signs of life, and the watch breaks. Over HTTP/1.1
 //! nobody can ask, so the server is asked for short watches: when one does not end, its connection is dead. A watch that
-//! ends well is opened anew on the same connection, where it was, which costs one small request.
+//! ends well is opened anew on the same connection, where it was, which costs one small request. A watch that began with all
+//! objects, which may take long, is left after that time and opened anew.
 //!
 //! The engine hears of an object when its resource version is new, and that it is gone when it was deleted or when a
 //! later list no longer has it. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
@@ -59,14 +60,17 @@ const LONG: (Duration, Duration, Duration) =
 /// The same for a connection that cannot be asked whether it lives.
 const SHORT: (Duration, Duration, Duration) =
     (Duration::from_secs(18), Duration::from_secs(25), Duration::from_secs(10));
-/// How long a reply may take to begin.
-const OPEN_LIMIT: Duration = Duration::from_secs(30);
+/// How long the reply may take to begin if it is a list, which the server may have to get ready, and otherwise.
+const LIST_OPEN_LIMIT: Duration = Duration::from_secs(30);
+const OPEN_LIMIT: Duration = Duration::from_secs(15);
 /// How long a streaming list may be silent before its end.
 const STREAM_SILENCE: Duration = Duration::from_secs(30);
 /// A watch that was open for so long was no failure, whatever ends it.
 const GOOD_WATCH: Duration = Duration::from_secs(10);
 /// A watch that ends sooner than this without an event is a failure.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
+/// What becomes of connections that were made with one that is dead.
+const ANEW: &str = "connections to the API server are made anew";
 /// After so many refused watches in a row all objects are listed anew: the version may be one that the server, restored
 /// from a backup, has never had.
 const REFUSED_WATCHES: u32 = 5;
@@ -119,24 +123,32 @@ struct Watch {
     is_probed: bool,
     age: Weak<Age>,
     opened: Instant,
-    /// When the server has closed it, if it is still there.
-    dead: Instant,
+    /// When it is left.
+    until: Instant,
+    /// Whether it is dead if it comes to that, since the server was asked to end it before.
+    dead_then: bool,
     any_event: bool,
 }
 
 impl Watch {
-    /// One that is closed by the server after `time`.
+    /// One that the server was asked to end after `time`.
     fn new(stream: Stream, time: Duration, grace: Duration) -> Self {
         let Stream { body, is_probed, age } = stream;
-        let now = Instant::now();
+        let opened = Instant::now();
         Self {
             lines: Lines::new(body),
             is_probed,
             age,
-            opened: now,
-            dead: now + time + grace,
+            opened,
+            until: opened + time + grace,
+            dead_then: true,
             any_event: false,
         }
+    }
+
+    /// It is left after `time` from now on.
+    fn left_after(self, time: Duration) -> Self {
+        Self { until: Instant::now() + time, dead_then: false, ..self }
     }
 }
 
@@ -294,7 +306,7 @@ impl<K: Kind> Watcher<K> {
         let (least, most, grace) = if self.is_probed { LONG } else { SHORT };
         let time = self.jitter.between(least, most);
         let path = self.watch_path(&[("resourceVersion", &version)], time);
-        match self.open(&path).await {
+        match self.open(&path, OPEN_LIMIT).await {
             Ok(stream) => {
                 self.refused_watches = 0;
                 State::Watching { version, watch: Watch::new(stream, time, grace) }
@@ -308,12 +320,15 @@ impl<K: Kind> Watcher<K> {
     }
 
     async fn watching(&mut self, mut version: Str, mut watch: Watch) -> Result<State, EngineGone> {
-        let lines = match timeout_at(watch.dead, watch.lines.next()).await {
+        let lines = match timeout_at(watch.until, watch.lines.next()).await {
             Ok(Ok(Some(lines))) => lines,
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
             Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
             Err(_) => {
-                self.client.lose(&watch.age);
+                // If nobody knows better, nobody relies on the connections of that time any more.
+                if self.client.lose(&watch.age) && watch.dead_then {
+                    tracing::warn!(kind = self.kind.name(), "A watch is dead: {ANEW}");
+                }
                 return Ok(State::Listed { version });
             }
         };
@@ -348,8 +363,8 @@ impl<K: Kind> Watcher<K> {
 
     /// It did not end as it should. What asks for signs of life breaks the watch when there are none.
     fn broken(&mut self, why: String, version: Str, watch: &Watch) -> State {
-        if watch.is_probed {
-            self.client.lose(&watch.age);
+        if watch.is_probed && self.client.lose(&watch.age) {
+            tracing::warn!(kind = self.kind.name(), err = why, "A watch has broken: {ANEW}");
         }
         if watch.opened.elapsed() >= GOOD_WATCH {
             self.backoff.reset();
@@ -411,7 +426,7 @@ impl<K: Kind> Watcher<K> {
         let time = self.jitter.between(least, most);
         let path =
             self.watch_path(&[("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")], time);
-        let stream = self.open(&path).await.map_err(no_streaming)?;
+        let stream = self.open(&path, LIST_OPEN_LIMIT).await.map_err(no_streaming)?;
         let mut watch = Watch::new(stream, time, grace);
         loop {
             let lines = match timeout(STREAM_SILENCE, watch.lines.next()).await {
@@ -436,10 +451,10 @@ impl<K: Kind> Watcher<K> {
             }
             if let Some(version) = end {
                 self.broken_streams = 0;
-                return Ok(match watch.is_probed {
-                    true => State::Watching { version, watch },
-                    false => State::Listed { version },
-                });
+                if !watch.is_probed {
+                    watch = watch.left_after(self.jitter.between(SHORT.0, SHORT.1));
+                }
+                return Ok(State::Watching { version, watch });
             }
         }
     }
@@ -583,8 +598,8 @@ impl<K: Kind> Watcher<K> {
 
     // --- requests ---
 
-    async fn open(&mut self, path: &str) -> Result<Stream, ApiError> {
-        let opened = self.client.open(path, OPEN_LIMIT).await;
+    async fn open(&mut self, path: &str, limit: Duration) -> Result<Stream, ApiError> {
+        let opened = self.client.open(path, limit).await;
         if let Ok(stream) = &opened {
             self.is_probed = stream.is_probed;
             tracing::trace!(v = 4, kind = self.kind.name(), is_probed = stream.is_probed, "Watch opened");
