@@ -8,6 +8,9 @@ use rustls::{
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
+/// HTTP/2, as clients and servers call it when they agree on a protocol.
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// A self-signed certificate with its key.
 pub struct Certificate {
     signed: rcgen::CertifiedKey<rcgen::KeyPair>,
@@ -47,7 +50,7 @@ impl Certificate {
             .with_no_client_auth()
             .with_single_cert(vec![self.signed.cert.der().clone()], key)
             .map_err(io::Error::other)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
 }

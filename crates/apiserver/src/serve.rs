@@ -1,13 +1,15 @@
-//! Listening on a socket, with and without TLS.
+//! Listening on a socket, with and without TLS. With TLS a client may have HTTP/2.
 //!
 //! What a client does or does not do costs its own connection and nobody else's: handshakes, heads of requests, bodies
-//! and answers that are not read all have their time.
+//! and answers that are not read all have their time. Over HTTP/2 a client that is silent is asked for a sign of life; as
+//! long as it gives one, an answer that it does not want to have yet waits, without being made.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper_util::{
-    rt::{TokioIo, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::GracefulConnection,
     service::TowerToHyperService,
 };
 use tokio::{
@@ -20,7 +22,10 @@ use tokio::{
 use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{certificate::Certificate, server::ApiServer};
+use crate::{
+    certificate::{Certificate, HTTP2},
+    server::ApiServer,
+};
 
 /// How long a client may take for its part of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -29,6 +34,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEAD: Duration = Duration::from_secs(120);
 /// How long a client that reads nothing is waited for.
 const STALL: Duration = Duration::from_secs(60);
+/// How long an HTTP/2 client may be silent before it is asked for a sign of life, and may take to give one.
+const PING: Duration = Duration::from_secs(30);
+/// Requests that an HTTP/2 client may have open at a time, as for kube-apiserver.
+const STREAMS: u32 = 100;
 /// How long open requests may take at the end.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -132,21 +141,45 @@ async fn connection(server: ApiServer, stream: TcpStream, tls: Option<TlsAccepto
         shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
         _ = ending.wait_for(|ending| *ending) => return,
     };
-    if let Ok(Ok(stream)) = shaken {
-        talk(server, stream).await;
+    let Ok(Ok(stream)) = shaken else { return };
+    match stream.get_ref().1.alpn_protocol() {
+        Some(HTTP2) => talk_at_once(server, stream).await,
+        _ => talk(server, stream).await,
     }
 }
 
-/// Answers requests one after the other, until the client or the server ends.
-async fn talk(server: ApiServer, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-    let mut ending = server.ending();
-    let mut stream = TimeoutWriter::new(stream);
-    stream.set_timeout(Some(STALL));
+/// HTTP/1.1: answers requests one after the other.
+async fn talk(server: ApiServer, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
     let service = TowerToHyperService::new(server.router());
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+        .serve_connection(TokioIo::new(impatient(stream)), service);
+    until_the_end(&server, connection).await;
+}
+
+/// HTTP/2: answers requests as they come.
+async fn talk_at_once(server: ApiServer, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+    let service = TowerToHyperService::new(server.router());
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING)
+        .max_concurrent_streams(STREAMS)
+        .serve_connection(TokioIo::new(impatient(stream)), service);
+    until_the_end(&server, connection).await;
+}
+
+/// A stream that breaks when its client reads nothing.
+fn impatient<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutWriter<S>>> {
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(STALL));
+    Box::pin(stream)
+}
+
+/// Lasts until the client or the server ends.
+async fn until_the_end(server: &ApiServer, connection: impl GracefulConnection) {
+    let mut ending = server.ending();
     let mut connection = std::pin::pin!(connection);
     // Errors are the client's: it is gone, too slow, or speaks no HTTP.
     tokio::select! {

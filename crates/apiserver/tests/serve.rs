@@ -4,7 +4,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use harbormaster_apiserver::{ApiServer, Certificate, Options, kubeconfig_yaml};
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, Version, body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
@@ -31,15 +35,69 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-#[tokio::test]
-async fn it_serves_over_tls_with_a_certificate_that_its_authority_vouches_for() {
-    let certificate = Certificate::self_signed(&["example.com"]).unwrap();
-    let running = ApiServer::new(Options::default()).serve(listener().await, Some(&certificate)).unwrap();
+/// A client that trusts that certificate and offers these protocols.
+fn trusting(certificate: &Certificate, protocols: &[&[u8]]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.authority_pem().as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let connector = TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()));
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
+}
+
+type Http2 = http2::SendRequest<Empty<Bytes>>;
+
+/// Asks over a connection that other requests use as well.
+async fn ask(client: &mut Http2, path: &str) -> Incoming {
+    let request = Request::get(format!("https://localhost{path}")).body(Empty::new()).unwrap();
+    let answer = client.send_request(request).await.unwrap();
+    assert_eq!((answer.version(), answer.status().as_u16()), (Version::HTTP_2, 200), "{path}");
+    answer.into_body()
+}
+
+async fn text(body: Incoming) -> String {
+    String::from_utf8_lossy(&body.collect().await.unwrap().to_bytes()).into_owned()
+}
+
+#[tokio::test]
+async fn clients_that_want_http2_have_it_and_its_requests_do_not_wait_for_each_other() {
+    let certificate = Certificate::self_signed(&[]).unwrap();
+    let server = ApiServer::new(Options { history: 64, ..Options::default() });
+    let running = server.serve(listener().await, Some(&certificate)).unwrap();
+    let stream = TcpStream::connect(running.address()).await.unwrap();
+    let connector = trusting(&certificate, &[b"h2", b"http/1.1"]);
+    let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
+    let (mut client, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let lazy = ask(&mut client, "/api/v1/configmaps?watch=true").await;
+    let watch = ask(&mut client, "/api/v1/namespaces?watch=true&resourceVersion=0").await;
+    let short = ask(&mut client, "/api/v1/pods?watch=true&timeoutSeconds=1").await;
+    let store = server.store();
+    for i in 0..400 {
+        let map = json!({"metadata": {"name": format!("m{i}")}, "data": {"text": "x".repeat(100_000)}});
+        store.create("configmaps", map).unwrap();
+        if i % 20 == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    // One who does not read holds up nobody, and does not have everything kept for it.
+    assert!(text(ask(&mut client, "/version").await).await.contains("v1.36"));
+    assert_eq!(timeout(Duration::from_secs(20), text(short)).await.unwrap(), "");
+    let lazy = timeout(Duration::from_secs(20), text(lazy)).await.unwrap();
+    assert!(lazy.contains("too old resource version"), "{} bytes", lazy.len());
+    // Watches end with the server, and their connection with them.
+    timeout(Duration::from_secs(4), running.stop()).await.unwrap();
+    assert!(timeout(Duration::from_secs(3), text(watch)).await.unwrap().contains("\"default\""));
+    timeout(Duration::from_secs(3), connection).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn it_serves_over_tls_with_a_certificate_that_its_authority_vouches_for() {
+    let certificate = Certificate::self_signed(&["example.com"]).unwrap();
+    let running = ApiServer::new(Options::default()).serve(listener().await, Some(&certificate)).unwrap();
+    let connector = trusting(&certificate, &[]);
     // One that says nothing holds up nobody.
     let _silent = TcpStream::connect(running.address()).await.unwrap();
     for name in ["127.0.0.1", "localhost", "example.com"] {

@@ -99,8 +99,15 @@ pub(crate) fn status(code: u16, reason: &str, message: &str) -> Response<Respons
     json(code, &serde_json::json!({"kind": "Status", "code": code, "reason": reason, "message": message}))
 }
 
-/// A stream of pieces that ends after them, or stays open for ever.
+/// A stream of pieces that ends after them, or stays open for ever, on a connection that is asked for signs of life.
 pub(crate) fn streamed(pieces: Vec<String>, stays_open: bool) -> Response<ResponseBody> {
+    let mut reply = streamed_over_http1(pieces, stays_open);
+    *reply.version_mut() = http::Version::HTTP_2;
+    reply
+}
+
+/// A stream of pieces that ends after them, or stays open for ever, whatever becomes of its connection.
+pub(crate) fn streamed_over_http1(pieces: Vec<String>, stays_open: bool) -> Response<ResponseBody> {
     let pieces = stream::iter(pieces).map(|p| Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(p))));
     let body = match stays_open {
         true => StreamBody::new(pieces.chain(stream::pending())).boxed_unsync(),

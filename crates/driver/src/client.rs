@@ -1,29 +1,46 @@
 //! How the API server is reached: address, credentials and limits.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http::{HeaderValue, Uri, header::USER_AGENT};
+use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
 use http_body_util::BodyExt;
-use hyper_util::{client::legacy, client::legacy::connect::HttpConnector, rt::TokioExecutor, rt::TokioTimer};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
 use kube::{
     Config,
     client::ConfigExt,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use rustls::{ClientConfig, pki_types::ServerName};
 use thiserror::Error;
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tokio::{net::TcpStream, time::timeout};
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     binder::BINDINGS_AT_ONCE,
-    http::{ApiClient, RequestBody},
+    http::{ApiClient, RequestBody, Via},
     limiter::RateLimiter,
+    unchecked::accept_every_certificate,
 };
 
-/// How long connecting may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-/// How often a silent connection is probed, so that one to a vanished server is noticed.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How long making a connection may take, TLS included.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long a connection of watches may be silent before it is asked for a sign of life, over HTTP/2; the kernel asks on
+/// all connections in the same rhythm, which a proxy in between may answer, however.
+const PING_AFTER: Duration = Duration::from_secs(15);
+/// How long it may take to answer that.
+const PING_LIMIT: Duration = Duration::from_secs(10);
+/// How often the kernel asks, in parts of [`PING_LIMIT`], before it gives up.
+const KERNEL_PINGS: u32 = 3;
 
 /// How the API server is reached.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +74,7 @@ pub enum ClientError {
     )]
     NoConfiguration,
     /// The kubeconfig is of no use.
-    #[error("kubeconfig {}: {source}", path.display())]
+    #[error("{}", kubeconfig_text(path, source))]
     Kubeconfig {
         /// The file.
         path: PathBuf,
@@ -71,6 +88,14 @@ pub enum ClientError {
         address: String,
         /// What is wrong with it.
         source: http::uri::InvalidUri,
+    },
+    /// `tls-server-name` is no name.
+    #[error("tls-server-name {name:?} of the kubeconfig is not the name of a server: {source}")]
+    ServerName {
+        /// As it was given.
+        name: String,
+        /// What is wrong with it.
+        source: rustls::pki_types::InvalidDnsNameError,
     },
     /// Certificates or credentials are of no use.
     #[error("credentials for the API server: {0}")]
@@ -106,6 +131,34 @@ impl ConnectionConfig {
     }
 }
 
+/// What is wrong with a kubeconfig, and what to do about it.
+fn kubeconfig_text(path: &Path, error: &KubeconfigError) -> String {
+    let path = path.display();
+    match error {
+        KubeconfigError::ReadConfig(error, _) => format!(
+            "kubeconfig {path} cannot be read: {error}; name the right file with --kubeconfig, or with \
+             clientConnection.kubeconfig in the file of --config, which wins"
+        ),
+        KubeconfigError::Parse(error) => format!("kubeconfig {path} is not a valid kubeconfig: {error}"),
+        KubeconfigError::CurrentContextNotSet => format!(
+            "kubeconfig {path} has no current-context: choose one of its contexts with \
+             `kubectl config use-context NAME --kubeconfig {path}`"
+        ),
+        KubeconfigError::LoadContext(name) => {
+            format!("kubeconfig {path}: current-context is {name:?}, but contexts has no such entry")
+        }
+        KubeconfigError::LoadClusterOfContext(name) => {
+            format!(
+                "kubeconfig {path}: the current context is for the cluster {name:?}, but clusters has no such entry"
+            )
+        }
+        KubeconfigError::MissingClusterUrl => {
+            format!("kubeconfig {path}: the cluster of the current context has no server")
+        }
+        error => format!("kubeconfig {path}: {error}"),
+    }
+}
+
 async fn from_file(path: &PathBuf) -> Result<Config, ClientError> {
     let failed = |source| ClientError::Kubeconfig { path: path.clone(), source };
     let file = Kubeconfig::read_from(path).map_err(failed)?;
@@ -138,28 +191,115 @@ fn address(given: &str) -> Result<Uri, ClientError> {
 }
 
 fn over_network(config: &Config) -> Result<ApiClient, ClientError> {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_LIMIT));
-    connector.set_keepalive(Some(KEEP_ALIVE));
-    let connector = config.rustls_https_connector_with_connector(connector)?;
-    // HTTP/1.1 with kept connections: an exchange costs less than on HTTP/2, and bindings at once are bounded anyway.
-    let http: legacy::Client<_, RequestBody> = legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_max_idle_per_host(2 * BINDINGS_AT_ONCE)
-        .build(connector);
+    let dialler = Arc::new(Dialler::new(config)?);
+    let network = service_fn(move |mut request: Request<RequestBody>| {
+        // Not to be kept where the connections are: the age would keep itself alive.
+        let via = request.extensions_mut().remove::<Via>();
+        let reply = via.map(|via| {
+            let pools = via.age.pools.get_or_init(|| dialler.pools());
+            if via.is_stream { &pools.streams } else { &pools.requests }.request(request)
+        });
+        async move {
+            let reply = reply.ok_or("a request that belongs to no age")?.await?;
+            Ok(reply.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+        }
+    });
     let mut config = config.clone();
     config.headers.push((USER_AGENT, user_agent()));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(http)
-        .map_response(|reply| reply.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+        .service(network)
         .map_err(BoxError::from);
-    Ok(ApiClient::over(service))
+    Ok(ApiClient::over(service).to(config.cluster_url.to_string()))
+}
+
+/// A new connection, or why there is none.
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+type Pool = legacy::Client<Connector, RequestBody>;
+
+/// The connections of an age.
+pub(crate) struct Pools {
+    requests: Pool,
+    streams: Pool,
+}
+
+impl fmt::Debug for Pools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pools").finish_non_exhaustive()
+    }
+}
+
+/// Makes connections.
+struct Dialler {
+    /// HTTP/1.1, where an exchange costs less than over HTTP/2, and bindings at once are bounded anyway.
+    requests: Connector,
+    /// HTTP/2 where the server has it: a connection can be asked whether it lives.
+    streams: Connector,
+}
+
+impl Dialler {
+    fn new(config: &Config) -> Result<Self, ClientError> {
+        let mut tls = config.rustls_client_config()?;
+        if config.accept_invalid_certs && config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
+            tracing::warn!(
+                server = %config.cluster_url,
+                "The certificate of the API server is not checked (insecure-skip-tls-verify): whoever is in between can \
+                 read and change everything"
+            );
+        }
+        if config.accept_invalid_certs {
+            accept_every_certificate(&mut tls);
+        }
+        let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
+        let name = name.map_err(|source| ClientError::ServerName {
+            name: config.tls_server_name.clone().unwrap_or_default(),
+            source,
+        })?;
+        Ok(Self {
+            requests: connector(tls.clone(), name.clone(), false),
+            streams: connector(tls, name, true),
+        })
+    }
+
+    fn pools(&self) -> Pools {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(2 * BINDINGS_AT_ONCE)
+            .http2_keep_alive_interval(PING_AFTER)
+            .http2_keep_alive_timeout(PING_LIMIT)
+            .http2_keep_alive_while_idle(true);
+        Pools { requests: builder.build(self.requests.clone()), streams: builder.build(self.streams.clone()) }
+    }
+}
+
+fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bool) -> Connector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(PING_AFTER));
+    tcp.set_keepalive_interval(Some(PING_LIMIT / KERNEL_PINGS));
+    tcp.set_keepalive_retries(Some(KERNEL_PINGS));
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    if let Some(name) = name {
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let both = match http2 {
+        true => builder.enable_all_versions().wrap_connector(tcp),
+        false => builder.enable_http1().wrap_connector(tcp),
+    };
+    BoxCloneSyncService::new(service_fn(move |address: Uri| {
+        let connecting = both.clone().oneshot(address);
+        async move {
+            match timeout(CONNECT_LIMIT, connecting).await {
+                Ok(connected) => connected,
+                Err(_) => Err(format!("no connection within {CONNECT_LIMIT:?}").into()),
+            }
+        }
+    }))
 }
 
 /// In the form of Kubernetes' components: `name/version (os/arch) kubernetes/commit/purpose`.
@@ -203,10 +343,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_kubeconfig_is_named() {
-        let config = ConnectionConfig { kubeconfig: Some("/nowhere/config".into()), ..Default::default() };
-        let error = config.clients().await.unwrap_err().to_string();
-        assert!(error.starts_with("kubeconfig /nowhere/config: "), "{error}");
+    async fn a_kubeconfig_that_is_of_no_use_is_named_with_what_to_do() {
+        let directory = std::env::temp_dir().join(format!("harbormaster-kubeconfig-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("config");
+        let context = "contexts: [{name: a, context: {cluster: b}}]\n";
+        let no_cluster = format!("current-context: a\n{context}");
+        let no_server = format!("{no_cluster}clusters: [{{name: b, cluster: {{}}}}]\n");
+        for (text, expected) in [
+            (None, "cannot be read: No such file or directory"),
+            (Some(""), "has no current-context: choose one"),
+            (Some("clusters: nothing"), "is not a valid kubeconfig: "),
+            (Some("current-context: a"), "current-context is \"a\", but contexts has no such entry"),
+            (Some(&no_cluster), "the cluster \"b\", but clusters has no such entry"),
+            (Some(&no_server), "the cluster of the current context has no server"),
+        ] {
+            if let Some(text) = text {
+                std::fs::write(&path, text).unwrap();
+            }
+            let config = ConnectionConfig { kubeconfig: Some(path.clone()), ..Default::default() };
+            let error = config.clients().await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("kubeconfig {}", path.display())), "{error}");
+            assert!(error.contains(expected), "{error}");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[tokio::test]

@@ -1,15 +1,24 @@
 //! One request to the API server.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde::Deserialize;
 use thiserror::Error;
+use tokio::time::sleep;
 use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
-use crate::limiter::RateLimiter;
+use crate::{
+    ages::{Age, Ages},
+    limiter::RateLimiter,
+    reachability::Reachability,
+};
 
 /// What requests carry.
 pub type RequestBody = Full<Bytes>;
@@ -18,7 +27,7 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Where requests go: the network, or a function in tests.
 pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
 
-/// How long an ordinary request may take, reply included.
+/// How long an ordinary request may take, reply included; of one that may take longer, how long its reply may be silent.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// The most that is read of a reply that is an error, in bytes.
 const ERROR_BODY: usize = 64 << 10;
@@ -88,6 +97,26 @@ impl ApiError {
 pub struct ApiClient {
     service: HttpService,
     limiter: Option<Arc<RateLimiter>>,
+    ages: Ages,
+    reachability: Reachability,
+}
+
+/// Which connections a request is to use; it travels with the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Via {
+    pub(crate) age: Arc<Age>,
+    /// Whether the reply is a stream that may stay open, and silent, for long.
+    pub(crate) is_stream: bool,
+}
+
+/// A reply that comes piece by piece.
+#[derive(Debug)]
+pub struct Stream {
+    /// The pieces.
+    pub body: ResponseBody,
+    /// Whether the body fails when its connection is dead (HTTP/2), or just stays silent (HTTP/1.1).
+    pub is_probed: bool,
+    pub(crate) age: Weak<Age>,
 }
 
 impl ApiClient {
@@ -101,12 +130,32 @@ impl ApiClient {
             + 'static,
         S::Future: Send + 'static,
     {
-        Self { service: BoxCloneSyncService::new(service), limiter: None }
+        Self {
+            service: BoxCloneSyncService::new(service),
+            limiter: None,
+            ages: Ages::default(),
+            reachability: Reachability::default(),
+        }
+    }
+
+    /// The same way, where trouble is told of with the address of the server.
+    pub(crate) fn to(self, server: String) -> Self {
+        Self { reachability: Reachability::of(server), ..self }
     }
 
     /// The same way with a limit of its own.
     pub fn limited(&self, limiter: Option<RateLimiter>) -> Self {
-        Self { service: self.service.clone(), limiter: limiter.map(Arc::new) }
+        Self { limiter: limiter.map(Arc::new), ..self.clone() }
+    }
+
+    pub(crate) fn reachability(&self) -> &Reachability {
+        &self.reachability
+    }
+
+    /// A stream turned out to be dead, or may be: so may be the connections that were made with it. Returns whether
+    /// that is news.
+    pub(crate) fn lose(&self, age: &Weak<Age>) -> bool {
+        self.ages.lose(age)
     }
 
     /// `GET`: the whole reply.
@@ -122,9 +171,22 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
-        let body = self.open(path, limit).await?;
-        let all = async { body.collect().await.map_err(|e| broken(&Method::GET, path, &*e)) };
-        Ok(within(limit, &Method::GET, path, all).await?.to_bytes())
+        let age = self.may_send().await;
+        let all = async {
+            let request = request(Method::GET, path, Bytes::new())?;
+            let silence = limit.min(REQUEST_LIMIT);
+            let mut body =
+                self.within(silence, &Method::GET, path, &age, self.send(request, &age, false)).await?;
+            let mut read = BytesMut::new();
+            while let Some(piece) = self
+                .within(silence, &Method::GET, path, &age, next(&mut body.body, &Method::GET, path))
+                .await?
+            {
+                read.extend_from_slice(&piece);
+            }
+            Ok(read.freeze())
+        };
+        self.within(limit, &Method::GET, path, &age, all).await
     }
 
     /// `POST` of a JSON body. The reply is read and dropped.
@@ -155,11 +217,10 @@ impl ApiClient {
     ///
     /// # Errors
     /// See [`ApiError`].
-    pub async fn open(&self, path: &str, limit: Duration) -> Result<ResponseBody, ApiError> {
-        let mut request = request(Method::GET, path, Bytes::new())?;
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
-        self.may_send().await;
-        within(limit, &Method::GET, path, self.send(request)).await
+    pub async fn open(&self, path: &str, limit: Duration) -> Result<Stream, ApiError> {
+        let request = request(Method::GET, path, Bytes::new())?;
+        let age = self.may_send().await;
+        self.within(limit, &Method::GET, path, &age, self.send(request, &age, true)).await
     }
 
     async fn write(
@@ -171,32 +232,69 @@ impl ApiClient {
     ) -> Result<(), ApiError> {
         let mut request = request(method.clone(), path, body)?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
-        self.may_send().await;
+        let age = self.may_send().await;
         let reply = async {
-            let mut body = self.send(request).await?;
+            let mut stream = self.send(request, &age, false).await?;
             // Read to the end, so that the connection can be used again.
-            while let Some(frame) = body.frame().await {
-                frame.map_err(|e| broken(&method, path, &*e))?;
-            }
+            while next(&mut stream.body, &method, path).await?.is_some() {}
             Ok(())
         };
-        within(REQUEST_LIMIT, &method, path, reply).await
+        self.within(REQUEST_LIMIT, &method, path, &age, reply).await
     }
 
-    async fn may_send(&self) {
+    /// Waits for the limit; the connections to use then.
+    async fn may_send(&self) -> Arc<Age> {
         if let Some(limiter) = &self.limiter {
             limiter.acquire().await;
         }
+        self.ages.current()
     }
 
-    async fn send(&self, request: Request<RequestBody>) -> Result<ResponseBody, ApiError> {
+    async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+        age: &Arc<Age>,
+        is_stream: bool,
+    ) -> Result<Stream, ApiError> {
         let what = (request.method().clone(), request.uri().path().to_owned());
-        let reply = self.service.clone().oneshot(request).await.map_err(|e| broken(&what.0, &what.1, &*e))?;
-        if reply.status().is_success() {
-            return Ok(reply.into_body());
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
+        request.extensions_mut().insert(Via { age: age.clone(), is_stream });
+        let outcome = match self.service.clone().oneshot(request).await {
+            Ok(reply) if reply.status().is_success() => Ok(Stream {
+                is_probed: reply.version() == Version::HTTP_2,
+                body: reply.into_body(),
+                age: Arc::downgrade(age),
+            }),
+            Ok(reply) => Err(ApiError::Refused(refusal(reply).await)),
+            Err(error) => Err(broken(&what.0, &what.1, &*error)),
+        };
+        self.reachability.note(&outcome);
+        outcome
+    }
+
+    /// No reply in time, or none to be hoped for on these connections: new requests get new ones.
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        method: &Method,
+        path: &str,
+        age: &Arc<Age>,
+        work: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = sleep(limit) => {
+                self.ages.give_up(age);
+                let path = path.split('?').next().unwrap_or_default();
+                let silent = Err(ApiError::TimedOut { what: format!("{method} {path}"), limit });
+                self.reachability.note(&silent);
+                silent
+            }
+            () = age.is_over() => {
+                Err(ApiError::Unreachable(format!("{method} {path}: the connections of that time are dead")))
+            }
         }
-        Err(ApiError::Refused(refusal(reply).await))
     }
 }
 
@@ -208,16 +306,13 @@ fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBod
         .map_err(|e| ApiError::Unreachable(format!("{path}: {e}")))
 }
 
-async fn within<T>(
-    limit: Duration,
-    method: &Method,
-    path: &str,
-    work: impl Future<Output = Result<T, ApiError>>,
-) -> Result<T, ApiError> {
-    match tokio::time::timeout(limit, work).await {
-        Ok(done) => done,
-        Err(_) => Err(ApiError::TimedOut { what: format!("{method} {path}"), limit }),
+async fn next(body: &mut ResponseBody, method: &Method, path: &str) -> Result<Option<Bytes>, ApiError> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(piece) = frame.map_err(|e| broken(method, path, &*e))?.into_data() {
+            return Ok(Some(piece));
+        }
     }
+    Ok(None)
 }
 
 fn broken(method: &Method, path: &str, error: &(dyn Error + 'static)) -> ApiError {
@@ -349,6 +444,46 @@ mod tests {
     async fn a_server_that_never_answers_is_given_up() {
         let server = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
         let error = server.get("/x").await.unwrap_err();
+        assert_eq!(error.to_string(), "GET /x: no reply within 30s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_not_answered_takes_its_connections_with_it() {
+        let client = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
+        let first = client.ages.current();
+        let (write, read) = tokio::join!(client.post("/x", Bytes::new()), client.get("/y"));
+        assert!(write.is_err() && read.is_err());
+        let second = client.ages.current();
+        assert!(!Arc::ptr_eq(&first, &second));
+        let (waiting, _) = tokio::join!(client.get("/z"), async {
+            sleep(Duration::from_secs(3)).await;
+            client.lose(&Arc::downgrade(&second));
+        });
+        let error = waiting.unwrap_err();
+        assert!(error.is_passing(), "it is to be tried again");
+        assert_eq!(error.to_string(), "GET /z: the connections of that time are dead");
+        assert!(
+            client.limited(None).ages.current().pools.get().is_none(),
+            "all clients have new connections"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_reply_may_take_long_but_not_be_silent() {
+        let slow = |pause: u64| {
+            let pieces = futures_util::stream::unfold(0, move |n| async move {
+                sleep(Duration::from_secs(pause)).await;
+                let frame = http_body::Frame::data(Bytes::from_static(b"x"));
+                (n < 10).then_some((Ok::<_, BoxError>(frame), n + 1))
+            });
+            Response::new(http_body_util::StreamBody::new(pieces).boxed_unsync())
+        };
+        let limit = Duration::from_secs(300);
+        let steady = Canned::always(move |_| slow(20)).client();
+        assert_eq!(steady.get_within("/x", limit).await.unwrap(), "x".repeat(10));
+        assert!(steady.get("/x").await.is_err(), "an ordinary one may not");
+        let silent = Canned::always(move |_| slow(31)).client();
+        let error = silent.get_within("/x", limit).await.unwrap_err();
         assert_eq!(error.to_string(), "GET /x: no reply within 30s");
     }
 }

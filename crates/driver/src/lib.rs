@@ -9,8 +9,8 @@
 //!                                                    └──────── how bindings and evictions ended ────┘
 //! ```
 //!
-//! Reading order: [`client`] (how the API server is reached), [`http`] (one request), [`limiter`] and [`backoff`] (how
-//! often and how long), [`watch`] (what comes in), [`binder`], [`evictor`], [`status`] and [`events`] (what goes out),
+//! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
+//! up), `reachability` (what is said of a server that is away), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`], [`evictor`], [`status`] and [`events`] (what goes out),
 //! [`run`] (the whole).
 //!
 //! Invariants:
@@ -23,6 +23,7 @@
 //! Log lines carry kube-scheduler's verbosity in the field `v`; those with `v` of 0 are at tracing's level `INFO`, 1
 //! and 2 at `DEBUG`, higher ones at `TRACE`.
 
+mod ages;
 pub mod backoff;
 pub mod binder;
 pub mod client;
@@ -35,8 +36,10 @@ pub mod lanes;
 pub mod leader;
 pub mod limiter;
 mod notes;
+mod reachability;
 pub mod run;
 pub mod status;
+mod unchecked;
 pub mod watch;
 
 #[cfg(test)]

@@ -6,6 +6,11 @@
 //!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting)
 //! ```
 //!
+//! A connection can die without a word. Over HTTP/2 it is asked for signs of life, and the watch breaks. Over HTTP/1.1
+//! nobody can ask, so the server is asked for short watches: when one does not end, its connection is dead. A watch that
+//! ends well is opened anew on the same connection, where it was, which costs one small request. A watch that began with all
+//! objects, which may take long, is left after that time and opened anew.
+//!
 //! The engine hears of an object when its resource version is new, and that it is gone when it was deleted or when a
 //! later list no longer has it. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
 
@@ -18,7 +23,7 @@ mod tests;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -34,9 +39,11 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 pub use kinds::{Decoded, Kind, Nodes, OBJECTS, Objects, Pods};
 
 use crate::{
+    ages::Age,
     backoff::{Backoff, Jitter},
     engine_thread::ToEngine,
-    http::{ApiClient, ApiError},
+    http::{ApiClient, ApiError, Stream},
+    reachability,
     watch::{
         lines::Lines,
         wire::{Event, EventType, Page, Stub},
@@ -47,16 +54,23 @@ use crate::{
 const PAGE: usize = 500;
 /// How long a list without pages may take: it can be hundreds of megabytes.
 const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
-/// How long the server is asked to keep a watch open, at least and at most.
-const WATCH_TIME: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(600));
-/// How long after that a watch counts as dead.
-const WATCH_GRACE: Duration = Duration::from_secs(30);
-/// How long a reply may take to begin.
-const OPEN_LIMIT: Duration = Duration::from_secs(30);
+/// How long the server is asked to keep a watch open, at least and at most, and how long after that it counts as dead.
+const LONG: (Duration, Duration, Duration) =
+    (Duration::from_secs(300), Duration::from_secs(600), Duration::from_secs(30));
+/// The same for a connection that cannot be asked whether it lives.
+const SHORT: (Duration, Duration, Duration) =
+    (Duration::from_secs(18), Duration::from_secs(25), Duration::from_secs(10));
+/// How long the reply may take to begin if it is a list, which the server may have to get ready, and otherwise.
+const LIST_OPEN_LIMIT: Duration = Duration::from_secs(30);
+const OPEN_LIMIT: Duration = Duration::from_secs(15);
 /// How long a streaming list may be silent before its end.
 const STREAM_SILENCE: Duration = Duration::from_secs(30);
+/// A watch that was open for so long was no failure, whatever ends it.
+const GOOD_WATCH: Duration = Duration::from_secs(10);
 /// A watch that ends sooner than this without an event is a failure.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
+/// What becomes of connections that were made with one that is dead.
+const ANEW: &str = "connections to the API server are made anew";
 /// After so many refused watches in a row all objects are listed anew: the version may be one that the server, restored
 /// from a backup, has never had.
 const REFUSED_WATCHES: u32 = 5;
@@ -105,16 +119,36 @@ enum State {
 #[derive(Debug)]
 struct Watch {
     lines: Lines,
+    /// Whether a dead connection ends it.
+    is_probed: bool,
+    age: Weak<Age>,
     opened: Instant,
-    /// When the server has closed it, if it is still there.
-    dead: Instant,
+    /// When it is left.
+    until: Instant,
+    /// Whether it is dead if it comes to that, since the server was asked to end it before.
+    dead_then: bool,
     any_event: bool,
 }
 
 impl Watch {
-    fn new(lines: Lines, time: Duration) -> Self {
-        let now = Instant::now();
-        Self { lines, opened: now, dead: now + time + WATCH_GRACE, any_event: false }
+    /// One that the server was asked to end after `time`.
+    fn new(stream: Stream, time: Duration, grace: Duration) -> Self {
+        let Stream { body, is_probed, age } = stream;
+        let opened = Instant::now();
+        Self {
+            lines: Lines::new(body),
+            is_probed,
+            age,
+            opened,
+            until: opened + time + grace,
+            dead_then: true,
+            any_event: false,
+        }
+    }
+
+    /// It is left after `time` from now on.
+    fn left_after(self, time: Duration) -> Self {
+        Self { until: Instant::now() + time, dead_then: false, ..self }
     }
 }
 
@@ -123,8 +157,8 @@ impl Watch {
 enum Trouble {
     /// The server does not serve this kind, or not yet.
     NotServed(String),
-    /// It may work later.
-    Passing { why: String, retry_after: Option<Duration> },
+    /// It may work later. `told`: whether somebody else has told of it, or does if it lasts.
+    Passing { why: String, retry_after: Option<Duration>, told: bool },
     /// The version is too old: only a new list helps.
     Expired(String),
     /// The server does not do streaming lists.
@@ -138,7 +172,11 @@ impl From<ApiError> for Trouble {
         match error.code() {
             Some(404) => Self::NotServed(error.to_string()),
             Some(410) => Self::Expired(error.to_string()),
-            _ => Self::Passing { retry_after: error.retry_after(), why: error.to_string() },
+            _ => Self::Passing {
+                retry_after: error.retry_after(),
+                why: error.to_string(),
+                told: reachability::is_told(&error),
+            },
         }
     }
 }
@@ -168,6 +206,8 @@ pub struct Watcher<K: Kind> {
     jitter: Jitter,
     refused_watches: u32,
     broken_streams: u32,
+    /// Whether the last watch was on a connection that is asked for signs of life.
+    is_probed: bool,
     /// Pages outlived their token: ask for everything at once.
     whole_list: bool,
     synced: bool,
@@ -198,6 +238,7 @@ impl<K: Kind> Watcher<K> {
             jitter: Jitter::default(),
             refused_watches: 0,
             broken_streams: 0,
+            is_probed: false,
             whole_list: false,
             synced: false,
         }
@@ -251,8 +292,8 @@ impl<K: Kind> Watcher<K> {
                 self.whole_list = true;
                 self.rest("Failed to list", &why, None, State::Unlisted)
             }
-            Err(Trouble::Passing { why, retry_after }) => {
-                self.rest("Failed to list", &why, retry_after, State::Unlisted)
+            Err(Trouble::Passing { why, retry_after, told }) => {
+                self.rest_quietly(told, "Failed to list", &why, retry_after, State::Unlisted)
             }
             Err(Trouble::Garbage(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
         };
@@ -262,12 +303,13 @@ impl<K: Kind> Watcher<K> {
     }
 
     async fn listed(&mut self, version: Str) -> State {
-        let time = self.watch_time();
+        let (least, most, grace) = if self.is_probed { LONG } else { SHORT };
+        let time = self.jitter.between(least, most);
         let path = self.watch_path(&[("resourceVersion", &version)], time);
-        match self.client.open(&path, OPEN_LIMIT).await {
-            Ok(body) => {
+        match self.open(&path, OPEN_LIMIT).await {
+            Ok(stream) => {
                 self.refused_watches = 0;
-                State::Watching { version, watch: Watch::new(Lines::new(body), time) }
+                State::Watching { version, watch: Watch::new(stream, time, grace) }
             }
             Err(error) => {
                 self.refused_watches += u32::from(error.code().is_some_and(|code| code != 429));
@@ -278,14 +320,17 @@ impl<K: Kind> Watcher<K> {
     }
 
     async fn watching(&mut self, mut version: Str, mut watch: Watch) -> Result<State, EngineGone> {
-        let lines = match timeout_at(watch.dead, watch.lines.next()).await {
+        let lines = match timeout_at(watch.until, watch.lines.next()).await {
             Ok(Ok(Some(lines))) => lines,
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
-            Ok(Err(why)) => {
-                let trouble = Trouble::Passing { why, retry_after: None };
-                return Ok(self.after(trouble, State::Listed { version }));
+            Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
+            Err(_) => {
+                // If nobody knows better, nobody relies on the connections of that time any more.
+                if self.client.lose(&watch.age) && watch.dead_then {
+                    tracing::warn!(kind = self.kind.name(), "A watch is dead: {ANEW}");
+                }
+                return Ok(State::Listed { version });
             }
-            Err(_) => return Ok(State::Listed { version }),
         };
         for line in lines {
             match self.take(&line) {
@@ -316,10 +361,25 @@ impl<K: Kind> Watcher<K> {
         State::Listed { version }
     }
 
+    /// It did not end as it should. What asks for signs of life breaks the watch when there are none.
+    fn broken(&mut self, why: String, version: Str, watch: &Watch) -> State {
+        if watch.is_probed && self.client.lose(&watch.age) {
+            tracing::warn!(kind = self.kind.name(), err = why, "A watch has broken: {ANEW}");
+        }
+        if watch.opened.elapsed() >= GOOD_WATCH {
+            self.backoff.reset();
+        }
+        // If the server is away the next try says so.
+        let trouble = Trouble::Passing { why, retry_after: None, told: true };
+        self.after(trouble, State::Listed { version })
+    }
+
     /// Where to go after trouble; `retry` where a second try is enough.
     fn after(&mut self, trouble: Trouble, retry: State) -> State {
         match trouble {
-            Trouble::Passing { why, retry_after } => self.rest("Failed to watch", &why, retry_after, retry),
+            Trouble::Passing { why, retry_after, told } => {
+                self.rest_quietly(told, "Failed to watch", &why, retry_after, retry)
+            }
             Trouble::NotServed(why) => self.rest("Failed to watch", &why, None, retry),
             Trouble::Expired(why) => {
                 tracing::debug!(
@@ -337,8 +397,23 @@ impl<K: Kind> Watcher<K> {
     }
 
     fn rest(&mut self, what: &str, why: &str, retry_after: Option<Duration>, then: State) -> State {
+        self.rest_quietly(false, what, why, retry_after, then)
+    }
+
+    fn rest_quietly(
+        &mut self,
+        told: bool,
+        what: &str,
+        why: &str,
+        retry_after: Option<Duration>,
+        then: State,
+    ) -> State {
         let delay = self.backoff.delay().max(retry_after.unwrap_or_default());
-        tracing::error!(kind = self.kind.name(), err = why, retry_in = ?delay, "{what}");
+        let kind = self.kind.name();
+        match told {
+            true => tracing::debug!(v = 2, kind, err = why, retry_in = ?delay, "{what}"),
+            false => tracing::error!(kind, err = why, retry_in = ?delay, "{what}"),
+        }
         State::Resting { delay, then: Box::new(then) }
     }
 
@@ -346,17 +421,22 @@ impl<K: Kind> Watcher<K> {
 
     /// A watch that begins with all objects and marks the end of them (KEP-3157).
     async fn list_by_stream(&mut self) -> Result<State, Trouble> {
-        let time = self.watch_time();
+        // The list is part of it and may take long.
+        let (least, most, grace) = LONG;
+        let time = self.jitter.between(least, most);
         let path =
             self.watch_path(&[("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")], time);
-        let body = self.client.open(&path, OPEN_LIMIT).await.map_err(no_streaming)?;
-        let mut watch = Watch::new(Lines::new(body), time);
+        let stream = self.open(&path, LIST_OPEN_LIMIT).await.map_err(no_streaming)?;
+        let mut watch = Watch::new(stream, time, grace);
         loop {
             let lines = match timeout(STREAM_SILENCE, watch.lines.next()).await {
                 Ok(Ok(Some(lines))) => lines,
                 Ok(Ok(None)) => return Err(self.stream_broke("it was closed before its end")),
                 Ok(Err(why)) => return Err(self.stream_broke(&why)),
-                Err(_) => return Err(Trouble::NoStreaming("it did not end".into())),
+                Err(_) => {
+                    self.client.lose(&watch.age);
+                    return Err(Trouble::NoStreaming("it did not end".into()));
+                }
             };
             let mut end = None;
             for line in lines {
@@ -371,6 +451,9 @@ impl<K: Kind> Watcher<K> {
             }
             if let Some(version) = end {
                 self.broken_streams = 0;
+                if !watch.is_probed {
+                    watch = watch.left_after(self.jitter.between(SHORT.0, SHORT.1));
+                }
                 return Ok(State::Watching { version, watch });
             }
         }
@@ -381,7 +464,7 @@ impl<K: Kind> Watcher<K> {
         if self.broken_streams >= 3 {
             return Trouble::NoStreaming(why.to_owned());
         }
-        Trouble::Passing { why: format!("streaming list: {why}"), retry_after: None }
+        Trouble::Passing { why: format!("streaming list: {why}"), retry_after: None, told: false }
     }
 
     async fn list_by_pages(&mut self) -> Result<State, Trouble> {
@@ -394,6 +477,7 @@ impl<K: Kind> Watcher<K> {
                     self.client.get(&self.list_path(&[("limit", &limit), ("continue", &token)])).await
                 }
             };
+            self.heed(&body);
             let body = match body {
                 // The token grew too old between two pages.
                 Err(error) if error.code() == Some(410) && !token.is_empty() => {
@@ -514,8 +598,24 @@ impl<K: Kind> Watcher<K> {
 
     // --- requests ---
 
-    fn watch_time(&mut self) -> Duration {
-        self.jitter.between(WATCH_TIME.0, WATCH_TIME.1)
+    async fn open(&mut self, path: &str, limit: Duration) -> Result<Stream, ApiError> {
+        let opened = self.client.open(path, limit).await;
+        if let Ok(stream) = &opened {
+            self.is_probed = stream.is_probed;
+            tracing::trace!(v = 4, kind = self.kind.name(), is_probed = stream.is_probed, "Watch opened");
+        }
+        self.heed(&opened);
+        opened
+    }
+
+    /// Tells of what this scheduler may not see.
+    fn heed<T>(&self, outcome: &Result<T, ApiError>) {
+        let (reachability, kind) = (self.client.reachability(), self.kind.name());
+        match outcome {
+            Ok(_) => reachability.allowed(kind),
+            Err(error) if error.code() == Some(403) => reachability.forbidden(kind, &error.to_string()),
+            Err(_) => {}
+        }
     }
 
     fn watch_path(&self, more: &[(&str, &str)], time: Duration) -> String {

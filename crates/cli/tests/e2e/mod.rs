@@ -9,3 +9,4 @@ pub mod process;
 pub mod proxy;
 pub mod scene;
 pub mod server;
+pub mod tunnel;

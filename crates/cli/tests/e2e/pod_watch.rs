@@ -54,6 +54,11 @@ impl PodWatch {
         self.lock().bound.len()
     }
 
+    /// How many pods have a node whose names begin so.
+    pub fn bound_of(&self, prefix: &str) -> usize {
+        self.lock().bound.values().filter(|(pod, _)| pod.starts_with(prefix)).count()
+    }
+
     /// How often a pod of that name was bound.
     pub fn times_bound(&self, name: &str) -> usize {
         self.lock().bound.values().filter(|(pod, _)| pod == name).count()

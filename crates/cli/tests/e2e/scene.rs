@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use harbormaster_oracle::components::ApiClient;
+use harbormaster_oracle::components::{ApiClient, Endpoint};
 use serde_json::{Value, json};
 
 use super::{
@@ -122,13 +122,19 @@ impl Scene {
         format!("{}-{name}", self.name)
     }
 
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.cluster
+    }
+
     pub fn start(&self) -> Harbormaster {
+        self.start_with(&config(self.name), format!("--master=http://127.0.0.1:{}", self.proxy.port))
+    }
+
+    /// Harbormaster with that configuration, which finds the server by that flag.
+    pub fn start_with(&self, config: &Value, way: String) -> Harbormaster {
         let path = self.cluster.directory().join(format!("{}.json", self.name));
-        std::fs::write(&path, config(self.name).to_string()).expect("the configuration is written");
-        let args = [
-            format!("--config={}", path.display()),
-            format!("--master=http://127.0.0.1:{}", self.proxy.port),
-        ];
+        std::fs::write(&path, config.to_string()).expect("the configuration is written");
+        let args = [format!("--config={}", path.display()), way];
         Harbormaster::start(&args, path.with_extension("log"))
     }
 
@@ -136,10 +142,14 @@ impl Scene {
     pub fn started(&self) -> Harbormaster {
         self.proxy.listen();
         let harbormaster = self.start();
+        self.wait_until_watched(&harbormaster);
+        harbormaster
+    }
+
+    pub fn wait_until_watched(&self, harbormaster: &Harbormaster) {
         for kind in WATCHED {
             harbormaster.wait_for_line(&["Caches populated", &format!("kind=\"{kind}\"")]);
         }
-        harbormaster
     }
 
     pub fn is_bound(&self, name: &str) {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    canned::{Canned, refused_connection, reply, status, streamed},
+    canned::{Canned, refused_connection, reply, status, streamed, streamed_over_http1},
     http::ResponseBody,
 };
 
@@ -264,18 +264,69 @@ async fn pages_that_outlive_their_token_are_replaced_by_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_on_a_dead_connection_is_opened_anew() {
+async fn a_watch_that_does_not_end_when_it_should_is_opened_anew() {
     let server = Canned::script(vec![
         no_streaming(),
         list(10, "", &[]),
+        // What connections can do is known from the first watch on.
+        streamed(vec![event("ADDED", &pod("a", 11))], false),
         streamed(Vec::new(), true),
-        streamed(vec![event("ADDED", &pod("a", 11))], true),
+        streamed(vec![event("ADDED", &pod("b", 12))], true),
     ]);
     let begun = Instant::now();
     let engine = watch(&server);
-    assert_eq!(heard(&engine, 2).await, ["synced", "+a@11"]);
+    assert_eq!(heard(&engine, 3).await, ["synced", "+a@11", "+b@12"]);
     let took = begun.elapsed().as_secs();
     assert!((330..=640).contains(&took), "{took} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_over_http1_are_short_so_that_a_dead_connection_shows() {
+    let pieces = vec![event("ADDED", &pod("a", 1)) + &end_of_initial_events(5)];
+    let server = Canned::script(vec![
+        streamed_over_http1(pieces, true),
+        streamed_over_http1(Vec::new(), true),
+        streamed_over_http1(vec![event("ADDED", &pod("b", 11))], true),
+    ]);
+    let begun = Instant::now();
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 3).await, ["+a@1", "synced", "+b@11"]);
+    let took = begun.elapsed().as_secs();
+    assert!((46..=60).contains(&took), "left after 18 to 25 s, dead after 28 to 35 s: {took} s");
+    assert_eq!(queries(&server), ["stream", "watch 5", "watch 5"]);
+    let asked = |index: usize| {
+        let path = server.seen()[index].path.clone();
+        let time =
+            path.split("timeoutSeconds=").nth(1).unwrap_or_default().split('&').next().unwrap().to_owned();
+        time.parse::<u64>().unwrap()
+    };
+    assert!(asked(0) >= 300, "a list may take long");
+    assert!((18..=25).contains(&asked(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_good_watch_that_breaks_is_opened_anew_at_once_whatever_was_before() {
+    let broken_after = |seconds| {
+        let pieces = futures_util::stream::once(async move {
+            sleep(Duration::from_secs(seconds)).await;
+            Err::<http_body::Frame<Bytes>, _>(tower::BoxError::from("broken"))
+        });
+        let body = http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(pieces));
+        let mut reply = Response::new(body);
+        *reply.version_mut() = http::Version::HTTP_2;
+        reply
+    };
+    let mut replies = vec![no_streaming(), list(10, "", &[])];
+    // Bad times, then good ones, in which nothing happened.
+    replies.extend((0..4).map(|_| broken_after(0)));
+    replies.extend([broken_after(60), streamed(vec![event("ADDED", &pod("a", 11))], true)]);
+    let server = Canned::script(replies);
+    let begun = Instant::now();
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 2).await, ["synced", "+a@11"]);
+    // 0.8 + 1.6 + 3.2 + 6.4, each up to twice as long; 60; 0.8 to 1.6.
+    let took = begun.elapsed().as_secs();
+    assert!((72..=86).contains(&took), "{took} s");
 }
 
 #[tokio::test(start_paused = true)]

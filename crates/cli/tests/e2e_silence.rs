@@ -1,0 +1,172 @@
+//! Connections that die without a word: whoever sends or waits has to notice by itself.
+
+mod e2e;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use e2e::{
+    cluster::{PATIENCE, events, eventually},
+    objects::config,
+    process::Harbormaster,
+    scene::Scene,
+    server::{Server, on_both_servers},
+    tunnel::Tunnel,
+};
+use harbormaster_oracle::components::Endpoint;
+use serde_json::{Value, json};
+
+on_both_servers! {
+    a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost,
+}
+
+/// Until the first pod is bound after the network has fallen silent. kube-scheduler needs 46 s.
+const FIRST_BINDING: Duration = Duration::from_secs(50);
+/// How long answers are lost before requests are: bindings that are made come to nobody's knowledge.
+const HALF_SILENCE: Duration = Duration::from_secs(2);
+
+/// How Harbormaster speaks to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// TLS all the way to the server, watches over HTTP/2.
+    Http2,
+    /// Plain HTTP/1.1, to the proxy in front of the server.
+    Http1,
+}
+
+/// Harbormaster at the other end of a tunnel.
+struct Tunnelled {
+    scene: Scene,
+    tunnel: Tunnel,
+    harbormaster: Harbormaster,
+    /// Where its kubeconfig is.
+    _endpoint: Endpoint,
+}
+
+fn a_silent_network_is_noticed_and_nothing_is_bound_twice_or_lost(server: Server) {
+    // One after the other they would take minutes.
+    thread::scope(|scope| {
+        scope.spawn(|| while_all_is_quiet(server, "quiet-http2", Over::Http2));
+        scope.spawn(|| while_all_is_quiet(server, "quiet-http1", Over::Http1));
+        scope.spawn(|| while_bindings_hang(server, "hung-http2", Over::Http2));
+        scope.spawn(|| while_bindings_hang(server, "hung-http1", Over::Http1));
+        scope.spawn(|| while_answers_are_lost(server, "lost-http2", Over::Http2));
+        scope.spawn(|| while_answers_are_lost(server, "lost-http1", Over::Http1));
+    });
+}
+
+fn while_all_is_quiet(server: Server, name: &'static str, over: Over) {
+    let Tunnelled { scene, tunnel, harbormaster, _endpoint } = tunnelled(server, name, over, config(name), 0);
+    scene.create("before", "100m");
+    scene.is_bound("before");
+    if over == Over::Http1 {
+        // From the second on the server is asked to end them soon.
+        let opened = || harbormaster.lines_with(&["Watch opened", "kind=\"pods\""]).len();
+        eventually("watches have been opened anew", PATIENCE, || (opened() >= 2).then_some(()));
+    }
+    thread::sleep(Duration::from_secs(3));
+    tunnel.fall_silent();
+    let silent = Instant::now();
+    scene.create("after", "100m");
+    scene.is_bound("after");
+    let took = silent.elapsed();
+    assert!(took <= FIRST_BINDING, "{name}: {took:?}");
+    println!("{name}: bound after {took:.1?}");
+    eventually("the event is written", PATIENCE, || {
+        (events(&scene.client, &scene.full("after"), "Scheduled").len() == 1).then_some(())
+    });
+    assert_eq!(scene.watch.times_bound(&scene.full("after")), 1);
+    scene.ends_well(harbormaster);
+}
+
+/// The server never hears of bindings that are sent.
+fn while_bindings_hang(server: Server, name: &'static str, over: Over) {
+    const PODS: usize = 20;
+    let Tunnelled { scene, tunnel, harbormaster, _endpoint } = tunnelled(server, name, over, config(name), 1);
+    scene.create("before", "100m");
+    scene.is_bound("before");
+    tunnel.swallow_requests();
+    scene.create_many(PODS);
+    for index in 0..PODS {
+        let pod = scene.full(&format!("many-{index}"));
+        eventually("it is decided", PATIENCE, || (harbormaster.attempts(&pod) == 1).then_some(()));
+    }
+    thread::sleep(Duration::from_secs(1));
+    tunnel.fall_silent();
+    let silent = Instant::now();
+    assert_eq!(scene.watch.bound_of(&scene.full("many-")), 0);
+    goes_on(&scene, &harbormaster, silent, PODS);
+    scene.ends_well(harbormaster);
+}
+
+/// The server makes bindings that nobody hears of.
+fn while_answers_are_lost(server: Server, name: &'static str, over: Over) {
+    const NODES: usize = 5;
+    const PODS: usize = 20 * NODES;
+    let mut config = config(name);
+    // All are decided at once, and their bindings sent one by one.
+    config["clientConnection"] = json!({"qps": 5, "burst": 1, "contentType": "application/json"});
+    let Tunnelled { scene, tunnel, harbormaster, _endpoint } =
+        tunnelled(server, name, over, config, NODES - 1);
+    let prefix = scene.full("many-");
+    scene.create_many(PODS);
+    eventually("some are bound", PATIENCE, || (scene.watch.bound_of(&prefix) > 5).then_some(()));
+    tunnel.swallow_answers();
+    thread::sleep(HALF_SILENCE);
+    tunnel.fall_silent();
+    let silent = Instant::now();
+    goes_on(&scene, &harbormaster, silent, PODS);
+    if over == Over::Http1 {
+        let binds = scene.proxy.records(|request| request.path.ends_with("/binding"));
+        let conflicts = binds.iter().filter(|bind| bind.status == 409).count();
+        assert!(conflicts > 0, "some were bound without the knowledge of the scheduler, and tried again");
+    }
+    scene.ends_well(harbormaster);
+}
+
+/// Harbormaster goes on in time, and comes to know that each pod is bound, which each is once.
+fn goes_on(scene: &Scene, harbormaster: &Harbormaster, silent: Instant, pods: usize) {
+    let name = scene.name;
+    let bound = || harbormaster.lines_with(&["Successfully bound pod to node", &scene.full("many-")]).len();
+    // What the server has heard of by now is done soon.
+    thread::sleep(Duration::from_secs(2));
+    let before = bound();
+    assert!(before < pods, "{name}: all were bound before the network fell silent");
+    eventually("another is bound", PATIENCE, || (bound() > before).then_some(()));
+    let first = silent.elapsed();
+    assert!(first <= FIRST_BINDING, "{name}: {first:?}");
+    eventually("all are bound", PATIENCE, || (bound() >= pods).then_some(()));
+    println!("{name}: bound after {first:.1?}, and all after {:.1?}", silent.elapsed());
+    scene.many_are_bound(pods);
+    assert_eq!(bound(), pods);
+}
+
+fn tunnelled(server: Server, name: &'static str, over: Over, config: Value, more_nodes: usize) -> Tunnelled {
+    let scene = Scene::new(server, name);
+    for index in 0..more_nodes {
+        scene.create_node(&format!("node-{index}"), "2", "a");
+    }
+    let (scheme, target) = match over {
+        Over::Http2 => {
+            let port = scene.endpoint().server_url().rsplit(':').next().and_then(|port| port.parse().ok());
+            ("https", port.expect("an address with a port"))
+        }
+        Over::Http1 => {
+            scene.proxy.listen();
+            ("http", scene.proxy.port)
+        }
+    };
+    let tunnel = Tunnel::to(target);
+    let address = format!("{scheme}://127.0.0.1:{}", tunnel.port);
+    let endpoint = Endpoint::new(&address, scene.endpoint().token()).expect("a kubeconfig is written");
+    let way = format!("--kubeconfig={}", endpoint.kubeconfig().display());
+    let harbormaster = scene.start_with(&config, way);
+    scene.wait_until_watched(&harbormaster);
+    let protocol = format!("is_probed={}", over == Over::Http2);
+    harbormaster.wait_for_line(&["Watch opened", "kind=\"pods\"", &protocol]);
+    let unchecked = harbormaster.lines_with(&["insecure-skip-tls-verify"]).len();
+    assert_eq!(unchecked, usize::from(over == Over::Http2), "it is said once");
+    Tunnelled { scene, tunnel, harbormaster, _endpoint: endpoint }
+}

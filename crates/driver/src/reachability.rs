@@ -1,0 +1,271 @@
+//! What is said about an API server that cannot be reached: at once, now and then while it lasts, and when it is over.
+//! Everybody who sends requests notices at the same time; one line is enough for all of them.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::http::ApiError;
+
+/// How often trouble that lasts is told of.
+const REMINDER: Duration = Duration::from_secs(30);
+
+/// Tells of trouble with one API server. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reachability(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Its address.
+    server: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    outage: Option<Outage>,
+    answered: Option<Instant>,
+    /// What is not allowed, by what was asked for.
+    forbidden: BTreeMap<&'static str, String>,
+    told: [Option<Instant>; 3],
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    told: bool,
+}
+
+/// Kinds of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// No answer, or one of somebody who stands in front of a server that is away.
+    Away,
+    /// It does not know who this is.
+    Unauthorized,
+    /// It knows, and says no.
+    Forbidden,
+}
+
+impl Trouble {
+    /// The trouble that concerns everything that is asked for.
+    fn of_all(error: &ApiError) -> Option<Self> {
+        match error {
+            ApiError::Unreachable(_) | ApiError::TimedOut { .. } => Some(Self::Away),
+            ApiError::Refused(refusal) => match refusal.code {
+                401 => Some(Self::Unauthorized),
+                502 | 503 => Some(Self::Away),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Away => "The API server cannot be reached",
+            Self::Unauthorized => "The API server does not accept the credentials of this scheduler",
+            Self::Forbidden => "The API server does not allow this scheduler what it needs",
+        })
+    }
+}
+
+/// Whether [`Reachability`] tells of this error, so that nobody else needs to.
+pub(crate) fn is_told(error: &ApiError) -> bool {
+    Trouble::of_all(error).is_some() || error.code() == Some(403)
+}
+
+impl Reachability {
+    /// For the server at that address.
+    pub(crate) fn of(server: String) -> Self {
+        Self(Arc::new(Inner { server, state: Mutex::default() }))
+    }
+
+    /// How a request ended.
+    pub(crate) fn note<T>(&self, outcome: &Result<T, ApiError>) {
+        let now = Instant::now();
+        let server = self.0.server.as_str();
+        let trouble = outcome.as_ref().err().and_then(|error| Some((Trouble::of_all(error)?, error)));
+        let Some((trouble, error)) = trouble else {
+            if let Some(lasted) = self.lock().answered(now) {
+                tracing::info!(v = 0, server, after = ?whole_seconds(lasted), "The API server answers again");
+            }
+            return;
+        };
+        let silence = match error {
+            ApiError::TimedOut { limit, .. } => Some(*limit),
+            _ => None,
+        };
+        if let Some(lasts) = self.lock().troubled(trouble, silence, now) {
+            let (err, hint) = (error.to_string(), hint(error));
+            tracing::error!(server, err, hint, lasts = ?whole_seconds(lasts), "{trouble}");
+        }
+    }
+
+    /// The server said no to what was asked for `kind`.
+    pub(crate) fn forbidden(&self, kind: &'static str, why: &str) {
+        let told = self.lock().forbidden(kind, why, Instant::now());
+        if let Some(kinds) = told {
+            let hint = "give its user the role system:kube-scheduler, or one that allows as much";
+            tracing::error!(server = self.0.server, kinds, err = why, hint, "{}", Trouble::Forbidden);
+        }
+    }
+
+    /// The server gave what was asked for `kind`.
+    pub(crate) fn allowed(&self, kind: &'static str) {
+        if self.lock().allowed(kind) {
+            tracing::info!(
+                v = 0,
+                server = self.0.server,
+                "The API server allows this scheduler what it needs"
+            );
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns how long the trouble lasts if it is to be told of. A request that was not answered says little as long
+    /// as others were answered in the same time, `silence`.
+    fn troubled(&mut self, trouble: Trouble, silence: Option<Duration>, now: Instant) -> Option<Duration> {
+        let answered_since = |silence| self.answered.is_some_and(|at| now - at < silence);
+        if silence.is_some_and(answered_since) {
+            return None;
+        }
+        let due = self.is_due(trouble, now);
+        let outage = self.outage.get_or_insert(Outage { since: now, told: false });
+        outage.told |= due;
+        due.then(|| now - outage.since)
+    }
+
+    /// Returns how long the trouble lasted if it was told of and is over.
+    fn answered(&mut self, now: Instant) -> Option<Duration> {
+        self.answered = Some(now);
+        let outage = self.outage.take()?;
+        outage.told.then(|| now - outage.since)
+    }
+
+    /// Returns what is not allowed if it is to be told of.
+    fn forbidden(&mut self, kind: &'static str, why: &str, now: Instant) -> Option<String> {
+        self.forbidden.insert(kind, why.to_owned());
+        let due = self.is_due(Trouble::Forbidden, now);
+        due.then(|| self.forbidden.keys().copied().collect::<Vec<_>>().join(", "))
+    }
+
+    /// Returns whether everything is allowed now, and was not before.
+    fn allowed(&mut self, kind: &'static str) -> bool {
+        self.forbidden.remove(kind).is_some() && self.forbidden.is_empty()
+    }
+
+    fn is_due(&mut self, trouble: Trouble, now: Instant) -> bool {
+        let told = &mut self.told[trouble as usize];
+        let due = told.is_none_or(|at| now - at >= REMINDER);
+        if due {
+            *told = Some(now);
+        }
+        due
+    }
+}
+
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs())
+}
+
+/// What to do about it.
+fn hint(error: &ApiError) -> &'static str {
+    if error.code() == Some(401) {
+        return "check the token or the client certificate in the kubeconfig";
+    }
+    let text = error.to_string();
+    let has = |part: &str| text.contains(part);
+    if has("invalid peer certificate") {
+        "check certificate-authority and tls-server-name in the kubeconfig: they must fit the server's certificate"
+    } else if has("dns error") {
+        "check the server's name in the kubeconfig or --master"
+    } else if has("refused") {
+        "check that it runs, and its address in the kubeconfig or --master"
+    } else {
+        "it is tried again"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(begun: Instant, seconds: u64) -> Instant {
+        begun + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_outage_is_told_of_at_once_then_now_and_then_and_when_it_is_over() {
+        let (mut state, begun) = (State::default(), Instant::now());
+        let mut told = Vec::new();
+        // Nine who ask, each every second.
+        for second in 0..70 {
+            for _ in 0..9 {
+                told.extend(state.troubled(Trouble::Away, None, at(begun, second)).map(|d| d.as_secs()));
+            }
+        }
+        assert_eq!(told, [0, 30, 60]);
+        assert_eq!(state.answered(at(begun, 70)), Some(Duration::from_secs(70)));
+        assert_eq!(state.answered(at(begun, 71)), None);
+    }
+
+    #[test]
+    fn an_outage_that_was_not_told_of_has_no_end_either() {
+        let (mut state, begun) = (State::default(), Instant::now());
+        assert!(state.troubled(Trouble::Away, None, begun).is_some());
+        assert!(state.answered(at(begun, 1)).is_some());
+        assert_eq!(state.troubled(Trouble::Away, None, at(begun, 2)), None);
+        assert_eq!(state.answered(at(begun, 3)), None);
+    }
+
+    #[test]
+    fn a_server_that_is_back_but_knows_nobody_is_told_of_at_once() {
+        let (mut state, begun) = (State::default(), Instant::now());
+        assert!(state.troubled(Trouble::Away, None, begun).is_some());
+        assert_eq!(state.troubled(Trouble::Unauthorized, None, at(begun, 5)), Some(Duration::from_secs(5)));
+        assert!(state.answered(at(begun, 6)).is_some());
+    }
+
+    #[test]
+    fn one_slow_request_is_no_outage_while_others_are_answered() {
+        let (mut state, begun) = (State::default(), Instant::now());
+        let limit = Duration::from_secs(30);
+        state.answered(at(begun, 10));
+        assert_eq!(state.troubled(Trouble::Away, Some(limit), at(begun, 30)), None);
+        assert!(state.troubled(Trouble::Away, Some(limit), at(begun, 50)).is_some());
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_told_of_together() {
+        let (mut state, begun) = (State::default(), Instant::now());
+        assert_eq!(state.forbidden("pods", "no", begun), Some("pods".to_owned()));
+        assert_eq!(state.forbidden("nodes", "no", begun), None);
+        assert_eq!(state.answered(begun), None, "others may be answered all the while");
+        assert_eq!(state.forbidden("nodes", "no", at(begun, 31)), Some("nodes, pods".to_owned()));
+        assert!(!state.allowed("services") && !state.allowed("pods") && state.allowed("nodes"));
+    }
+
+    #[test]
+    fn the_usual_causes_come_with_what_to_do() {
+        for (cause, part) in [
+            ("tcp connect error: Connection refused (os error 111)", "that it runs"),
+            ("dns error: failed to lookup address information", "server's name"),
+            ("invalid peer certificate: UnknownIssuer", "certificate-authority"),
+        ] {
+            let hint = hint(&ApiError::Unreachable(cause.into()));
+            assert!(hint.contains(part), "{hint}");
+        }
+    }
+}
