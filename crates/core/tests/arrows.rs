@@ -15,7 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["api", "framework", "core"]),
     ("sim", &["api", "framework", "config", "core", "plugins"]),
     ("oracle", &["api", "sim"]),
-    ("apiserver", &["api"]),
+    ("objects", &["api"]),
+    ("apiserver", &["api", "objects"]),
     ("sandbox", &["api", "framework", "config", "core", "driver", "sim", "apiserver"]),
     ("cli", &["api", "framework", "config", "core", "plugins", "driver", "sim", "sandbox"]),
 ];

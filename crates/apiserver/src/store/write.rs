@@ -61,9 +61,10 @@ impl Store {
             object["metadata"]["name"] = format!("{prefix}{}", self.0.random.suffix()).into();
         }
         rules::stamp(kind, &mut object, &self.0.random.uid(), &now().to_rfc3339());
-        self.rules(kind, |rules| rules.create(&mut object))?;
+        let name = text(&object, "/metadata/name").to_owned();
+        self.rules(kind, &name, |rules| rules.create(&mut object))?;
         if kind.rules == Rules::Definition {
-            rules::establish(&mut object);
+            rules::establish(&mut object, now());
         }
         extent::check(&object)?;
         let mut tries = 0;
@@ -135,7 +136,7 @@ impl Store {
             if part == Part::Whole {
                 new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
             } else {
-                self.rules(kind, |rules| rules.update(&old, &mut new))?;
+                self.rules(kind, name, |rules| rules.update(&old, &mut new))?;
             }
             if new == old {
                 return Ok(current);

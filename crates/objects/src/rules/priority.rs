@@ -7,7 +7,7 @@ use super::{
     checks::{self, Check::Choice},
 };
 use crate::{
-    status::FieldError,
+    FieldError,
     value::{is_true, number, text},
 };
 
@@ -15,7 +15,7 @@ const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 /// The highest value of a class that a user may make.
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 /// The classes that only the system may have.
-pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-node-critical",
         2_000_001_000,
@@ -81,7 +81,7 @@ pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), St
 
 /// Of several, the one with the lowest value.
 fn global_default(context: &Context<'_>) -> Option<Value> {
-    let all = context.all(CLASSES).into_iter();
+    let all = context.others.all(CLASSES).into_iter();
     let defaults = all.filter(|class| is_true(class, "/globalDefault"));
     defaults.min_by_key(|class| class.get("value").and_then(Value::as_i64))
 }
@@ -92,8 +92,7 @@ pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), S
     let class = if name.is_empty() {
         global_default(context)
     } else {
-        let kind = context.kinds.named(CLASSES);
-        let class = kind.and_then(|kind| kind.shelf.get(&name)).map(|class| class.value());
+        let class = context.others.get(CLASSES, &name);
         Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
     };
     let value = class.as_ref().and_then(|class| class.get("value")?.as_i64()).unwrap_or(0);

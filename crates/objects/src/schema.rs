@@ -12,38 +12,47 @@ use crate::{
 };
 
 /// A field of a type.
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
+#[derive(Debug)]
+pub struct Field {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// How often it holds its type, and whether zero is written.
+    pub shape: Shape,
     /// The type of the field, or of its elements.
-    pub(crate) of: &'static str,
+    pub of: &'static str,
     /// Written even when it is zero or absent.
     always: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+/// How a field holds its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Once.
     Single,
     /// Not written when zero.
     Shy,
+    /// A list of it.
     List,
+    /// A map from texts to it.
     Map,
     /// The fields of its type belong to the type around it.
     Inline,
 }
 
 /// The fields of a type, by their number in protobuf.
-pub(crate) type Fields = HashMap<u64, Field>;
+pub type Fields = HashMap<u64, Field>;
 
-#[derive(Default)]
-pub(crate) struct Type {
-    pub(crate) fields: Fields,
+/// A type.
+#[derive(Debug, Default)]
+pub struct Type {
+    /// Its fields.
+    pub fields: Fields,
     /// Numbers by name; the fields of inlined types are in those.
     by_name: HashMap<&'static str, u64>,
 }
 
 /// A type of the table.
-pub(crate) fn find(name: &str) -> Option<&'static Type> {
+pub fn find(name: &str) -> Option<&'static Type> {
     types().get(name)
 }
 
@@ -88,7 +97,7 @@ fn type_of(kind: &Kind) -> Option<String> {
 ///
 /// # Errors
 /// Which value is of the wrong type, in the words of Go.
-pub(crate) fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
+pub fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
     Walk::default().root(kind, object)
 }
 
@@ -96,7 +105,7 @@ pub(crate) fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
 ///
 /// # Errors
 /// Which fields those are.
-pub(crate) fn check_strictly(kind: &Kind, object: &Value) -> Result<(), String> {
+pub fn check_strictly(kind: &Kind, object: &Value) -> Result<(), String> {
     let mut walk = Walk { notes: true, ..Walk::default() };
     let mut object = object.clone();
     forms::to_stored(kind, &mut object);
@@ -323,7 +332,7 @@ fn name_of(of: &str) -> String {
 }
 
 /// That a value is of the wrong type, in the words of Go.
-pub(crate) fn wrong(value: &Value, into: &str) -> String {
+pub fn wrong(value: &Value, into: &str) -> String {
     let what = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),
@@ -342,10 +351,10 @@ pub(crate) fn wrong(value: &Value, into: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{kinds::Kinds, shelf::Versions};
+    use crate::kinds;
 
-    fn pods() -> std::sync::Arc<Kind> {
-        Kinds::of_table(&Versions::new(), 1).named("pods").unwrap()
+    fn pods() -> Kind {
+        kinds::table().into_iter().find(|kind| kind.plural == "pods").unwrap()
     }
 
     #[test]

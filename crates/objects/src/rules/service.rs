@@ -23,7 +23,7 @@ pub(super) fn admit(context: &Context<'_>, old: Option<&Value>, service: &mut Va
             default(&mut service["spec"], field, kept);
         }
     }
-    let others = context.all("services");
+    let others = context.others.all("services");
     if text(service, "/spec/clusterIP").is_empty() {
         let taken: BTreeSet<&str> = others.iter().map(|other| text(other, "/spec/clusterIP")).collect();
         let all = (0..=255).flat_map(|high| (1..=254).map(move |low| format!("{NETWORK}.{high}.{low}")));

@@ -12,93 +12,117 @@ mod pod_update;
 mod priority;
 mod service;
 
-#[cfg(test)]
-mod tests;
-
+use harbormaster_api::Timestamp;
 use serde_json::Value;
 
-pub(crate) use definition::{establish, kinds_of_definition};
-pub(crate) use meta::stamp;
-pub(crate) use priority::SYSTEM_CLASSES;
+pub use defaults::pod_spec as default_pod_spec;
+pub use definition::{establish, kinds_of_definition, selectable_fields};
+pub use meta::stamp;
+pub use priority::SYSTEM_CLASSES;
 
 use crate::{
-    Options,
-    kinds::{Kind, Kinds, Rules, STATUS, STATUS_AT_ONCE},
+    FieldError,
+    kinds::{Kind, Rules, STATUS, STATUS_AT_ONCE},
     schema,
-    shelf::Range,
-    status::{Failure, FieldError, Result},
-    value::{remove, text},
+    value::remove,
 };
 
 /// What is wrong with an object.
 type Errors = Vec<FieldError>;
 
+/// Why an object is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is not what its type says; with what that is, in the words of Go.
+    Unfit(String),
+    /// Admission refuses it, for this reason.
+    Forbidden(String),
+    /// Fields are wrong.
+    Invalid(Vec<FieldError>),
+}
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+/// The other objects, as far as rules look at them. Resources are named as in `priorityclasses.scheduling.k8s.io`.
+pub trait Others {
+    /// All objects of a resource.
+    fn all(&self, resource: &str) -> Vec<Value>;
+    /// One object of a resource without namespaces.
+    fn get(&self, resource: &str, name: &str) -> Option<Value>;
+}
+
 /// What the rules look at besides the object.
-pub(crate) struct Context<'a> {
-    pub(crate) options: &'a Options,
-    pub(crate) kinds: &'a Kinds,
-    pub(crate) kind: &'a Kind,
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The kind of the object.
+    pub kind: &'a Kind,
+    /// The other objects.
+    pub others: &'a dyn Others,
+    /// What objects remember as the time of the request.
+    pub now: Timestamp,
+    /// Whether pods tolerate nodes that are not ready or unreachable for a while.
+    pub default_tolerations: bool,
+    /// Whether new nodes are tainted as not ready.
+    pub taint_new_nodes: bool,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("kind", &self.kind.qualified()).finish_non_exhaustive()
+    }
 }
 
 impl Context<'_> {
-    /// All objects of a resource.
-    fn all(&self, resource: &str) -> Vec<Value> {
-        let page = self.kinds.named(resource).and_then(|kind| kind.shelf.list(&Range::ALL, |_| true).ok());
-        page.unwrap_or_default().objects.iter().map(|object| object.value()).collect()
-    }
-
     /// Makes a new object ready to be stored, which has its name and namespace already.
-    pub(crate) fn create(&self, object: &mut Value) -> Result<()> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn create(&self, object: &mut Value) -> Result<()> {
         if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
             remove(object, "status");
         }
         self.fit(object)?;
-        let name = text(object, "/metadata/name").to_owned();
-        let about = self.kind.about(&name);
         self.defaults(object);
         match self.kind.rules {
-            Rules::Pod => pod::admit(self, object).map_err(|why| Failure::forbidden(about, &why))?,
-            Rules::PriorityClass => {
-                priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
-            }
+            Rules::Pod => pod::admit(self, object).map_err(Refusal::Forbidden)?,
+            Rules::PriorityClass => priority::admit_class(self, object).map_err(Refusal::Forbidden)?,
             Rules::Definition => definition::defaults(object),
             Rules::Service => service::admit(self, None, object),
             _ => others::admit(self, object),
         }
         let mut errors = meta::check(self.kind, object);
         self.check(object, None, &mut errors);
-        self.refuse(&name, &errors)
+        refuse(errors)
     }
 
     /// Makes a changed object ready to be stored.
-    pub(crate) fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
         self.fit(object)?;
-        let name = text(old, "/metadata/name").to_owned();
         self.defaults(object);
         match self.kind.rules {
             Rules::Pod => pod::admit_update(self, old, object),
             Rules::Service => service::admit(self, Some(old), object),
-            Rules::PriorityClass => {
-                let about = self.kind.about(&name);
-                priority::admit_class(self, object).map_err(|why| Failure::forbidden(about, &why))?;
-            }
+            Rules::PriorityClass => priority::admit_class(self, object).map_err(Refusal::Forbidden)?,
             _ => {}
         }
         let mut errors = meta::check_update(self.kind, old, object);
         self.check(object, Some(old), &mut errors);
-        self.refuse(&name, &errors)
+        refuse(errors)
     }
 
     /// Makes the object what its type says.
     fn fit(&self, object: &mut Value) -> Result<()> {
-        schema::fit(self.kind, object).map_err(|why| Failure::bad_request(self.kind.cannot_be_handled(&why)))
+        schema::fit(self.kind, object).map_err(Refusal::Unfit)
     }
 
     fn defaults(&self, object: &mut Value) {
         defaults::apply(self.kind.defaults, object);
         match self.kind.rules {
-            Rules::Pod => pod::defaults(object),
-            Rules::Node => node::defaults(self.options, object),
+            Rules::Pod => pod::defaults(object, self.now),
+            Rules::Node => node::defaults(self.taint_new_nodes, object),
             _ => others::defaults(self.kind, object),
         }
     }
@@ -113,14 +137,17 @@ impl Context<'_> {
             _ => others::check(self.kind, object, old, errors),
         }
     }
+}
 
-    fn refuse(&self, name: &str, errors: &Errors) -> Result<()> {
-        if errors.is_empty() { Ok(()) } else { Err(Failure::invalid(self.kind.about(name), errors)) }
-    }
+fn refuse(errors: Errors) -> Result<()> {
+    if errors.is_empty() { Ok(()) } else { Err(Refusal::Invalid(errors)) }
 }
 
 /// Refuses to delete what every cluster has.
-pub(crate) fn check_deletion(kind: &Kind, name: &str) -> std::result::Result<(), &'static str> {
+///
+/// # Errors
+/// Why.
+pub fn check_deletion(kind: &Kind, name: &str) -> std::result::Result<(), &'static str> {
     match kind.rules {
         Rules::Namespace if matches!(name, "default" | "kube-system" | "kube-public") => {
             Err("this namespace may not be deleted")
