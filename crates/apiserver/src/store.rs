@@ -93,7 +93,7 @@ impl Store {
         apply(&Context { kind, others, now: now(), default_tolerations, taint_new_nodes }).map_err(
             |refusal| match refusal {
                 Refusal::Unfit(why) => Failure::bad_request(kind.cannot_be_handled(&why)),
-                Refusal::Forbidden(why) => Failure::forbidden(kind.about(name), &why),
+                Refusal::Forbidden { why, .. } => Failure::forbidden(kind.about(name), &why),
                 Refusal::Invalid(errors) => Failure::invalid(kind.about(name), &errors),
             },
         )

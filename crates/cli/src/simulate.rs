@@ -7,7 +7,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use harbormaster_config::FeatureGates;
-use harbormaster_sim::{Choices, Cluster, Report, setup};
+use harbormaster_sim::{Choices, Cluster, Reading, Report, Validate, setup};
 
 use crate::{Ended, Failed, files, table};
 
@@ -18,6 +18,12 @@ pub(crate) struct Options {
     /// input
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<String>,
+    /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
+    validate: Validate,
+    /// Make the pods of workloads that come from a cluster without their pods, too
+    #[arg(long)]
+    fill: bool,
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
@@ -69,11 +75,13 @@ fn simulate(options: &Options) -> Result<Report, String> {
     let config = options.config.as_deref().map(files::read).transpose()?;
     let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
     let setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
-    let cluster = Cluster::from_sources(&files::read_all(&options.files)?).map_err(|e| e.to_string())?;
+    let reading = Reading { validate: options.validate, fill: options.fill };
+    let cluster =
+        Cluster::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;
     for warning in &setup.warnings {
         eprintln!("warning: {warning}");
     }
-    for notice in cluster.notices() {
+    for notice in &cluster.notices {
         eprintln!("note: {notice}");
     }
     if options.independent {

@@ -57,6 +57,7 @@ pub enum Rules {
     /// Has replicas, or a template and a selector.
     Workload,
     Job,
+    CronJob,
     Budget,
     Service,
     Secret,
@@ -172,4 +173,25 @@ pub fn table() -> Vec<Kind> {
         custom: false,
     };
     rows::ROWS.iter().map(kind).collect()
+}
+
+/// Kinds of Kubernetes that are not in the table, although their groups are.
+const LEFT_OUT: &[(&str, &[&str])] = &[
+    ("v1", &["Binding", "ComponentStatus", "PodTemplate"]),
+    ("autoscaling/v1", &["HorizontalPodAutoscaler", "Scale"]),
+    ("autoscaling/v2", &["HorizontalPodAutoscaler"]),
+    ("networking.k8s.io/v1", &["IPAddress", "ServiceCIDR"]),
+    ("storage.k8s.io/v1", &["VolumeAttributesClass"]),
+    ("resource.k8s.io/v1beta1", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
+    ("resource.k8s.io/v1beta2", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
+];
+
+/// Whether a kind is one of Kubernetes that is not in the table.
+pub fn is_left_out(api_version: &str, kind: &str) -> bool {
+    LEFT_OUT.iter().any(|(of, kinds)| *of == api_version && kinds.contains(&kind))
+}
+
+/// Whether only Kubernetes itself can have kinds in a group: those of definitions have dots.
+pub fn is_own_group(group: &str) -> bool {
+    !group.contains('.') && !group.is_empty()
 }

@@ -35,13 +35,22 @@ type Errors = Vec<FieldError>;
 pub enum Refusal {
     /// It is not what its type says; with what that is, in the words of Go.
     Unfit(String),
-    /// Admission refuses it, for this reason.
-    Forbidden(String),
+    /// Admission refuses it.
+    Forbidden {
+        /// The field on which that depends.
+        field: &'static str,
+        /// Why.
+        why: String,
+    },
     /// Fields are wrong.
     Invalid(Vec<FieldError>),
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
+
+fn forbidden(field: &'static str, why: impl Into<String>) -> Refusal {
+    Refusal::Forbidden { field, why: why.into() }
+}
 
 /// The other objects, as far as rules look at them. Resources are named as in `priorityclasses.scheduling.k8s.io`.
 pub trait Others {
@@ -84,8 +93,8 @@ impl Context<'_> {
         self.fit(object)?;
         self.defaults(object);
         match self.kind.rules {
-            Rules::Pod => pod::admit(self, object).map_err(Refusal::Forbidden)?,
-            Rules::PriorityClass => priority::admit_class(self, object).map_err(Refusal::Forbidden)?,
+            Rules::Pod => pod::admit(self, object)?,
+            Rules::PriorityClass => priority::admit_class(self, object)?,
             Rules::Definition => definition::defaults(object),
             Rules::Service => service::admit(self, None, object),
             _ => others::admit(self, object),
@@ -105,7 +114,7 @@ impl Context<'_> {
         match self.kind.rules {
             Rules::Pod => pod::admit_update(self, old, object),
             Rules::Service => service::admit(self, Some(old), object),
-            Rules::PriorityClass => priority::admit_class(self, object).map_err(Refusal::Forbidden)?,
+            Rules::PriorityClass => priority::admit_class(self, object)?,
             _ => {}
         }
         let mut errors = meta::check_update(self.kind, old, object);

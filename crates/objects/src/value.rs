@@ -1,6 +1,6 @@
 //! Reading and writing JSON values whose form nobody vouches for: what is missing or of another type reads as empty.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Text at a pointer; empty if there is none.
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -70,4 +70,33 @@ pub fn default(value: &mut Value, name: &str, to: impl Into<Value>) {
 /// Takes a field out of a map.
 pub fn remove(value: &mut Value, name: &str) -> Option<Value> {
     value.as_object_mut()?.remove(name)
+}
+
+/// `metadata.name`.
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// `metadata.namespace`.
+pub fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+/// `metadata.uid`.
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+/// The owner that manages an object.
+pub fn controller(object: &Value) -> Option<&Value> {
+    let owners = list(object, "/metadata/ownerReferences");
+    owners.iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+}
+
+/// A reference to the owner that manages an object.
+pub fn owned_by(owner: &Value) -> Value {
+    json!([{
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name(owner), "uid": uid(owner),
+        "controller": true, "blockOwnerDeletion": true,
+    }])
 }

@@ -13,7 +13,7 @@ use harbormaster_framework::{
 
 use crate::{
     SimError,
-    manifests::Cluster,
+    cluster::Cluster,
     report::{PodReport, Report, Status},
     setup::{self, Setup},
     verdict::pre_enqueue,

@@ -15,8 +15,8 @@ use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
 use crate::{
+    cluster::Cluster,
     explain::{Judge, no_profile},
-    manifests::Cluster,
     report::{PodReport, Report},
     verdict::pre_enqueue,
 };

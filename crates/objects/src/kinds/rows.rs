@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Row] = &[
         .selected_by(&["status.successful"])
         .with_defaults(d::JOB)
         .ruled_by(Rules::Job),
-    of("batch", "cronjobs", "CronJob", &["cj"], WORKLOAD).with_defaults(d::CRON_JOB),
+    of("batch", "cronjobs", "CronJob", &["cj"], WORKLOAD).with_defaults(d::CRON_JOB).ruled_by(Rules::CronJob),
     of(NETWORKING, "ingresses", "Ingress", &["ing"], NAMESPACED | STATUS | GENERATION),
     of(NETWORKING, "ingressclasses", "IngressClass", &[], GENERATION),
     of(NETWORKING, "networkpolicies", "NetworkPolicy", &["netpol"], NAMESPACED | GENERATION),

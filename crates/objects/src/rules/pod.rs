@@ -6,7 +6,7 @@ use harbormaster_api::{
 use serde_json::{Value, json};
 
 use super::{
-    Context, defaults,
+    Context, Refusal, defaults, forbidden,
     pod_checks::{PREFERRED, REQUIRED},
     priority,
 };
@@ -124,7 +124,7 @@ fn quality_of_service(spec: &Value) -> &'static str {
 }
 
 /// What admission plugins add: the priority, and tolerations for nodes that are away for a short time.
-pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), String> {
+pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());
     }
@@ -133,9 +133,8 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), String
     add_label_keys(spec, &labels);
     // Runtime classes are not known; whoever names one is believed.
     if spec.get("overhead").is_some() && text(spec, "/runtimeClassName").is_empty() {
-        return Err(
-            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".into()
-        );
+        let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+        return Err(forbidden("spec.overhead", why));
     }
     for field in ["serviceAccountName", "serviceAccount"] {
         default(spec, field, "default");

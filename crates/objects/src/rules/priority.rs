@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::{
-    Context, Errors,
+    Context, Errors, Refusal,
     checks::{self, Check::Choice},
+    forbidden,
 };
 use crate::{
     FieldError,
@@ -66,14 +67,16 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
 }
 
 /// Only one class may be the default.
-pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), String> {
+pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), Refusal> {
     if !is_true(class, "/globalDefault") {
         return Ok(());
     }
     match global_default(context) {
         Some(other) if text(&other, "/metadata/name") != text(class, "/metadata/name") => {
             let name = text(&other, "/metadata/name");
-            Err(format!("PriorityClass {name} is already marked as default. Only one default can exist"))
+            let why =
+                format!("PriorityClass {name} is already marked as default. Only one default can exist");
+            Err(forbidden("globalDefault", why))
         }
         _ => Ok(()),
     }
@@ -87,31 +90,34 @@ fn global_default(context: &Context<'_>) -> Option<Value> {
 }
 
 /// Writes a pod's priority from its class.
-pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), String> {
+pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
     let name = text(spec, "/priorityClassName").to_owned();
     let class = if name.is_empty() {
         global_default(context)
     } else {
         let class = context.others.get(CLASSES, &name);
-        Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
+        let unknown = || format!("no PriorityClass with name {name} was found");
+        Some(class.ok_or_else(|| forbidden("spec.priorityClassName", unknown()))?)
     };
     let value = class.as_ref().and_then(|class| class.get("value")?.as_i64()).unwrap_or(0);
     let policy = class.as_ref().map_or("PreemptLowerPriority", |class| text(class, "/preemptionPolicy"));
     match spec.get("priority").and_then(Value::as_i64) {
         Some(given) if given != value => {
-            return Err(format!(
+            let why = format!(
                 "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
                  controller computed {value} from the given PriorityClass name"
-            ));
+            );
+            return Err(forbidden("spec.priority", why));
         }
         _ => {}
     }
     let given = text(spec, "/preemptionPolicy");
     if !given.is_empty() && given != policy {
-        return Err(format!(
+        let why = format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
              controller computed {policy} from the given PriorityClass name"
-        ));
+        );
+        return Err(forbidden("spec.preemptionPolicy", why));
     }
     if let Some(class) = &class {
         spec["priorityClassName"] = text(class, "/metadata/name").into();
