@@ -1,136 +1,37 @@
-//! The kinds of objects that are served: one table, and what custom resource definitions add to it.
+//! The kinds of objects that are served, each with its objects: those of the table, and what custom resource
+//! definitions add to it.
 
-mod rows;
+use std::{ops::Deref, sync::Arc};
 
-use std::sync::Arc;
+pub(crate) use harbormaster_objects::kinds::{
+    DELETED_OBJECT, Form, REVIEW, Rules, SCALE, STATUS, VERSIONED, api_version,
+};
+use serde_json::Value;
 
 use crate::{
-    rules::defaults::Defaults,
+    rules,
     shelf::{Shelf, Versions},
-    status::{About, qualified},
-    table::Column,
+    status::About,
+    table::{Column, columns},
 };
-
-/// What the table says about a kind. Singular names and names of lists follow from the kind.
-#[derive(Clone, Copy)]
-pub(crate) struct Row {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) plural: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) short_names: &'static [&'static str],
-    pub(crate) flags: Flags,
-    /// What field selectors may name besides `metadata.name` and `metadata.namespace`.
-    pub(crate) fields: &'static [&'static str],
-    pub(crate) columns: &'static [Column],
-    pub(crate) defaults: Defaults,
-    pub(crate) rules: Rules,
-}
-
-/// Yes and no about a kind.
-pub(crate) type Flags = u16;
-
-/// Its objects live in namespaces.
-pub(crate) const NAMESPACED: Flags = 1;
-/// It has the subresource `status`.
-pub(crate) const STATUS: Flags = 1 << 1;
-/// It has the subresource `scale`.
-pub(crate) const SCALE: Flags = 1 << 2;
-/// `metadata.generation` counts changes of the spec.
-pub(crate) const GENERATION: Flags = 1 << 3;
-/// Of the category `all`.
-pub(crate) const ALL: Flags = 1 << 4;
-/// A status given on creation is kept.
-pub(crate) const STATUS_AT_ONCE: Flags = 1 << 5;
-/// Updates must name the version that they change.
-pub(crate) const VERSIONED: Flags = 1 << 6;
-/// Names are DNS labels rather than subdomains.
-pub(crate) const LABEL_NAME: Flags = 1 << 7;
-/// Names may be anything that fits into a path.
-pub(crate) const PATH_NAME: Flags = 1 << 8;
-/// Deletion answers with the object.
-pub(crate) const DELETED_OBJECT: Flags = 1 << 9;
-/// Created to be answered, and not stored.
-pub(crate) const REVIEW: Flags = 1 << 10;
-
-/// Which defaults and checks apply, besides those for all objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rules {
-    /// Stored as it is.
-    None,
-    Pod,
-    Node,
-    Namespace,
-    PriorityClass,
-    /// Has replicas, or a template and a selector.
-    Workload,
-    Job,
-    Budget,
-    Service,
-    Secret,
-    Claim,
-    Volume,
-    Event,
-    Definition,
-}
-
-/// How objects are read and written whose stored form is another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As they are stored.
-    Stored,
-    /// `events.k8s.io/v1` events, stored as `v1` events.
-    NewEvents,
-    /// A custom resource stored under this `apiVersion`.
-    Version(String),
-}
 
 /// A kind that is served.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    pub(crate) group: String,
-    pub(crate) version: String,
-    pub(crate) plural: String,
-    pub(crate) singular: String,
-    pub(crate) kind: String,
-    pub(crate) list_kind: String,
-    pub(crate) short_names: Vec<String>,
-    pub(crate) categories: Vec<String>,
-    pub(crate) flags: Flags,
+    of: harbormaster_objects::Kind,
     pub(crate) columns: Vec<Column>,
-    pub(crate) defaults: Defaults,
-    pub(crate) rules: Rules,
-    pub(crate) form: Form,
-    /// Whether a definition made it.
-    pub(crate) custom: bool,
     pub(crate) shelf: Arc<Shelf>,
 }
 
+impl Deref for Kind {
+    type Target = harbormaster_objects::Kind;
+
+    fn deref(&self) -> &Self::Target {
+        &self.of
+    }
+}
+
 impl Kind {
-    pub(crate) fn has(&self, flag: Flags) -> bool {
-        self.flags & flag != 0
-    }
-
-    pub(crate) fn is_namespaced(&self) -> bool {
-        self.has(NAMESPACED)
-    }
-
-    /// `apps/v1`, or `v1` of the core group.
-    pub(crate) fn api_version(&self) -> String {
-        api_version(&self.group, &self.version)
-    }
-
-    /// What is said about an object that is none of the kind.
-    pub(crate) fn cannot_be_handled(&self, why: &str) -> String {
-        let Self { kind, version, .. } = self;
-        format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")
-    }
-
-    /// `deployments.apps`.
-    pub(crate) fn qualified(&self) -> String {
-        qualified(&self.plural, &self.group)
-    }
-
     /// For failures that speak of an object.
     pub(crate) fn about<'a>(&'a self, name: &'a str) -> About<'a> {
         About { group: &self.group, plural: &self.plural, kind: &self.kind, name }
@@ -156,10 +57,6 @@ impl Kind {
     }
 }
 
-pub(crate) fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
-}
-
 /// All kinds, in the order of the table; a new value for each change.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
@@ -170,35 +67,13 @@ impl Kinds {
     /// The kinds of the table, with empty shelves.
     pub(crate) fn of_table(versions: &Versions, history: usize) -> Self {
         let mut all: Vec<Arc<Kind>> = Vec::new();
-        for row in rows::ROWS {
-            let twin = all.iter().find(|kind| kind.plural == row.plural && row.plural == "events");
-            let form = if twin.is_some() { Form::NewEvents } else { Form::Stored };
-            let fields = row.fields.iter().map(ToString::to_string).collect();
+        for of in harbormaster_objects::kinds::table() {
+            let twin = all.iter().find(|kind| kind.plural == of.plural && of.form == Form::NewEvents);
             let shelf = match twin {
                 Some(twin) => twin.shelf.clone(),
-                None => Arc::new(Shelf::new(versions.clone(), history, fields)),
+                None => Arc::new(Shelf::new(versions.clone(), history, of.fields.clone())),
             };
-            all.push(Arc::new(Kind {
-                group: row.group.to_owned(),
-                version: row.version.to_owned(),
-                plural: row.plural.to_owned(),
-                singular: row.kind.to_lowercase(),
-                kind: row.kind.to_owned(),
-                list_kind: format!("{}List", row.kind),
-                short_names: row.short_names.iter().map(ToString::to_string).collect(),
-                categories: match row.rules {
-                    _ if row.flags & ALL != 0 => vec!["all".to_owned()],
-                    Rules::Definition => vec!["api-extensions".to_owned()],
-                    _ => Vec::new(),
-                },
-                flags: row.flags,
-                columns: row.columns.to_vec(),
-                defaults: row.defaults,
-                rules: row.rules,
-                form,
-                custom: false,
-                shelf,
-            }));
+            all.push(Arc::new(Kind { columns: columns::of(&of.group, &of.plural).to_vec(), of, shelf }));
         }
         Self { all }
     }
@@ -241,6 +116,16 @@ impl Kinds {
         let versions = self.versions().into_iter().filter(move |(of, _)| *of == group);
         versions.map(|(_, version)| version)
     }
+}
+
+/// The kinds of a definition: one for each version that is served. `shelf` makes one for the fields that may be
+/// selected by.
+pub(crate) fn of_definition(definition: &Value, shelf: impl FnOnce(Vec<String>) -> Arc<Shelf>) -> Vec<Kind> {
+    let shelf = shelf(rules::selectable_fields(definition));
+    let kinds = rules::kinds_of_definition(definition).into_iter();
+    kinds
+        .map(|of| Kind { columns: columns::of_version(definition, &of.version), of, shelf: shelf.clone() })
+        .collect()
 }
 
 /// Each value once, where it comes first.

@@ -1,9 +1,10 @@
 //! A Kubernetes API server in memory: for trying Harbormaster with kubectl and no cluster, as a test double, and for
 //! benchmarks.
 //!
-//! Reading order: `kinds` (the one table that everything follows), `object` and `shelf` (what is stored, and how
-//! watchers read it), `store` (what requests do), `rules` (defaults and checks), `server` (HTTP), `serve`
-//! (sockets), `read` (lists and watches on the wire), `discovery` and `table` (what kubectl needs besides).
+//! Reading order: `kinds` (what is served: the table of `harbormaster-objects`, and definitions), `object` and `shelf`
+//! (what is stored, and how watchers read it), `store` (what requests do; its rules are those of `harbormaster-objects`),
+//! `server` (HTTP), `serve` (sockets), `read` (lists and watches on the wire), `discovery` and `table` (what kubectl
+//! needs besides).
 //!
 //! An object is encoded once, when it is written; lists and watches send those bytes. Watchers have no queues: each
 //! reads one bounded history at its own pace, and is cut when it falls behind it, or does not read at all.
@@ -27,9 +28,7 @@ mod read;
 mod reply;
 mod request;
 mod reviews;
-mod rules;
 mod scale;
-mod schema;
 mod selector;
 mod serve;
 mod server;
@@ -38,7 +37,6 @@ mod status;
 mod store;
 mod table;
 mod time;
-mod value;
 mod watch;
 
 pub use certificate::{Certificate, kubeconfig_yaml};
@@ -49,6 +47,8 @@ pub use server::ApiServer;
 pub use status::Failure;
 pub use store::Store;
 pub use watch::{Event, EventType, Expired, Watch};
+
+use harbormaster_objects::{rules, schema, value};
 
 /// How a server behaves. The defaults suit tests.
 #[derive(Clone, Debug)]

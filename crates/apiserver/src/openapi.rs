@@ -20,7 +20,7 @@ pub(crate) fn version_2(kinds: &Kinds) -> Vec<u8> {
     let paths = kinds.all().iter().filter(|kind| !kind.has(REVIEW)).map(|kind| {
         let parameter = [text(2, "query"), text(4, "fieldValidation"), text(6, "string")].concat();
         let parameter = nested(&[8, 1, 2, 3], parameter);
-        let Kind { group, version, kind: name, .. } = &**kind;
+        let (group, version, name) = (&kind.group, &kind.version, &kind.kind);
         let gvk = format!("group: \"{group}\"\nversion: {version}\nkind: {name}\n");
         let gvk = [text(1, "x-kubernetes-group-version-kind"), nested(&[2], text(2, &gvk))].concat();
         let patch = [parameter, nested(&[13], gvk)].concat();

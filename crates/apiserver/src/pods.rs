@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::Kind,
-    selector::label_selector_matches,
     shelf::Range,
     status::{About, Failure, FieldError, Result},
     store::{Deletion, Part, Store},
     time::now,
     value::{default, entries, list, map, number, remove, text},
 };
+use harbormaster_objects::selector::label_selector_matches;
 
 /// Binds a pod to the node that a `v1 Binding` names.
 pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, dry_run: bool) -> Result<()> {

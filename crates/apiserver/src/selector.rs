@@ -1,8 +1,8 @@
 //! Label and field selectors as they stand in the query of a request.
 
 use harbormaster_api::{
-    Labels, Str,
-    selector::{LabelSelector, Operator, Requirement},
+    Str,
+    selector::{Operator, Requirement},
 };
 use serde_json::Value;
 
@@ -193,21 +193,6 @@ fn label_term(term: &str) -> Result<(&str, Operator, Vec<&str>), String> {
     Ok((key, operator, list.split(',').map(str::trim).collect()))
 }
 
-/// Whether a `metav1.LabelSelector` matches; an absent one matches nothing.
-pub(crate) fn label_selector_matches(selector: Option<&Value>, labels: &Labels) -> bool {
-    let Some(selector) = selector.filter(|selector| selector.is_object()) else { return false };
-    let requirement = |expression: &Value| Requirement {
-        key: text(expression, "/key").into(),
-        operator: Operator::parse(text(expression, "/operator")),
-        values: list(expression, "/values").iter().filter_map(Value::as_str).map(Str::from).collect(),
-    };
-    let selector = LabelSelector {
-        match_labels: entries(selector, "/matchLabels").map(|(k, v)| (k.as_str(), text(v, ""))).collect(),
-        match_expressions: list(selector, "/matchExpressions").iter().map(requirement).collect(),
-    };
-    selector.matches(labels)
-}
-
 /// A `metav1.LabelSelector`, or the map that older kinds have in its place, as kubectl prints it.
 pub(crate) fn as_text(selector: &Value) -> String {
     let is_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
@@ -282,20 +267,5 @@ mod tests {
         let unknown = Selector::parse("", "", "spec.foo=x", &known).unwrap_err();
         assert_eq!(unknown.message, "field label not supported: spec.foo");
         assert!(Selector::parse("", "", "nonsense", &known).is_err());
-    }
-
-    #[test]
-    fn a_label_selector_object_matches_by_all_its_parts() {
-        let labels = pod().labels;
-        for (selector, expected) in [
-            (json!(null), false),
-            (json!({}), true),
-            (json!({"matchLabels": {"app": "web"}}), true),
-            (json!({"matchLabels": {"app": "db"}}), false),
-            (json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["1"]}]}), true),
-            (json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}), false),
-        ] {
-            assert_eq!(label_selector_matches(Some(&selector), &labels), expected, "{selector}");
-        }
     }
 }

@@ -318,7 +318,7 @@ impl ApiServer {
             // The one subresource that writes a part of the spec.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
-            rules::defaults::pod_spec(&mut kept["spec"]);
+            rules::default_pod_spec(&mut kept["spec"]);
             Ok(kept)
         })
     }

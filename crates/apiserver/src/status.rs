@@ -1,7 +1,6 @@
 //! What goes wrong, in the shape and words of `metav1.Status`.
 
-use std::fmt;
-
+pub(crate) use harbormaster_objects::{FieldError, kinds::qualified};
 use serde_json::{Map, Value, json};
 
 /// A refusal: becomes a `Status` with `status: Failure`.
@@ -43,11 +42,6 @@ impl About<'_> {
         let given = parts.into_iter().filter(|(_, value)| !value.is_empty());
         given.map(|(key, value)| (key.to_owned(), value.into())).collect()
     }
-}
-
-/// `deployments.apps`, or `pods` where there is no group.
-pub(crate) fn qualified(plural: &str, group: &str) -> String {
-    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
 impl Failure {
@@ -185,59 +179,6 @@ pub(crate) fn done() -> Value {
 /// The `metav1.Status` of a deletion.
 pub(crate) fn success(details: Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
-}
-
-/// One field that is wrong (`field.Error`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FieldError {
-    pub(crate) field: String,
-    /// For machines.
-    pub(crate) reason: &'static str,
-    /// For people, without the field.
-    pub(crate) problem: String,
-}
-
-impl FieldError {
-    fn new(field: impl Into<String>, reason: &'static str, what: &str, why: &str) -> Self {
-        let colon = if why.is_empty() { "" } else { ": " };
-        Self { field: field.into(), reason, problem: format!("{what}{colon}{why}") }
-    }
-
-    pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
-        Self::new(field, "FieldValueRequired", "Required value", why)
-    }
-
-    /// `value` is shown as JSON: texts in quotes, numbers bare.
-    pub(crate) fn invalid(field: impl Into<String>, value: impl Into<Value>, why: impl AsRef<str>) -> Self {
-        let what = format!("Invalid value: {}", value.into());
-        Self::new(field, "FieldValueInvalid", &what, why.as_ref())
-    }
-
-    pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self::new(field, "FieldValueDuplicate", "Duplicate value", &value.into().to_string())
-    }
-
-    pub(crate) fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
-        Self::new(field, "FieldValueForbidden", "Forbidden", why.as_ref())
-    }
-
-    pub(crate) fn unsupported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
-        let what = format!("Unsupported value: {}", value.into());
-        let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
-        let why = format!("supported values: {}", supported.join(", "));
-        Self::new(field, "FieldValueNotSupported", &what, &why)
-    }
-
-    pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
-        let why = format!("may not be more than {most} bytes");
-        Self::new(field, "FieldValueTooLong", "Too long", &why)
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.problem)
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ mod public;
 mod write;
 
 #[cfg(test)]
+mod rules_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,11 +18,12 @@ pub(crate) use write::Part;
 
 use crate::{
     Options,
-    kinds::{Kind, Kinds, Rules},
+    kinds::{self, Kind, Kinds, Rules},
     random::Random,
-    rules::{self, Context},
+    rules::{self, Context, Others, Refusal},
     shelf::{Range, Shelf, Versions},
-    status::Result,
+    status::{Failure, Result},
+    time::now,
     value::text,
 };
 
@@ -91,9 +94,22 @@ impl Store {
         self.0.versions.now()
     }
 
-    fn rules<T>(&self, kind: &Kind, apply: impl FnOnce(&Context<'_>) -> Result<T>) -> Result<T> {
-        let kinds = self.kinds();
-        apply(&Context { options: &self.0.options, kinds: &kinds, kind })
+    /// Applies the rules to an object of that name.
+    fn rules(
+        &self,
+        kind: &Kind,
+        name: &str,
+        apply: impl FnOnce(&Context<'_>) -> std::result::Result<(), Refusal>,
+    ) -> Result<()> {
+        let Options { default_tolerations, taint_new_nodes, .. } = self.0.options;
+        let others = &*self.kinds();
+        apply(&Context { kind, others, now: now(), default_tolerations, taint_new_nodes }).map_err(
+            |refusal| match refusal {
+                Refusal::Unfit(why) => Failure::bad_request(kind.cannot_be_handled(&why)),
+                Refusal::Forbidden { why, .. } => Failure::forbidden(kind.about(name), &why),
+                Refusal::Invalid(errors) => Failure::invalid(kind.about(name), &errors),
+            },
+        )
     }
 
     /// Serves what a definition defines, in place of what it defined before.
@@ -107,7 +123,7 @@ impl Store {
             Some(old) => Arc::new(old.shelf.with_fields(fields)),
             None => Arc::new(Shelf::new(self.0.versions.clone(), self.0.options.history, fields)),
         };
-        let new = if gone { Vec::new() } else { rules::kinds_of_definition(definition, shelf) };
+        let new = if gone { Vec::new() } else { kinds::of_definition(definition, shelf) };
         if gone && let Some(old) = old {
             clear(old, "");
             old.shelf.close();
@@ -127,6 +143,17 @@ impl Store {
         for kind in self.kinds().all().iter().filter(|kind| kind.is_namespaced()) {
             clear(kind, namespace);
         }
+    }
+}
+
+impl Others for Kinds {
+    fn all(&self, resource: &str) -> Vec<Value> {
+        let page = self.named(resource).and_then(|kind| kind.shelf.list(&Range::ALL, |_| true).ok());
+        page.unwrap_or_default().objects.iter().map(|object| object.value()).collect()
+    }
+
+    fn get(&self, resource: &str, name: &str) -> Option<Value> {
+        Some(self.named(resource)?.shelf.get(name)?.value())
     }
 }
 

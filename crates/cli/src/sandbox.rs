@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use harbormaster_config::FeatureGates;
 use harbormaster_core::Notes;
 use harbormaster_sandbox::{Board, News, PodState, Sandbox, Scheduler, Update};
-use harbormaster_sim::{Choices, setup};
+use harbormaster_sim::{Choices, Validate, setup};
 
 use crate::{Ended, Failed, files, log, run::Signals};
 use kubeconfig::Kubeconfig;
@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// them and without --nodes a small demonstration is shown
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     files: Vec<String>,
+    /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
+    validate: Validate,
     /// Make this many nodes from nothing, in three zones
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
@@ -137,6 +140,7 @@ fn contents(options: &Options) -> Result<harbormaster_sandbox::Options, String> 
         true => harbormaster_sandbox::Options::demo(),
         false => harbormaster_sandbox::Options {
             manifests: files::read_all(&options.files)?,
+            validate: options.validate,
             nodes: options.nodes.unwrap_or(0),
             ..harbormaster_sandbox::Options::default()
         },

@@ -11,8 +11,8 @@ use harbormaster_api::similar::did_you_mean;
 use harbormaster_config::FeatureGates;
 use harbormaster_core::EngineConfig;
 use harbormaster_sim::{
-    Choices, Cluster, PodExplanation, PodReport, Report, explain_independently, explain_simulated,
-    report::Fate, setup,
+    Choices, Cluster, PodExplanation, PodReport, Reading, Report, Validate, explain_independently,
+    explain_simulated, report::Fate, setup,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
@@ -29,6 +29,12 @@ pub(crate) struct Options {
     /// input
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<String>,
+    /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
+    validate: Validate,
+    /// Make the pods of workloads that come from a cluster without their pods, too
+    #[arg(long)]
+    fill: bool,
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
@@ -91,11 +97,13 @@ fn simulate(options: &Options) -> Result<Report, String> {
     let config = options.config.as_deref().map(files::read).transpose()?;
     let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
     let setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
-    let cluster = Cluster::from_sources(&files::read_all(&options.files)?).map_err(|e| e.to_string())?;
+    let reading = Reading { validate: options.validate, fill: options.fill };
+    let cluster =
+        Cluster::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;
     for warning in &setup.warnings {
         eprintln!("warning: {warning}");
     }
-    for notice in cluster.notices() {
+    for notice in &cluster.notices {
         eprintln!("note: {notice}");
     }
     let again = options.explain.then(|| (setup.engine.clone(), cluster.clone()));

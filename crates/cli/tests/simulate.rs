@@ -101,16 +101,13 @@ fn broken_manifests_name_every_error() {
     let path = directory.join("broken.yaml");
     fs::write(
         &path,
-        "kind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: many}}\n---\nkind: Pod\n",
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: many}}\n---\napiVersion: v1\nkind: Pod\n",
     )
     .unwrap();
     let path = path.to_str().unwrap();
     assert_fails(
         &["simulate", "-f", path],
-        &[
-            "broken.yaml:3: document 1: Node n1: status.allocatable.cpu: ",
-            "broken.yaml:5: document 2: Pod: metadata.name: ",
-        ],
+        &["broken.yaml:4: Node n1: status.allocatable.cpu: ", "broken.yaml:6: Pod: metadata.name: "],
     );
     fs::remove_dir_all(directory).unwrap();
 }

@@ -13,10 +13,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &["api", "framework"]),
     ("testkit", &["api", "framework"]),
     ("driver", &["api", "framework", "core"]),
-    ("sim", &["api", "framework", "config", "core", "plugins"]),
+    ("sim", &["api", "objects", "framework", "config", "core", "plugins"]),
     ("oracle", &["api", "sim"]),
-    ("apiserver", &["api"]),
-    ("sandbox", &["api", "framework", "config", "core", "driver", "sim", "apiserver"]),
+    ("objects", &["api"]),
+    ("apiserver", &["api", "objects"]),
+    ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "sim", "apiserver"]),
     ("cli", &["api", "framework", "config", "core", "plugins", "driver", "sim", "sandbox"]),
 ];
 

@@ -3,33 +3,12 @@
 use std::{borrow::Cow, time::SystemTime};
 
 use harbormaster_api::{Labels, Timestamp};
+pub(crate) use harbormaster_objects::value::{controller, list, name, namespace, owned_by, text, uid};
 use serde_json::{Value, json};
-
-/// The text at a pointer, or nothing.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
 
 /// The number at a pointer.
 pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
-}
-
-/// The elements of the list at a pointer.
-pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-pub(crate) fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
-pub(crate) fn namespace(object: &Value) -> &str {
-    text(object, "/metadata/namespace")
-}
-
-pub(crate) fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
 }
 
 pub(crate) fn labels(object: &Value) -> Labels {
@@ -77,20 +56,6 @@ pub(crate) fn set_condition(object: &mut Value, name: &str, holds: bool, reason:
         Some(old) => *old = new,
         None => all.push(new),
     }
-}
-
-/// The owner that manages an object.
-pub(crate) fn controller(object: &Value) -> Option<&Value> {
-    let owners = list(object, "/metadata/ownerReferences");
-    owners.iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
-}
-
-/// A reference to the owner that manages an object.
-pub(crate) fn owned_by(owner: &Value) -> Value {
-    json!([{
-        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name(owner), "uid": uid(owner),
-        "controller": true, "blockOwnerDeletion": true,
-    }])
 }
 
 /// A number, or a percentage of `total`.

@@ -38,7 +38,7 @@ use std::time::Duration;
 pub use board::{Board, News, PodState, PodView, Update};
 pub use clock::Clock;
 pub use controllers::Controllers;
-pub use harbormaster_sim::Source;
+pub use harbormaster_sim::{Source, Validate};
 pub use kubelet::RUN_FOR;
 pub use sandbox::{Sandbox, SandboxError};
 
@@ -49,6 +49,8 @@ use harbormaster_core::EngineConfig;
 pub struct Options {
     /// YAML or JSON: manifests, and dumps of `kubectl get -o yaml`.
     pub manifests: Vec<Source>,
+    /// What becomes of fields in them that nobody knows.
+    pub validate: Validate,
     /// How many nodes are made from nothing, in three zones.
     pub nodes: usize,
     /// Who places pods.

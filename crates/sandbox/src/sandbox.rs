@@ -108,7 +108,7 @@ impl Sandbox {
             ..harbormaster_apiserver::Options::default()
         });
         let store = api.store();
-        notices.extend(manifests::load(&store, &options.manifests, options.nodes)?);
+        notices.extend(manifests::load(&store, &options.manifests, options.validate, options.nodes)?);
         let certificate = Certificate::self_signed(&[]).map_err(|e| SandboxError::Store(e.to_string()))?;
         let server = listen(&api, options.port, Some(&certificate)).await?;
         let board = Board::new(&store, schedulers.clone())?;

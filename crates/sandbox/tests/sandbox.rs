@@ -256,14 +256,14 @@ async fn mistakes_in_manifests_name_file_document_and_field() {
     for (manifest, expected) in [
         (
             format!("{service}{}", pod("p", "lots")),
-            "test.yaml:10: document 2: Pod default/p: spec.containers[0].resources.requests.cpu",
+            "test.yaml:10: Pod default/p: spec.containers[0].resources.requests.cpu",
         ),
         (
             format!(
                 "{service}{}",
                 workload("Deployment", 1).replace("matchLabels: {app: web}", "matchLabels: {app: x}")
             ),
-            "test.yaml: document 2: Deployment default/web: Deployment.apps \"web\" is invalid: spec.template.metadata.labels",
+            "test.yaml:11: Deployment default/web: spec.template.metadata.labels",
         ),
         ("kind: [".to_owned(), "test.yaml:"),
     ] {

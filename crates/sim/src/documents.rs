@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use serde_saphyr::{
     Budget, Options, Spanned,
     options::{AliasLimits, DuplicateKeyPolicy},
@@ -28,11 +28,20 @@ pub struct Place {
     pub line: u64,
 }
 
-/// An object and where it stands.
+/// An object as it is written, in few bytes: dumps of clusters have many.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
-    pub(crate) value: Value,
+    json: Box<str>,
     pub(crate) place: Place,
+    /// Fields that are given twice.
+    pub(crate) twice: Vec<String>,
+}
+
+impl Written {
+    pub(crate) fn value(&self) -> Value {
+        // What was encoded here can be decoded.
+        serde_json::from_str(&self.json).unwrap_or_default()
+    }
 }
 
 /// Why a text is neither YAML nor JSON.
@@ -45,48 +54,42 @@ pub(crate) struct Unreadable {
 
 /// Reads all documents of a text; members of lists become objects of their own.
 pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<Written>, Unreadable> {
-    let documents: Vec<Spanned<Value>> =
+    let documents: Vec<Spanned<Document>> =
         serde_saphyr::from_multiple_with_options(text, options()).map_err(|e| unreadable(text, &e))?;
     let beginnings = beginnings(text);
     let mut objects = Vec::with_capacity(documents.len());
     for document in documents {
         let line = document.referenced.line().max(1);
-        let place =
-            Place { file: file.clone(), document: document_at(&beginnings, line), path: String::new(), line };
-        flatten(document.value, place, &mut objects);
+        let document_number = document_at(&beginnings, line);
+        let place = |path: String| Place { file: file.clone(), document: document_number, path, line };
+        let Document { own, members } = document.value;
+        if let Some(Encoded { json, twice }) = own {
+            objects.push(Written { json, place: place(String::new()), twice });
+        }
+        let members = members.into_iter();
+        objects.extend(members.map(|(path, Encoded { json, twice })| Written {
+            json,
+            place: place(path),
+            twice,
+        }));
     }
     Ok(objects)
 }
 
-/// `List`, `PodList` and the like become their members.
-fn flatten(mut value: Value, place: Place, into: &mut Vec<Written>) {
-    let is_list = value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
-    let Some(Value::Array(items)) = value.get_mut("items").filter(|_| is_list).map(Value::take) else {
-        into.push(Written { value, place });
-        return;
-    };
-    let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let (kind, version) = (kind.strip_suffix("List").unwrap_or_default(), value.get("apiVersion"));
-    for (i, mut item) in items.into_iter().enumerate() {
-        // Members of typed lists do not repeat their kind.
-        if let (Value::Object(fields), false) = (&mut item, kind.is_empty()) {
-            fields.entry("kind").or_insert_with(|| kind.into());
-            if let Some(version) = version {
-                fields.entry("apiVersion").or_insert_with(|| version.clone());
-            }
-        }
-        let dot = if place.path.is_empty() { "" } else { "." };
-        let path = format!("{}{dot}items[{i}]", place.path);
-        flatten(item, Place { path, ..place.clone() }, into);
-    }
-}
+/// The lines of all fields of a text.
+pub(crate) struct Lines(Vec<Located>);
 
-/// The line of a field (`spec.containers[0].image`) of an object, or of the closest one around it.
-pub(crate) fn line_of(text: &str, place: &Place, field: &str) -> Option<u64> {
-    let documents: Vec<Located> = serde_saphyr::from_multiple_with_options(text, options()).ok()?;
-    let document = documents.iter().find(|d| d.line == place.line)?;
-    let path = if place.path.is_empty() { field.to_owned() } else { format!("{}.{field}", place.path) };
-    Some(document.nearest(&path))
+impl Lines {
+    pub(crate) fn of(text: &str) -> Self {
+        Self(serde_saphyr::from_multiple_with_options(text, options()).unwrap_or_default())
+    }
+
+    /// The line of a field (`spec.containers[0].image`) of an object, or of the closest one around it.
+    pub(crate) fn line(&self, place: &Place, field: &str) -> Option<u64> {
+        let document = self.0.iter().find(|d| d.line == place.line)?;
+        let path = if place.path.is_empty() { field.to_owned() } else { format!("{}.{field}", place.path) };
+        Some(document.nearest(&path))
+    }
 }
 
 fn options() -> Options {
@@ -101,7 +104,8 @@ fn options() -> Options {
     serde_saphyr::options! {
         budget: Some(budget),
         legacy_octal_numbers: true,
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        // They are found here, all of them.
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
         alias_limits: limits,
         with_snippet: false,
     }
@@ -156,8 +160,11 @@ impl Located {
             None => path.find(['.', '[']).unwrap_or(path.len()),
         };
         let (key, rest) = path.split_at(end.min(path.len()));
-        // A key may itself hold dots (labels, resource names): then the longest one that fits counts.
-        let plain = self.inside.iter().find(|(k, _)| !key.is_empty() && k == key).map(|(_, v)| (v, rest));
+        // Of a key that is given twice the last counts. A key may itself hold dots (labels, resource names): then the
+        // longest one that fits counts.
+        let bare = key.strip_prefix('[').and_then(|key| key.strip_suffix(']')).unwrap_or(key);
+        let is_meant = |(k, _): &&(String, Located)| !key.is_empty() && (k == key || k == bare);
+        let plain = self.inside.iter().rfind(is_meant).map(|(_, v)| (v, rest));
         let dotted = || {
             let fits = |k: &&(String, Located)| !k.0.is_empty() && path.starts_with(k.0.as_str());
             let (key, value) = self.inside.iter().filter(fits).max_by_key(|(k, _)| k.len())?;
@@ -226,6 +233,178 @@ impl<'de> Visitor<'de> for InsideVisitor {
     }
 }
 
+/// A document: an object of its own, or the members of lists in it with their places.
+#[derive(Default)]
+struct Document {
+    own: Option<Encoded>,
+    members: Vec<(String, Encoded)>,
+}
+
+struct Encoded {
+    json: Box<str>,
+    twice: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(DocumentVisitor)
+    }
+}
+
+/// Encodes each member of a list as soon as it is read.
+struct DocumentVisitor;
+
+impl DocumentVisitor {
+    fn whole(value: Value, twice: Vec<String>) -> Document {
+        Document { own: Some(encoded(&value, twice)), members: Vec::new() }
+    }
+}
+
+fn encoded(value: &Value, twice: Vec<String>) -> Encoded {
+    Encoded { json: value.to_string().into(), twice }
+}
+
+macro_rules! scalar_document {
+    ($($visit:ident: $of:ty),*) => {
+        $(fn $visit<E>(self, value: $of) -> Result<Document, E> { Ok(Self::whole(json!(value), Vec::new())) })*
+    };
+}
+
+impl<'de> Visitor<'de> for DocumentVisitor {
+    type Value = Document;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    scalar_document!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+
+    fn visit_unit<E>(self) -> Result<Document, E> {
+        Ok(Self::whole(Value::Null, Vec::new()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Document, A::Error> {
+        let mut twice = Vec::new();
+        let value = ValueSeed { path: "", twice: &mut twice }.visit_seq(seq)?;
+        Ok(Self::whole(value, twice))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
+        let (mut fields, mut twice, mut members) = (Map::new(), Vec::new(), None);
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "items" && is_list(&fields) {
+                members = Some(map.next_value::<Items>()?.0);
+                continue;
+            }
+            let value = map.next_value_seed(ValueSeed { path: &key, twice: &mut twice })?;
+            if fields.insert(key.clone(), value).is_some() {
+                twice.push(key);
+            }
+        }
+        let Some(members) = members else { return Ok(Self::whole(Value::Object(fields), twice)) };
+        Ok(Document { own: None, members: members_of(&fields, members) })
+    }
+}
+
+/// Whether an object of which these fields are known may turn out to be a list. kubectl writes the members of a list
+/// before its kind.
+fn is_list(fields: &Map<String, Value>) -> bool {
+    fields.get("kind").is_none_or(|kind| kind.as_str().is_some_and(|kind| kind.ends_with("List")))
+}
+
+/// The members of a list, with the kind that those of typed lists do not repeat.
+fn members_of(list: &Map<String, Value>, items: Vec<Document>) -> Vec<(String, Encoded)> {
+    let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = kind.strip_suffix("List").unwrap_or_default();
+    let named = |encoded: Encoded| match serde_json::from_str(&encoded.json) {
+        Ok(Value::Object(mut fields)) if !kind.is_empty() && !fields.contains_key("kind") => {
+            fields.insert("kind".into(), kind.into());
+            if let Some(version) = list.get("apiVersion") {
+                fields.entry("apiVersion").or_insert_with(|| version.clone());
+            }
+            self::encoded(&Value::Object(fields), encoded.twice)
+        }
+        _ => encoded,
+    };
+    let mut members = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        let own = item.own.map(|encoded| (format!("items[{i}]"), named(encoded)));
+        let nested = item.members.into_iter().map(|(path, encoded)| (format!("items[{i}].{path}"), encoded));
+        members.extend(own.into_iter().chain(nested));
+    }
+    members
+}
+
+/// The members of a list; an empty list has none, and anything else is none.
+struct Items(Vec<Document>);
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Option::<Vec<Document>>::deserialize(from).map(|items| Self(items.unwrap_or_default()))
+    }
+}
+
+/// Reads a value, and writes down the paths of keys that are given twice.
+struct ValueSeed<'a> {
+    path: &'a str,
+    twice: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+macro_rules! scalar_value {
+    ($($visit:ident: $of:ty),*) => {
+        $(fn $visit<E>(self, value: $of) -> Result<Value, E> { Ok(json!(value)) })*
+    };
+}
+
+impl<'de> Visitor<'de> for ValueSeed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    scalar_value!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str, visit_string: String);
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        loop {
+            let path = format!("{}[{}]", self.path, items.len());
+            let Some(item) = seq.next_element_seed(ValueSeed { path: &path, twice: self.twice })? else {
+                return Ok(Value::Array(items));
+            };
+            items.push(item);
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let path = format!("{}.{key}", self.path);
+            let value = map.next_value_seed(ValueSeed { path: &path, twice: self.twice })?;
+            if fields.insert(key, value).is_some() {
+                self.twice.push(path);
+            }
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,12 +417,14 @@ mod tests {
         let places: Vec<_> = objects
             .iter()
             .map(|o| {
-                (o.value["kind"].as_str().unwrap(), o.place.document, o.place.path.as_str(), o.place.line)
+                let kind = o.value()["kind"].as_str().unwrap().to_owned();
+                (kind, o.place.document, o.place.path.as_str(), o.place.line)
             })
             .collect();
         assert_eq!(
             places,
             [("Pod", 1, "", 3), ("Pod", 2, "items[0]", 7), ("Node", 2, "items[1].items[0]", 7)]
+                .map(|(kind, document, path, line)| (kind.to_owned(), document, path, line))
         );
     }
 
@@ -256,22 +437,32 @@ mod tests {
             ("spec.containers[0].image", 10),
             ("", 10),
         ] {
-            assert_eq!(line_of(TEXT, &place, field), Some(line), "{field}");
+            assert_eq!(Lines::of(TEXT).line(&place, field), Some(line), "{field}");
         }
     }
 
     #[test]
     fn json_is_read_too_and_octal_numbers_are_kubernetes_own() {
         let objects = read(&"f".into(), r#"{"kind": "Pod", "spec": {"x": [1, null, "yes", 0644]}}"#).unwrap();
-        assert_eq!(objects[0].value["spec"]["x"], serde_json::json!([1, null, "yes", 420]));
+        assert_eq!(objects[0].value()["spec"]["x"], serde_json::json!([1, null, "yes", 420]));
     }
 
     #[test]
     fn what_cannot_be_read_names_document_and_line() {
         let error = read(&"f".into(), "a: 1\n---\nb: [1\nc: 2\n").unwrap_err();
         assert_eq!((error.document, error.line.is_some()), (2, true), "{error:?}");
-        let error = read(&"f".into(), "a: 1\na: 2\n").unwrap_err();
-        assert_eq!((error.document, error.line), (1, Some(2)), "{error:?}");
         assert!(read(&"f".into(), "# nothing\n---\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn keys_that_are_given_twice_are_all_told_and_the_last_counts() {
+        let text =
+            "kind: A\na: 1\na: 2\nb:\n- c: 1\n  c: 2\n  d: 1\n---\nitems:\n- {x: {y: 1, y: 2}}\nkind: List\n";
+        let objects = read(&"f".into(), text).unwrap();
+        assert_eq!(objects[0].twice, ["a", "b[0].c"]);
+        assert_eq!(objects[0].value(), serde_json::json!({"kind": "A", "a": 2, "b": [{"c": 2, "d": 1}]}));
+        assert_eq!((&objects[1].twice[0], objects[1].place.path.as_str()), (&"x.y".to_owned(), "items[0]"));
+        let lines = Lines::of(text);
+        assert_eq!(lines.line(&objects[0].place, "b[0].c"), Some(6));
     }
 }

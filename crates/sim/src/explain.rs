@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::{
     SimError,
+    cluster::Cluster,
     explanation::PodExplanation,
-    manifests::Cluster,
     report::{PodReport, Report},
     setup::{self, Setup},
     verdict::pre_enqueue,

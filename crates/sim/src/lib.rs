@@ -1,27 +1,31 @@
 //! Scheduling without a cluster: manifests in, placements and explanations out.
 //!
-//! Reading order: [`manifests`] (from files to a cluster), [`setup`] (from a KubeSchedulerConfiguration to an engine's
+//! Reading order: [`manifests`] (from files to objects as an API server would store them), [`cluster`] (from these to
+//! nodes and pods, with the pods of workloads), [`setup`] (from a KubeSchedulerConfiguration to an engine's
 //! configuration; a live scheduler uses it too), [`simulate`] (the engine under virtual time), [`explain`] (each pod
 //! judged on its own), [`report`] and [`explanation`] (what comes out), `lack` (what nodes lack, in numbers).
 //!
 //! Invariants: nothing here reads a clock, a file or the environment; the same input gives the same report.
 
+pub mod cluster;
 mod documents;
+mod dump;
 pub mod explain;
 pub mod explanation;
+mod known;
 mod lack;
 pub mod manifests;
-mod priority;
 pub mod report;
 pub mod setup;
 pub mod simulate;
 mod verdict;
 mod workloads;
 
+pub use cluster::{Cluster, Reading};
 pub use documents::Place;
 pub use explain::{Explained, explain_independent, explain_independently, independent};
 pub use explanation::PodExplanation;
-pub use manifests::{Cluster, ManifestError, ManifestErrors, Source};
+pub use manifests::{Manifest, ManifestError, ManifestErrors, Manifests, Source, Validate};
 pub use report::{PodReport, Report};
 pub use setup::{Choices, Setup, SetupError};
 pub use simulate::{explain_simulated, simulate};

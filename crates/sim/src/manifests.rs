@@ -1,15 +1,28 @@
-//! From manifests to a cluster: what kube-apiserver and the controllers would make of them.
+//! From the text of manifests to the objects that an API server would make of them.
+//!
+//! An object is looked at twice. First as it is written: its kind, its types, fields that nobody knows. Then, when all
+//! objects are known, by the rules of the API server ([`harbormaster_objects::rules`]).
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+};
 
-use harbormaster_api::{Node, Object, ObjectKind, Pod, WorkloadKind, wire::Decoder};
-use rustc_hash::FxHashMap;
+use harbormaster_objects::{
+    FieldError, Kind,
+    kinds::{self, REVIEW, Rules},
+    rules::{self, Refusal},
+    schema::{self, similar},
+    value::{has_condition, name, namespace, text, uid},
+};
 use serde_json::Value;
 
 use crate::{
-    documents::{self, Place, Written},
-    priority::PriorityClasses,
-    workloads,
+    documents::{self, Lines, Place, Written},
+    dump::Dump,
+    known::Known,
 };
 
 /// Text with the name under which errors mention it.
@@ -21,21 +34,29 @@ pub struct Source {
     pub text: String,
 }
 
-/// Nodes, pods and what plugins look up besides, in the order of the manifests.
-#[derive(Clone, Debug, Default)]
-pub struct Cluster {
-    /// Namespaces, services, workloads and disruption budgets.
-    pub objects: Vec<Object>,
-    /// All nodes.
-    pub nodes: Vec<Node>,
-    /// Pods with a node.
-    pub bound: Vec<Pod>,
-    /// Pods without a node.
-    pub pending: Vec<Pod>,
-    /// How many objects of which kind were left out.
-    pub ignored: BTreeMap<String, usize>,
-    /// Where files of workloads came from a cluster: how many workloads were not expanded.
-    pub live_workloads: usize,
+/// What becomes of fields that nobody knows or that are given twice, as `kubectl --validate` says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Validate {
+    /// They are mistakes.
+    #[default]
+    Strict,
+    /// They are told of.
+    Warn,
+    /// They are left out.
+    Ignore,
+}
+
+impl FromStr for Validate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "strict" | "true" => Ok(Self::Strict),
+            "warn" => Ok(Self::Warn),
+            "ignore" | "false" => Ok(Self::Ignore),
+            _ => Err("must be one of strict, warn, ignore, true, false".to_owned()),
+        }
+    }
 }
 
 /// One thing that is wrong with the manifests.
@@ -55,17 +76,10 @@ pub struct ManifestError {
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.place.file.is_empty() {
-            write!(f, "{}", self.place.file)?;
-            if let Some(line) = self.line {
-                write!(f, ":{line}")?;
-            }
-            write!(f, ": document {}", self.place.document)?;
-        } else {
-            write!(f, "objects[{}]", self.place.document)?;
-        }
-        if !self.place.path.is_empty() {
-            write!(f, " {}", self.place.path)?;
+        match (&*self.place.file, self.line) {
+            ("", _) => write!(f, "objects[{}]", self.place.document)?,
+            (file, Some(line)) => write!(f, "{file}:{line}")?,
+            (file, None) => write!(f, "{file}: document {}", self.place.document)?,
         }
         for part in [&self.object, &self.field].into_iter().filter(|part| !part.is_empty()) {
             write!(f, ": {part}")?;
@@ -79,13 +93,90 @@ impl fmt::Display for ManifestError {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct ManifestErrors(pub Vec<ManifestError>);
 
-impl Cluster {
-    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`.
+/// An object of a manifest.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// What it is.
+    pub kind: Arc<Kind>,
+    /// Its namespace; empty for kinds without.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Where it stands. What is missing in a dump and was added stands nowhere.
+    pub place: Place,
+    /// How many objects stand before it.
+    pub(crate) order: usize,
+    /// Few bytes until it is looked at.
+    json: Box<str>,
+}
+
+impl Manifest {
+    pub(crate) fn new(kind: Arc<Kind>, value: &Value, place: Place) -> Self {
+        let (namespace, name) = (namespace(value).to_owned(), name(value).to_owned());
+        Self { kind, namespace, name, place, order: usize::MAX, json: value.to_string().into() }
+    }
+
+    /// The object as it is written, without what only the server that it came from could say.
+    pub fn value(&self) -> Value {
+        // What was encoded here can be decoded.
+        serde_json::from_str(&self.json).unwrap_or_default()
+    }
+
+    /// `Pod default/web`.
+    pub fn label(&self) -> String {
+        label(&self.kind, &self.namespace, &self.name)
+    }
+
+    /// Owners come before what they own.
+    fn rank(&self) -> u8 {
+        match (self.kind.rules, self.kind.kind.as_str()) {
+            (Rules::Namespace, _) => 0,
+            (Rules::PriorityClass | Rules::Definition, _) => 1,
+            (Rules::Pod, _) => 6,
+            (Rules::Workload, "Deployment") | (Rules::CronJob, _) => 4,
+            (Rules::Workload | Rules::Job, _) => 5,
+            _ if self.kind.is_namespaced() => 3,
+            _ => 2,
+        }
+    }
+}
+
+fn label(kind: &Kind, namespace: &str, name: &str) -> String {
+    match (namespace, name) {
+        (_, "") => kind.kind.clone(),
+        ("", name) => format!("{} {name}", kind.kind),
+        (namespace, name) => format!("{} {namespace}/{name}", kind.kind),
+    }
+}
+
+/// All objects of some manifests, owners before what they own.
+#[derive(Debug, Default)]
+pub struct Manifests {
+    /// What there is.
+    pub objects: Vec<Manifest>,
+    /// How many objects of which kind were left out.
+    pub ignored: BTreeMap<String, usize>,
+    /// What the user should know; one line each.
+    pub warnings: Vec<String>,
+    /// What rules look at.
+    pub(crate) known: Known,
+}
+
+/// A field and what is wrong with it.
+pub(crate) type Wrong = (String, String);
+
+impl Manifests {
+    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. `each` is given every object in
+    /// the form in which an API server would store it, once, and may refuse it.
     ///
     /// # Errors
-    /// Everything that is wrong, with file, document, line and field.
-    pub fn from_sources(sources: &[Source]) -> Result<Self, ManifestErrors> {
-        let mut reader = Reader::new();
+    /// Everything that is wrong, with file, line, object and field.
+    pub fn read(
+        sources: &[Source],
+        validate: Validate,
+        mut each: impl FnMut(&Manifest, Value) -> Result<(), (String, String)>,
+    ) -> Result<Self, ManifestErrors> {
+        let mut reader = Reader::new(validate);
         for source in sources {
             let file: Arc<str> = source.name.as_str().into();
             match documents::read(&file, &source.text) {
@@ -99,203 +190,239 @@ impl Cluster {
                 }),
             }
         }
-        reader.finish().map_err(|mut errors| {
-            errors.0.iter_mut().for_each(|error| locate(error, sources));
-            errors
-        })
+        reader.custom_resources();
+        reader.complete();
+        reader.admit(&mut each);
+        reader.finish(sources)
     }
 
-    /// Takes objects as they are, with the API server's defaults.
-    ///
-    /// # Errors
-    /// Everything that is wrong, with the object's place in the list and the field.
-    pub fn from_objects(objects: Vec<Value>) -> Result<Self, ManifestErrors> {
-        let mut reader = Reader::new();
-        for (document, value) in objects.into_iter().enumerate() {
-            reader.object(Written { value, place: Place { document, ..Place::default() } });
-        }
-        reader.finish()
-    }
-
-    /// What the user should know besides the result; one line each.
+    /// What the user should know besides; one line each.
     pub fn notices(&self) -> Vec<String> {
-        let mut notices = Vec::new();
-        if !self.ignored.is_empty() {
-            let kinds: Vec<String> = self.ignored.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-            notices.push(format!("ignored: {}", kinds.join(", ")));
-        }
-        if self.live_workloads > 0 {
-            let n = self.live_workloads;
-            notices.push(format!("{n} workload(s) come from a cluster: only the pods that are listed count"));
-        }
+        let mut notices = self.warnings.clone();
+        notices.extend(ignored_line(&self.ignored));
         notices
     }
 }
 
-fn locate(error: &mut ManifestError, sources: &[Source]) {
-    if error.line.is_some() {
-        return;
-    }
-    let source = sources.iter().find(|s| *s.name == *error.place.file);
-    error.line = source.and_then(|s| documents::line_of(&s.text, &error.place, &error.field));
-}
-
-/// Pods wait here until all priority classes are known.
-struct NewPod {
-    value: Value,
-    place: Place,
-    /// Where the pod's fields stand in the manifest: empty, or a template's `spec.template.`.
-    prefix: &'static str,
-    label: String,
+/// `ignored: 3 HorizontalPodAutoscaler`.
+pub(crate) fn ignored_line(ignored: &BTreeMap<String, usize>) -> Option<String> {
+    let kinds: Vec<String> = ignored.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+    (!kinds.is_empty()).then(|| format!("ignored: {}", kinds.join(", ")))
 }
 
 struct Reader {
-    decoder: Decoder,
-    classes: PriorityClasses,
-    pods: Vec<NewPod>,
-    cluster: Cluster,
-    /// Names given so far, to find those given twice.
-    seen: FxHashMap<String, Place>,
-    generated: FxHashMap<String, usize>,
+    validate: Validate,
+    kinds: Vec<Arc<Kind>>,
+    /// Objects that may be custom resources of definitions that come later.
+    strangers: Vec<(Written, Value)>,
+    manifests: Manifests,
+    /// Where in `manifests.objects` the object of a label is.
+    given: HashMap<String, usize>,
+    generated: HashMap<String, usize>,
+    dump: Dump,
     errors: Vec<ManifestError>,
+    warnings: Vec<ManifestError>,
 }
 
 impl Reader {
-    fn new() -> Self {
+    fn new(validate: Validate) -> Self {
         Self {
-            decoder: Decoder::new().with_api_defaults(),
-            classes: PriorityClasses::default(),
-            pods: Vec::new(),
-            cluster: Cluster::default(),
-            seen: FxHashMap::default(),
-            generated: FxHashMap::default(),
+            validate,
+            kinds: kinds::table().into_iter().map(Arc::new).collect(),
+            strangers: Vec::new(),
+            manifests: Manifests::default(),
+            given: HashMap::new(),
+            generated: HashMap::new(),
+            dump: Dump::default(),
             errors: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
     fn object(&mut self, written: Written) {
-        let Written { mut value, place } = written;
-        let Some(kind) = value.get("kind").and_then(Value::as_str).map(str::to_owned) else {
-            let message =
-                if value.is_object() { "Object 'Kind' is missing" } else { "is not a Kubernetes object" };
-            return self.error(&place, String::new(), "", message);
+        let value = written.value();
+        let problem = match value.get("kind") {
+            Some(Value::String(kind)) if !kind.is_empty() => {
+                return match self.kind_of(text(&value, "/apiVersion"), kind) {
+                    Some(kind) => self.known(&kind, written, value),
+                    None => self.strangers.push((written, value)),
+                };
+            }
+            _ if value.is_object() => "Object 'Kind' is missing",
+            _ => "is not a Kubernetes object",
         };
-        let looked_up = object_kind(&value, &kind);
-        let is_workload = workloads::is_workload(&kind);
-        let is_known = matches!(kind.as_str(), "Node" | "Pod" | "PriorityClass");
-        if !is_known && !is_workload && looked_up.is_none() {
-            *self.cluster.ignored.entry(kind).or_default() += 1;
+        self.error(&written.place, String::new(), "", problem);
+    }
+
+    /// The kind of that name. Without a version it is that of Kubernetes, unless that is a mistake.
+    fn kind_of(&self, version: &str, kind: &str) -> Option<Arc<Kind>> {
+        let mut kinds = self.kinds.iter().filter(|known| known.kind == kind);
+        if version.is_empty() && self.validate != Validate::Strict {
+            return kinds.next().cloned();
+        }
+        kinds.find(|known| known.api_version() == version).cloned()
+    }
+
+    /// Objects whose kind is not in the table: of definitions among the manifests, of kinds that are left out, or
+    /// mistakes.
+    fn custom_resources(&mut self) {
+        let definitions =
+            self.manifests.objects.iter().filter(|object| object.kind.rules == Rules::Definition);
+        let custom = definitions.flat_map(|definition| rules::kinds_of_definition(&definition.value()));
+        let custom: Vec<Arc<Kind>> = custom.map(Arc::new).collect();
+        self.kinds.extend(custom);
+        for (written, value) in std::mem::take(&mut self.strangers) {
+            let (version, kind) = (text(&value, "/apiVersion"), text(&value, "/kind"));
+            if let Some(known) = self.kind_of(version, kind) {
+                self.known(&known, written, value);
+            } else if let Some((field, problem)) = self.wrong_kind(version, kind) {
+                self.error(&written.place, kind.to_owned(), field, &problem);
+            } else {
+                *self.manifests.ignored.entry(kind.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
+    /// What is wrong with the name of a kind; nothing if it may be one that is not known here.
+    fn wrong_kind(&self, version: &str, kind: &str) -> Option<(&'static str, String)> {
+        let meant =
+            |kind: &str| self.kinds.iter().find(|known| known.kind == kind).map(|known| known.api_version());
+        if version.is_empty() {
+            let hint = meant(kind).map(|version| format!(", did you mean {version}?")).unwrap_or_default();
+            return Some(("apiVersion", format!("Required value{hint}")));
+        }
+        if kinds::is_left_out(version, kind) {
+            return None;
+        }
+        let (group, short) = version.split_once('/').unwrap_or(("", version));
+        if !self.kinds.iter().any(|known| known.group == group) {
+            // Definitions have groups with dots.
+            let own = kinds::is_own_group(group);
+            let hint = meant(kind).map(|version| format!(", did you mean {version}?")).unwrap_or_default();
+            return own.then(|| {
+                ("apiVersion", format!("no matches for kind {kind:?} in version {version:?}{hint}"))
+            });
+        }
+        let of_group = self.kinds.iter().filter(|known| known.group == group);
+        if let Some(other) = of_group.clone().find(|known| known.kind == kind && known.version != short) {
+            let hint = other.api_version();
+            return Some((
+                "apiVersion",
+                format!("no matches for kind {kind:?} in version {version:?}, did you mean {hint}?"),
+            ));
+        }
+        let near = similar(kind, of_group.map(|known| known.kind.as_str()));
+        let hint = match (near, meant(kind)) {
+            (_, Some(version)) => format!(", did you mean {version}?"),
+            (Some(near), None) => format!(", did you mean {near}?"),
+            (None, None) => String::new(),
+        };
+        Some(("kind", format!("no matches for kind {kind:?} in version {version:?}{hint}")))
+    }
+
+    fn known(&mut self, kind: &Arc<Kind>, written: Written, mut value: Value) {
+        if kind.has(REVIEW) || kind.rules == Rules::Event || kind.kind == "Lease" {
+            *self.manifests.ignored.entry(kind.kind.clone()).or_default() += 1;
             return;
         }
-        let Some(name) = self.name(&mut value) else {
-            let message = match value.pointer("/metadata/name") {
-                None | Some(Value::Null | Value::String(_)) => {
-                    "Required value: name or generateName is required".to_owned()
-                }
-                // YAML takes a bare `n` or `yes` for a truth value.
-                Some(other) => format!("expected a string, got {other}"),
-            };
-            return self.error(&place, kind, "metadata.name", &message);
-        };
-        let label = match kind.as_str() {
-            "Node" | "PriorityClass" | "Namespace" => format!("{kind} {name}"),
-            _ => format!("{kind} {}/{name}", namespace(&value)),
-        };
-        if let Some(first) = self.seen.insert(label.clone(), place.clone()) {
-            let message = format!("is given twice, first in {}", described(&first));
-            return self.error(&place, label, "metadata.name", &message);
+        let place = written.place;
+        let misfits = schema::inspect(kind, &mut value);
+        if kind.is_namespaced() && namespace(&value).is_empty() && value["metadata"].is_object() {
+            value["metadata"]["namespace"] = "default".into();
         }
-        match kind.as_str() {
-            "Node" => self.node(&value, &place, label),
-            "PriorityClass" => match self.decoder.priority_class_value(&value) {
-                Ok(class) => self.classes.add(class),
-                Err(e) => self.error(&place, label, &e.path, &e.problem),
-            },
-            "Pod" => self.pods.push(NewPod { value, place, prefix: "", label }),
-            _ => {
-                if let Some(kind) = looked_up {
-                    self.looked_up(kind, &value, &place, &label);
-                }
-                if is_workload {
-                    self.workload(&value, &place, label);
+        let unnamed = name(&value).is_empty();
+        let label = label(kind, if kind.is_namespaced() { namespace(&value) } else { "" }, name(&value));
+        for unknown in misfits.unknown {
+            let hint = unknown.similar.map(|near| format!(", did you mean {near}?")).unwrap_or_default();
+            self.doubtful(&place, &label, unknown.field, format!("unknown field{hint}"));
+        }
+        for field in written.twice {
+            self.doubtful(&place, &label, field, "is given twice".to_owned());
+        }
+        for wrong in &misfits.wrong {
+            self.error(&place, label.clone(), &wrong.field, &wrong.problem);
+        }
+        if !misfits.wrong.is_empty() || is_over(kind, &value) {
+            return;
+        }
+        if unnamed && !self.generate_name(&mut value) {
+            let error = FieldError::required("metadata.name", "name or generateName is required");
+            return self.error(&place, label, &error.field, &error.problem);
+        }
+        self.dump.take(kind, &mut value, &place);
+        self.add(Manifest::new(kind.clone(), &value, place));
+    }
+
+    /// Of an object that is there twice the later one changes the earlier one, as `kubectl apply` does.
+    fn add(&mut self, manifest: Manifest) {
+        let label = manifest.label();
+        let Some(&earlier) = self.given.get(&label) else {
+            let order = self.manifests.objects.len();
+            self.given.insert(label, order);
+            self.manifests.objects.push(Manifest { order, ..manifest });
+            return;
+        };
+        let earlier = &mut self.manifests.objects[earlier];
+        let mut old = earlier.value();
+        let mut new = manifest.value();
+        let admission = self.manifests.known.admission(&manifest.kind);
+        let changed = match admission.create(&mut old).and_then(|()| admission.create(&mut new)) {
+            // What is wrong with one of them is told later.
+            Err(_) => Ok(()),
+            Ok(()) => admission.update(&old, &mut new),
+        };
+        let first = match earlier.place.file == manifest.place.file {
+            true => format!("document {}", earlier.place.document),
+            false => format!("{}, document {}", earlier.place.file, earlier.place.document),
+        };
+        match changed {
+            Ok(()) => *earlier = Manifest { order: earlier.order, ..manifest },
+            Err(refusal) => {
+                for (field, problem) in problems(refusal) {
+                    let problem = format!("{problem} (is given twice, first in {first})");
+                    self.error(&manifest.place, label.clone(), &field, &problem);
                 }
             }
         }
     }
 
-    /// `metadata.name`, made from `generateName` if need be.
-    fn name(&mut self, value: &mut Value) -> Option<String> {
-        let metadata = value.get_mut("metadata")?.as_object_mut()?;
-        if let Some(name) = metadata.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) {
-            return Some(name.to_owned());
+    fn generate_name(&mut self, value: &mut Value) -> bool {
+        let prefix = text(value, "/metadata/generateName").to_owned();
+        if prefix.is_empty() {
+            return false;
         }
-        let prefix = metadata.get("generateName")?.as_str().filter(|prefix| !prefix.is_empty())?.to_owned();
         let number = self.generated.entry(prefix.clone()).or_default();
         *number += 1;
-        let name = format!("{prefix}{number}");
-        metadata.insert("name".into(), name.clone().into());
-        Some(name)
+        value["metadata"]["name"] = format!("{prefix}{number}").into();
+        true
     }
 
-    fn node(&mut self, value: &Value, place: &Place, label: String) {
-        match self.decoder.node_value(value) {
-            Ok(node) => self.cluster.nodes.push(node),
-            Err(e) => self.error(place, label, &e.path, &e.problem),
+    /// Adds what a dump lacks, and sorts.
+    fn complete(&mut self) {
+        let kind = |kind: &str| self.kinds.iter().find(|known| known.kind == kind).cloned();
+        for (kind, value, place) in self.dump.missing(&self.manifests.objects, &kind) {
+            self.given.insert(label(&kind, namespace(&value), name(&value)), self.manifests.objects.len());
+            self.manifests.objects.push(Manifest::new(kind, &value, place));
         }
+        self.manifests.objects.sort_by_key(Manifest::rank);
     }
 
-    fn looked_up(&mut self, kind: ObjectKind, value: &Value, place: &Place, label: &str) {
-        match self.decoder.object_value(kind, value) {
-            Ok(object) => self.cluster.objects.push(object),
-            Err(e) => self.error(place, label.to_owned(), &e.path, &e.problem),
-        }
-    }
-
-    fn workload(&mut self, value: &Value, place: &Place, label: String) {
-        if value["metadata"]["uid"].is_string() {
-            self.cluster.live_workloads += 1;
-            return;
-        }
-        if value["kind"] == "Deployment" {
-            let kind = ObjectKind::Workload(WorkloadKind::ReplicaSet);
-            self.looked_up(kind, &workloads::replica_set_of(value), place, &label);
-        }
-        match workloads::pods_of(value) {
-            Ok(pods) => {
-                let new = |value: Value| {
-                    let label =
-                        format!("{label}: Pod {}", value["metadata"]["name"].as_str().unwrap_or_default());
-                    NewPod { value, place: place.clone(), prefix: "spec.template.", label }
-                };
-                self.pods.extend(pods.into_iter().map(new));
+    /// Applies the rules to every object.
+    fn admit(&mut self, each: &mut dyn FnMut(&Manifest, Value) -> Result<(), Wrong>) {
+        let objects = std::mem::take(&mut self.manifests.objects);
+        for object in &objects {
+            let mut value = object.value();
+            let admission = self.manifests.known.admission(&object.kind);
+            let done = admission.create(&mut value).map_err(problems);
+            let done = done.and_then(|()| {
+                self.manifests.known.add(&object.kind, &value);
+                each(object, value).map_err(|wrong| vec![wrong])
+            });
+            for (field, problem) in done.err().into_iter().flatten() {
+                self.error(&object.place, object.label(), &field, &problem);
             }
-            Err((field, message)) => self.error(place, label, field, &message),
         }
-    }
-
-    fn pod(&mut self, new: NewPod) {
-        let NewPod { mut value, place, prefix, label } = new;
-        if let Err((field, message)) = self.classes.resolve(&mut value) {
-            return self.error(&place, label, &format!("{prefix}{field}"), &message);
-        }
-        match self.decoder.pod_value(&value) {
-            Ok(pod) => self.sort(pod),
-            Err(e) => self.error(&place, label, &format!("{prefix}{}", e.path), &e.problem),
-        }
-    }
-
-    /// Finished pods count for nothing.
-    fn sort(&mut self, mut pod: Pod) {
-        if pod.is_terminal() {
-            return;
-        }
-        if pod.uid.is_empty() {
-            pod.uid = pod.full_name().into();
-        }
-        match &pod.node_name {
-            Some(_) => self.cluster.bound.push(pod),
-            None => self.cluster.pending.push(pod),
-        }
+        self.manifests.objects = objects;
     }
 
     fn error(&mut self, place: &Place, object: String, field: &str, message: &str) {
@@ -303,173 +430,56 @@ impl Reader {
         self.errors.push(ManifestError { place, line: None, object, field, message });
     }
 
-    fn finish(mut self) -> Result<Cluster, ManifestErrors> {
-        for pod in std::mem::take(&mut self.pods) {
-            self.pod(pod);
+    /// What is a mistake, or is told of, or is not.
+    fn doubtful(&mut self, place: &Place, object: &str, field: String, message: String) {
+        let error =
+            ManifestError { place: place.clone(), line: None, object: object.to_owned(), field, message };
+        match self.validate {
+            Validate::Strict => self.errors.push(error),
+            Validate::Warn => self.warnings.push(error),
+            Validate::Ignore => {}
         }
-        if self.errors.is_empty() { Ok(self.cluster) } else { Err(ManifestErrors(self.errors)) }
+    }
+
+    fn finish(mut self, sources: &[Source]) -> Result<Manifests, ManifestErrors> {
+        for source in sources {
+            let of_source =
+                |error: &&mut ManifestError| error.line.is_none() && *error.place.file == *source.name;
+            let mut all = self.errors.iter_mut().chain(&mut self.warnings).filter(of_source).peekable();
+            if all.peek().is_some() {
+                let lines = Lines::of(&source.text);
+                all.for_each(|error| error.line = lines.line(&error.place, &error.field));
+            }
+        }
+        let file =
+            |error: &ManifestError| sources.iter().position(|source| *source.name == *error.place.file);
+        self.errors.sort_by_key(|error| (file(error), error.line));
+        self.warnings.sort_by_key(|error| (file(error), error.line));
+        self.manifests.warnings = self.warnings.iter().map(ToString::to_string).collect();
+        if self.errors.is_empty() { Ok(self.manifests) } else { Err(ManifestErrors(self.errors)) }
     }
 }
 
-/// Manifests without a version mean the kind of Kubernetes; other groups have kinds of the same name.
-fn object_kind(value: &Value, kind: &str) -> Option<ObjectKind> {
-    match value["apiVersion"].as_str() {
-        Some(api_version) => ObjectKind::of(api_version, kind),
-        None => ObjectKind::ALL.into_iter().find(|known| known.name() == kind),
+/// Whether an object of a dump has come to its end: it counts for nothing.
+fn is_over(kind: &Kind, object: &Value) -> bool {
+    match kind.rules {
+        Rules::Pod => matches!(text(object, "/status/phase"), "Succeeded" | "Failed"),
+        Rules::Job => {
+            let from_a_cluster = !uid(object).is_empty();
+            from_a_cluster && ["Complete", "Failed"].iter().any(|end| has_condition(object, end))
+        }
+        _ => false,
     }
 }
 
-fn namespace(value: &Value) -> &str {
-    value["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty()).unwrap_or("default")
-}
-
-fn described(place: &Place) -> String {
-    match (&*place.file, place.document) {
-        ("", at) => format!("objects[{at}]"),
-        (file, document) => format!("{file}, document {document}"),
+/// The fields that are wrong.
+pub(crate) fn problems(refusal: Refusal) -> Vec<Wrong> {
+    match refusal {
+        Refusal::Unfit(why) => vec![(String::new(), why)],
+        Refusal::Forbidden { field, why } => vec![(field.to_owned(), why)],
+        Refusal::Invalid(errors) => errors.into_iter().map(|error| (error.field, error.problem)).collect(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<Cluster, String> {
-        let source = Source { name: "f.yaml".into(), text: text.into() };
-        Cluster::from_sources(&[source]).map_err(|e| e.to_string())
-    }
-
-    #[test]
-    fn a_dump_of_a_cluster_becomes_nodes_and_pods() {
-        let cluster = read(
-            "apiVersion: v1\nkind: List\nitems:\n\
-             - {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}\n\
-             - {apiVersion: v1, kind: Pod, metadata: {name: a, uid: u}, spec: {nodeName: n1, containers: []}}\n\
-             - {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: []}}\n\
-             - {apiVersion: v1, kind: Pod, metadata: {name: done}, status: {phase: Succeeded}}\n\
-             - {apiVersion: apps/v1, kind: Deployment, metadata: {name: d, uid: live}, spec: {}}\n\
-             - {apiVersion: v1, kind: ConfigMap, metadata: {name: s}}\n\
-             - {apiVersion: v1, kind: ConfigMap, metadata: {name: t}}\n",
-        )
-        .unwrap();
-        assert_eq!((cluster.nodes.len(), cluster.bound.len(), cluster.pending.len()), (1, 1, 1));
-        assert_eq!(cluster.pending[0].uid, "default/b");
-        assert_eq!(cluster.pending[0].spec.scheduler_name, "default-scheduler");
-        let notices = cluster.notices();
-        assert_eq!(notices[0], "ignored: 2 ConfigMap");
-        assert!(notices[1].starts_with("1 workload(s) come from a cluster"), "{notices:?}");
-    }
-
-    #[test]
-    fn pods_of_workloads_and_generated_names_get_priorities_of_classes_that_come_later() {
-        let cluster = read(
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\nspec:\n  replicas: 2\n  \
-             template: {spec: {priorityClassName: high}}\n---\nkind: Pod\nmetadata: {generateName: g-}\n---\n\
-             kind: Pod\nmetadata: {generateName: g-}\n---\n\
-             {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 9}\n",
-        )
-        .unwrap();
-        let pods: Vec<_> = cluster.pending.iter().map(|p| (p.full_name(), p.spec.priority)).collect();
-        let expected = [("x/d-1", 9), ("x/d-2", 9), ("default/g-1", 0), ("default/g-2", 0)];
-        assert_eq!(pods, expected.map(|(name, priority)| (name.to_owned(), priority)));
-    }
-
-    #[test]
-    fn what_plugins_look_up_is_kept_and_workloads_are_expanded_besides() {
-        let cluster = read(
-            "apiVersion: v1\nkind: ServiceList\nitems:\n- {metadata: {name: s}, spec: {selector: {app: web}}}\n---\n\
-             {apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {tier: gold}}}\n---\n\
-             {apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: live, namespace: team, uid: u}, spec: {}}\n---\n\
-             {apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {template: {}}}\n---\n\
-             {kind: ReplicationController, metadata: {name: old}, spec: {template: {}, replicas: 0}}\n---\n\
-             {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: s}}\n---\n\
-             {apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: s}}\n",
-        )
-        .unwrap();
-        let keys: Vec<String> = cluster
-            .objects
-            .iter()
-            .map(Object::key)
-            .map(|k| format!("{} {}/{}", k.kind.name(), k.namespace, k.name))
-            .collect();
-        let expected = [
-            "Service default/s",
-            "Namespace /team",
-            "ReplicaSet team/live",
-            "StatefulSet default/db",
-            "ReplicationController default/old",
-            "PodDisruptionBudget default/s",
-        ];
-        assert_eq!(keys, expected);
-        assert_eq!((cluster.pending.len(), cluster.live_workloads), (1, 1));
-        assert_eq!(cluster.notices()[0], "ignored: 1 Service");
-    }
-
-    #[test]
-    fn what_plugins_look_up_is_checked_like_everything_else() {
-        let errors = read(
-            "kind: Namespace\nmetadata: {name: x}\n---\nkind: Namespace\nmetadata: {name: x, namespace: odd}\n---\n\
-             kind: Service\nmetadata: {name: s}\nspec:\n  selector:\n    app: 1\n---\nkind: ReplicaSet\nmetadata: {name: r}\n",
-        )
-        .unwrap_err();
-        let lines: Vec<&str> = errors.lines().collect();
-        let [twice, selector, template] = lines.as_slice() else { panic!("{errors}") };
-        assert!(twice.contains("document 2: Namespace x: metadata.name: is given twice"), "{twice}");
-        let start = "f.yaml:11: document 3: Service default/s: spec.selector.app: ";
-        assert!(selector.starts_with(start), "{selector}");
-        assert!(template.contains("ReplicaSet default/r: spec.template: required value"), "{template}");
-    }
-
-    #[test]
-    fn everything_that_is_wrong_is_named_with_file_line_document_and_field() {
-        let errors = read(
-            "kind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n  - name: c\n    resources:\n      requests:\n\
-             \x20       cpu: lots\n---\nkind: Node\nmetadata: {}\n---\nmetadata: {name: x}\n---\nkind: Pod\nmetadata: \
-             {name: p}\n---\nkind: Deployment\nmetadata: {name: d}\nspec:\n  replicas: many\n---\nkind: Pod\nmetadata: \
-             {name: q}\nspec:\n  priorityClassName: none\n",
-        )
-        .unwrap_err();
-        let lines: Vec<&str> = errors.lines().collect();
-        let [name, kind, twice, replicas, cpu, class] = lines.as_slice() else { panic!("{errors}") };
-        assert_eq!(
-            *name,
-            "f.yaml:12: document 2: Node: metadata.name: Required value: name or generateName is required"
-        );
-        assert_eq!(*kind, "f.yaml:14: document 3: Object 'Kind' is missing");
-        assert_eq!(
-            *twice,
-            "f.yaml:17: document 4: Pod default/p: metadata.name: is given twice, first in f.yaml, document 1"
-        );
-        assert!(
-            replicas.starts_with("f.yaml:22: document 5: Deployment default/d: spec.replicas: expected"),
-            "{replicas}"
-        );
-        let start = "f.yaml:9: document 1: Pod default/p: spec.containers[0].resources.requests.cpu: ";
-        assert!(cpu.starts_with(start), "{cpu}");
-        assert_eq!(
-            *class,
-            "f.yaml:27: document 6: Pod default/q: spec.priorityClassName: no PriorityClass with name none was found"
-        );
-    }
-
-    #[test]
-    fn unreadable_text_does_not_hide_the_errors_of_other_files() {
-        let sources = ["kind: [\n", "kind: Pod\n"].map(|text| Source { name: "f".into(), text: text.into() });
-        let errors = Cluster::from_sources(&sources).unwrap_err();
-        assert_eq!(errors.0.len(), 2, "{errors}");
-        assert!(errors.0[1].message.contains("name or generateName"), "{errors}");
-    }
-
-    #[test]
-    fn objects_from_memory_are_named_by_their_index() {
-        let errors = Cluster::from_objects(vec![serde_json::json!({"kind": "Pod"}), serde_json::json!(1)])
-            .unwrap_err();
-        let text = errors.to_string();
-        let odd = read("kind: Node\nmetadata: {name: n}\n").unwrap_err();
-        assert_eq!(odd, "f.yaml:2: document 1: Node: metadata.name: expected a string, got false");
-        assert!(
-            text.starts_with("objects[0]: Pod: metadata.name: ") && text.contains("\nobjects[1]: is not"),
-            "{text}"
-        );
-    }
-}
+mod tests;

@@ -15,9 +15,9 @@ use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
 use crate::{
+    cluster::Cluster,
     explain::Judge,
     explanation::PodExplanation,
-    manifests::Cluster,
     report::{PodReport, Report},
     verdict::pre_enqueue,
 };

@@ -1,6 +1,15 @@
 //! Pods of workloads, as their controllers would create them.
 
+use std::collections::{HashMap, HashSet};
+
+use harbormaster_api::{Node, selector::RequiredNodeAffinity, taint::find_untolerated, wire::Decoder};
+use harbormaster_objects::{
+    Kind,
+    value::{controller, is_true, list, name, namespace, number, text, uid},
+};
 use serde_json::{Map, Value, json};
+
+use crate::cluster::key;
 
 /// More pods than this in one workload are a typing error.
 const MAX_PODS: i64 = 1_000_000;
@@ -9,154 +18,266 @@ const MAX_PODS: i64 = 1_000_000;
 type Wrong = (&'static str, String);
 
 /// Kinds whose pods are made here.
-pub(crate) fn is_workload(kind: &str) -> bool {
-    matches!(kind, "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "Job")
+pub(crate) fn is_workload(kind: &Kind) -> bool {
+    let known = [
+        "apps/Deployment",
+        "apps/ReplicaSet",
+        "apps/StatefulSet",
+        "apps/DaemonSet",
+        "batch/Job",
+        "batch/CronJob",
+        "/ReplicationController",
+    ];
+    known.contains(&format!("{}/{}", kind.group, kind.kind).as_str())
 }
 
-/// A Deployment owns its pods through a ReplicaSet: here one of the same name.
-pub(crate) fn replica_set_of(deployment: &Value) -> Value {
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": deployment["metadata"]["name"], "namespace": deployment["metadata"]["namespace"]},
-        "spec": {"selector": deployment["spec"]["selector"]},
-    })
+/// The pods that there are.
+#[derive(Debug, Default)]
+pub(crate) struct Existing {
+    /// `namespace/name` of all.
+    names: HashSet<String>,
+    /// By the key of the owner: how many there are, and the nodes that they are on or meant for.
+    of: HashMap<String, Vec<String>>,
 }
 
-/// The pods of a workload. Empty for one that lives in a cluster already (it has a UID): its controller has made them.
-pub(crate) fn pods_of(workload: &Value) -> Result<Vec<Value>, Wrong> {
-    let metadata = &workload["metadata"];
-    if metadata["uid"].is_string() {
-        return Ok(Vec::new());
+impl Existing {
+    /// Another pod.
+    pub(crate) fn add(&mut self, pod: &Value) {
+        self.names.insert(format!("{}/{}", namespace(pod), name(pod)));
+        let Some(owner) = controller(pod) else { return };
+        let owner = format!("{}/{}/{}", text(owner, "/kind"), namespace(pod), text(owner, "/name"));
+        let node = match text(pod, "/spec/nodeName") {
+            "" => meant_for(pod),
+            node => node,
+        };
+        self.of.entry(owner).or_default().push(node.to_owned());
     }
-    let kind = workload["kind"].as_str().unwrap_or_default();
-    let spec = &workload["spec"];
-    let wanted = wanted(kind, spec)?;
-    let Some(template) = spec["template"].as_object() else {
-        return Err(("spec.template", "required value".to_owned()));
-    };
-    let name = metadata["name"].as_str().unwrap_or_default();
-    let first = i64::from(kind != "StatefulSet");
-    Ok((first..first + wanted).map(|number| pod(workload, kind, name, template, number)).collect())
+
+    /// Whether the owner of that key has any.
+    pub(crate) fn any_of(&self, key: &str) -> bool {
+        self.of.contains_key(key)
+    }
+
+    fn nodes_of(&self, key: &str) -> &[String] {
+        self.of.get(key).map_or(&[], Vec::as_slice)
+    }
 }
 
-fn wanted(kind: &str, spec: &Value) -> Result<i64, Wrong> {
-    let number = |field: &'static str, path: &'static str, default| match &spec[field] {
+const TERMS: &str = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+
+/// The node that the affinity of a pod of a DaemonSet names.
+fn meant_for(pod: &Value) -> &str {
+    let terms = list(&pod["spec"], TERMS);
+    terms.first().map_or("", |term| text(term, "/matchFields/0/values/0"))
+}
+
+/// A workload whose pods may have to be made.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    /// `Deployment default/web`.
+    pub(crate) label: String,
+    /// `Deployment/default/web`.
+    pub(crate) key: String,
+    /// Whether it comes from a cluster.
+    pub(crate) is_live: bool,
+    /// Where its manifest stands.
+    pub(crate) order: usize,
+    kind: String,
+    value: Value,
+    /// How many pods it wants; a DaemonSet's depend on the nodes.
+    wanted: usize,
+}
+
+impl Workload {
+    pub(crate) fn new(label: String, order: usize, value: Value) -> Result<Self, Wrong> {
+        let kind = text(&value, "/kind").to_owned();
+        let wanted = wanted(&kind, &value)?;
+        Ok(Self {
+            label,
+            key: key(&kind, &value),
+            is_live: !uid(&value).is_empty(),
+            order,
+            kind,
+            value,
+            wanted,
+        })
+    }
+
+    /// The key of its owner.
+    pub(crate) fn owner(&self) -> Option<String> {
+        let owner = controller(&self.value)?;
+        Some(format!("{}/{}/{}", text(owner, "/kind"), namespace(&self.value), text(owner, "/name")))
+    }
+
+    /// A Deployment owns its pods through a ReplicaSet: here one of the same name.
+    pub(crate) fn replica_set(&self) -> Option<Value> {
+        let metadata = json!({"name": name(&self.value), "namespace": namespace(&self.value)});
+        let spec = json!({"selector": self.value["spec"]["selector"]});
+        let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec});
+        (self.kind == "Deployment").then_some(set)
+    }
+
+    /// The pods that its controller would make beside those that there are.
+    pub(crate) fn missing_pods(
+        &self,
+        existing: &Existing,
+        nodes: &[Node],
+        decoder: &mut Decoder,
+    ) -> Vec<Value> {
+        match self.kind.as_str() {
+            "DaemonSet" => self.daemons(existing, nodes, decoder),
+            "StatefulSet" => {
+                let first = number(&self.value, "/spec/ordinals/start");
+                let all =
+                    (first..).take(self.wanted).map(|ordinal| format!("{}-{ordinal}", name(&self.value)));
+                all.filter(|name| !self.is_taken(existing, name)).map(|name| self.pod(&name)).collect()
+            }
+            _ => {
+                let lacking = self.wanted.saturating_sub(existing.nodes_of(&self.key).len());
+                let all = (1_usize..).map(|number| format!("{}-{number}", name(&self.value)));
+                let free = all.filter(|name| !self.is_taken(existing, name));
+                free.take(lacking).map(|name| self.pod(&name)).collect()
+            }
+        }
+    }
+
+    fn is_taken(&self, existing: &Existing, name: &str) -> bool {
+        existing.names.contains(&format!("{}/{name}", namespace(&self.value)))
+    }
+
+    fn template(&self) -> &Value {
+        match self.kind.as_str() {
+            "CronJob" => &self.value["spec"]["jobTemplate"]["spec"]["template"],
+            _ => &self.value["spec"]["template"],
+        }
+    }
+
+    fn pod(&self, pod_name: &str) -> Value {
+        let template = self.template();
+        let mut metadata = template.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+        metadata.insert("name".into(), json!(pod_name));
+        metadata.insert("namespace".into(), namespace(&self.value).into());
+        metadata.remove("generateName");
+        // A CronJob owns its pods through a Job of the same name.
+        let (version, owner) = match self.kind.as_str() {
+            "Deployment" => (json!("apps/v1"), "ReplicaSet"),
+            "CronJob" => (json!("batch/v1"), "Job"),
+            kind => (self.value["apiVersion"].clone(), kind),
+        };
+        let of_owner = match uid(&self.value) {
+            "" => key(owner, &self.value),
+            uid => uid.to_owned(),
+        };
+        metadata.insert(
+            "ownerReferences".into(),
+            json!([{
+                "apiVersion": version, "kind": owner, "name": name(&self.value), "uid": of_owner, "controller": true,
+            }]),
+        );
+        let mut spec = template.get("spec").cloned().unwrap_or_else(|| Map::new().into());
+        self.add_claims(&mut spec, pod_name);
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    }
+
+    /// Each pod of a StatefulSet has claims of its own.
+    fn add_claims(&self, spec: &mut Value, pod_name: &str) {
+        let Some(spec) = spec.as_object_mut() else { return };
+        for claim in list(&self.value, "/spec/volumeClaimTemplates").iter().map(name) {
+            let volume =
+                json!({"name": claim, "persistentVolumeClaim": {"claimName": format!("{claim}-{pod_name}")}});
+            if let Some(volumes) = spec.entry("volumes").or_insert_with(|| json!([])).as_array_mut() {
+                volumes.push(volume);
+            }
+        }
+    }
+
+    /// One pod for each node that the template allows and that has none yet.
+    fn daemons(&self, existing: &Existing, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
+        let mut general = self.pod(name(&self.value));
+        add_tolerations(&mut general["spec"]);
+        let Ok(decoded) = decoder.pod_value(&general) else { return vec![general] };
+        let spec = &decoded.spec;
+        let matcher = RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref());
+        let has = existing.nodes_of(&self.key);
+        let allows = |node: &&Node| {
+            decoded.node_name.as_ref().is_none_or(|wanted| *wanted == node.name)
+                && matcher.matches(&node.labels, &node.name)
+                && find_untolerated(&node.taints, &spec.tolerations, false, |taint| taint.effect.forbids())
+                    .is_none()
+                && !has.iter().any(|taken| node.name == taken.as_str())
+        };
+        let pod = |node: &Node| {
+            let mut pod = general.clone();
+            pod["metadata"]["name"] = format!("{}-{}", name(&self.value), node.name).into();
+            pin(&mut pod["spec"], node.name.as_str());
+            pod
+        };
+        nodes.iter().filter(allows).map(pod).collect()
+    }
+}
+
+/// What the DaemonSet controller has its pods tolerate.
+fn add_tolerations(spec: &mut Value) {
+    let toleration = |(taint, effect): (&str, &str)| json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": effect});
+    let mut added: Vec<Value> = [
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    ]
+    .into_iter()
+    .map(toleration)
+    .collect();
+    if is_true(spec, "/hostNetwork") {
+        added.push(toleration(("network-unavailable", "NoSchedule")));
+    }
+    let mut all = list(spec, "/tolerations").to_vec();
+    added.retain(|toleration| !all.contains(toleration));
+    all.append(&mut added);
+    spec["tolerations"] = all.into();
+}
+
+/// The DaemonSet controller names the node in the pod's affinity, in place of what is required there.
+fn pin(spec: &mut Value, node: &str) {
+    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    if !spec["affinity"].is_object() {
+        spec["affinity"] = json!({});
+    }
+    if !spec["affinity"]["nodeAffinity"].is_object() {
+        spec["affinity"]["nodeAffinity"] = json!({});
+    }
+    spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        json!({"nodeSelectorTerms": [term]});
+}
+
+fn wanted(kind: &str, workload: &Value) -> Result<usize, Wrong> {
+    let of = |spec: &Value, field: &str, path: &'static str, default| match &spec[field] {
         Value::Null => Ok(default),
         value => match value.as_i64() {
             Some(n @ 0..=MAX_PODS) => Ok(n),
             _ => Err((path, format!("expected a number from 0 to {MAX_PODS}, got {value}"))),
         },
     };
-    if kind != "Job" {
-        return number("replicas", "spec.replicas", 1);
-    }
-    if spec["suspend"] == true {
+    let spec = &workload["spec"];
+    let job = match kind {
+        "DaemonSet" => return Ok(0),
+        "Job" => spec,
+        "CronJob" => &spec["jobTemplate"]["spec"],
+        _ => return of(spec, "replicas", "spec.replicas", 1).map(size),
+    };
+    if is_true(spec, "/suspend") || is_true(job, "/suspend") {
         return Ok(0);
     }
-    let parallelism = number("parallelism", "spec.parallelism", 1)?;
-    Ok(parallelism.min(number("completions", "spec.completions", parallelism.max(1))?))
+    let parallelism = of(job, "parallelism", "spec.parallelism", 1)?;
+    let completions = of(job, "completions", "spec.completions", i64::MAX)?;
+    Ok(size(parallelism.min(completions - number(workload, "/status/succeeded")).max(0)))
 }
 
-fn pod(workload: &Value, kind: &str, name: &str, template: &Map<String, Value>, number: i64) -> Value {
-    let pod_name = format!("{name}-{number}");
-    let mut metadata = template.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-    metadata.insert("name".into(), json!(pod_name));
-    metadata.remove("generateName");
-    match workload["metadata"].get("namespace") {
-        Some(namespace) => metadata.insert("namespace".into(), namespace.clone()),
-        None => metadata.remove("namespace"),
-    };
-    let namespace = workload["metadata"]["namespace"].as_str().unwrap_or("default");
-    let (version, owner) = match kind {
-        "Deployment" => (json!("apps/v1"), "ReplicaSet"),
-        _ => (workload["apiVersion"].clone(), kind),
-    };
-    metadata.insert(
-        "ownerReferences".into(),
-        json!([{
-            "apiVersion": version, "kind": owner, "name": name,
-            "uid": format!("{owner}/{namespace}/{name}"), "controller": true,
-        }]),
-    );
-    let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
-    add_claims(&mut spec, &workload["spec"]["volumeClaimTemplates"], &pod_name);
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-}
-
-/// Each pod of a StatefulSet has claims of its own.
-fn add_claims(spec: &mut Value, templates: &Value, pod_name: &str) {
-    let Some(spec) = spec.as_object_mut() else { return };
-    let names = templates.as_array().into_iter().flatten().filter_map(|t| t["metadata"]["name"].as_str());
-    for name in names {
-        let volume =
-            json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod_name}")}});
-        if let Some(volumes) = spec.entry("volumes").or_insert_with(|| json!([])).as_array_mut() {
-            volumes.push(volume);
-        }
-    }
+fn size(number: i64) -> usize {
+    usize::try_from(number).unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn workload(kind: &str, spec: Value) -> Value {
-        let mut workload = json!({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "w", "namespace": "ns"}, "spec": spec});
-        workload["spec"]["template"] = json!({"metadata": {"labels": {"app": "w"}}, "spec": {"priority": 3}});
-        workload
-    }
-
-    fn names(workload: &Value) -> Vec<String> {
-        let pods = pods_of(workload).unwrap();
-        pods.iter().map(|p| p["metadata"]["name"].as_str().unwrap().to_owned()).collect()
-    }
-
-    #[test]
-    fn workloads_have_as_many_pods_as_their_controllers_would_make() {
-        for (kind, spec, expected) in [
-            ("Deployment", json!({"replicas": 2}), vec!["w-1", "w-2"]),
-            ("ReplicaSet", json!({}), vec!["w-1"]),
-            ("ReplicaSet", json!({"replicas": 0}), vec![]),
-            ("ReplicationController", json!({}), vec!["w-1"]),
-            ("StatefulSet", json!({"replicas": 2}), vec!["w-0", "w-1"]),
-            ("Job", json!({"parallelism": 3, "completions": 2}), vec!["w-1", "w-2"]),
-            ("Job", json!({}), vec!["w-1"]),
-            ("Job", json!({"suspend": true}), vec![]),
-        ] {
-            assert_eq!(names(&workload(kind, spec)), expected, "{kind}");
-        }
-    }
-
-    #[test]
-    fn pods_take_labels_and_spec_from_the_template_and_claims_of_their_own() {
-        let mut set =
-            workload("StatefulSet", json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}));
-        let pod = pods_of(&set).unwrap().remove(0);
-        assert_eq!(pod["metadata"]["labels"]["app"], "w");
-        assert_eq!(pod["metadata"]["namespace"], "ns");
-        assert_eq!(pod["spec"]["priority"], 3);
-        assert_eq!(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-w-0");
-        set["metadata"]["uid"] = json!("from-a-cluster");
-        assert!(pods_of(&set).unwrap().is_empty());
-    }
-
-    #[test]
-    fn pods_of_a_deployment_are_owned_by_its_replica_set() {
-        let deployment = workload("Deployment", json!({"selector": {"matchLabels": {"app": "w"}}}));
-        let owner = &pods_of(&deployment).unwrap()[0]["metadata"]["ownerReferences"][0];
-        assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicaSet"), &json!("apps/v1")));
-        let set = replica_set_of(&deployment);
-        assert_eq!(set["metadata"]["name"], owner["name"]);
-        assert_eq!(set["spec"]["selector"]["matchLabels"]["app"], "w");
-    }
-
-    #[test]
-    fn odd_numbers_of_pods_and_missing_templates_are_errors() {
-        assert_eq!(pods_of(&workload("Deployment", json!({"replicas": -1}))).unwrap_err().0, "spec.replicas");
-        assert_eq!(pods_of(&workload("Job", json!({"parallelism": "2"}))).unwrap_err().0, "spec.parallelism");
-        let (field, message) =
-            pods_of(&json!({"kind": "Job", "metadata": {"name": "j"}, "spec": {}})).unwrap_err();
-        assert_eq!((field, message.as_str()), ("spec.template", "required value"));
-    }
-}
+mod tests;

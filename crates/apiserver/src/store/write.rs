@@ -62,9 +62,10 @@ impl Store {
         }
         rules::stamp(kind, &mut object, &self.0.random.uid(), &now().to_rfc3339());
         let _until_it_is_stored = self.addressing(kind);
-        self.rules(kind, |rules| rules.create(&mut object))?;
+        let name = text(&object, "/metadata/name").to_owned();
+        self.rules(kind, &name, |rules| rules.create(&mut object))?;
         if kind.rules == Rules::Definition {
-            rules::establish(&mut object);
+            rules::establish(&mut object, now());
         }
         extent::check(&object)?;
         let mut tries = 0;
@@ -137,7 +138,7 @@ impl Store {
             if part == Part::Whole {
                 new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
             } else {
-                self.rules(kind, |rules| rules.update(&old, &mut new))?;
+                self.rules(kind, name, |rules| rules.update(&old, &mut new))?;
             }
             if new == old {
                 return Ok(current);

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 use super::{Cell, Column, cells, pods};
 use crate::value;
 
@@ -263,3 +265,70 @@ pub(crate) const ROLE_BINDINGS: &[Column] = &[
     wide("Groups", Cell::Text(|binding| cells::subjects(binding, "Group"))),
     wide("ServiceAccounts", Cell::Text(|binding| cells::subjects(binding, "ServiceAccount"))),
 ];
+
+/// The columns of a kind of the table.
+pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
+    match (group, plural) {
+        ("", "pods") => PODS,
+        ("", "nodes") => NODES,
+        ("", "namespaces") => PHASED,
+        ("", "services") => SERVICES,
+        ("", "endpoints") => ENDPOINTS,
+        ("", "configmaps") => CONFIG_MAPS,
+        ("", "secrets") => SECRETS,
+        ("", "persistentvolumes") => VOLUMES,
+        ("", "persistentvolumeclaims") => CLAIMS,
+        ("", "replicationcontrollers") => REPLICAS,
+        ("", "resourcequotas") => QUOTAS,
+        ("", "limitranges") => CREATED,
+        ("", "events") => EVENTS,
+        ("apps", "deployments") => DEPLOYMENTS,
+        ("apps", "replicasets") => REPLICAS,
+        ("apps", "statefulsets") => STATEFUL_SETS,
+        ("apps", "daemonsets") => DAEMON_SETS,
+        ("apps", "controllerrevisions") => REVISIONS,
+        ("events.k8s.io", "events") => EVENTS,
+        ("batch", "jobs") => JOBS,
+        ("batch", "cronjobs") => CRON_JOBS,
+        ("networking.k8s.io", "ingresses") => INGRESSES,
+        ("networking.k8s.io", "ingressclasses") => INGRESS_CLASSES,
+        ("networking.k8s.io", "networkpolicies") => NETWORK_POLICIES,
+        ("policy", "poddisruptionbudgets") => BUDGETS,
+        ("rbac.authorization.k8s.io", "roles") => CREATED,
+        ("rbac.authorization.k8s.io", "rolebindings") => ROLE_BINDINGS,
+        ("rbac.authorization.k8s.io", "clusterroles") => CREATED,
+        ("rbac.authorization.k8s.io", "clusterrolebindings") => ROLE_BINDINGS,
+        ("storage.k8s.io", "storageclasses") => STORAGE_CLASSES,
+        ("storage.k8s.io", "csinodes") => CSI_NODES,
+        ("storage.k8s.io", "csidrivers") => CSI_DRIVERS,
+        ("storage.k8s.io", "csistoragecapacities") => CAPACITIES,
+        ("storage.k8s.io", "volumeattachments") => ATTACHMENTS,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => CREATED,
+        ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASSES,
+        ("coordination.k8s.io", "leases") => LEASES,
+        ("discovery.k8s.io", "endpointslices") => ENDPOINT_SLICES,
+        ("resource.k8s.io", "resourceclaims") => RESOURCE_CLAIMS,
+        ("resource.k8s.io", "resourceslices") => SLICES,
+        _ => PLAIN,
+    }
+}
+
+/// The columns of a version of a custom resource.
+pub(crate) fn of_version(definition: &Value, version: &str) -> Vec<Column> {
+    let versions = value::list(definition, "/spec/versions").iter();
+    let more = versions.filter(|of| value::text(of, "/name") == version).find_map(|of| {
+        Some(value::list(of, "/additionalPrinterColumns")).filter(|columns| !columns.is_empty())
+    });
+    let more = more.unwrap_or_default();
+    if more.is_empty() {
+        return PLAIN.to_vec();
+    }
+    let named = PLAIN.iter().take(1).cloned();
+    let own = more.iter().map(|column| Column {
+        head: Cow::Owned(value::text(column, "/name").to_owned()),
+        kind: Cow::Owned(value::text(column, "/type").to_owned()),
+        wide: column.get("priority").and_then(Value::as_i64).unwrap_or(0) > 0,
+        cell: Cell::Custom(value::text(column, "/jsonPath").into()),
+    });
+    named.chain(own).collect()
+}

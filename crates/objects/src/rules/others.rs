@@ -13,9 +13,9 @@ use super::{
     pod_checks::{SELECTOR, check_pod},
 };
 use crate::{
+    FieldError,
     kinds::{Kind, Rules},
-    status::FieldError,
-    time::now,
+    selector,
     value::{default, list, list_mut, map, present, remove, text},
 };
 
@@ -40,7 +40,7 @@ pub(super) fn defaults(kind: &Kind, object: &mut Value) {
 /// What admission plugins and strategies write into a new object.
 pub(super) fn admit(context: &Context<'_>, object: &mut Value) {
     match context.kind.rules {
-        Rules::Volume => object["status"]["lastPhaseTransitionTime"] = now().to_rfc3339().into(),
+        Rules::Volume => object["status"]["lastPhaseTransitionTime"] = context.now.to_rfc3339().into(),
         Rules::Claim if object.pointer("/spec/storageClassName").is_none() => {
             if let Some(class) = default_class(context)
                 && map(object, "spec").is_some()
@@ -76,7 +76,7 @@ fn default_class(context: &Context<'_>) -> Option<String> {
         let annotations = &class["metadata"]["annotations"];
         marks.iter().any(|mark| annotations[format!("{mark}/is-default-class")] == "true")
     };
-    let classes = context.all("storageclasses.storage.k8s.io").into_iter().filter(is_default);
+    let classes = context.others.all("storageclasses.storage.k8s.io").into_iter().filter(is_default);
     let newest = classes.max_by_key(|class| text(class, "/metadata/creationTimestamp").to_owned())?;
     Some(text(&newest, "/metadata/name").to_owned())
 }
@@ -222,7 +222,7 @@ fn check_template(object: &Value, errors: &mut Errors) {
     }
     let labels = object.pointer("/spec/template/metadata/labels").and_then(Value::as_object);
     let pairs = labels.into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()));
-    if !crate::selector::label_selector_matches(selector, &pairs.collect()) {
+    if !selector::label_selector_matches(selector, &pairs.collect()) {
         let labels = object.pointer("/spec/template/metadata/labels").cloned().unwrap_or_default();
         let why = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", labels, why));

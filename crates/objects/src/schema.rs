@@ -12,38 +12,47 @@ use crate::{
 };
 
 /// A field of a type.
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
+#[derive(Debug)]
+pub struct Field {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// How often it holds its type, and whether zero is written.
+    pub shape: Shape,
     /// The type of the field, or of its elements.
-    pub(crate) of: &'static str,
+    pub of: &'static str,
     /// Written even when it is zero or absent.
     always: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+/// How a field holds its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Once.
     Single,
     /// Not written when zero.
     Shy,
+    /// A list of it.
     List,
+    /// A map from texts to it.
     Map,
     /// The fields of its type belong to the type around it.
     Inline,
 }
 
 /// The fields of a type, by their number in protobuf.
-pub(crate) type Fields = HashMap<u64, Field>;
+pub type Fields = HashMap<u64, Field>;
 
-#[derive(Default)]
-pub(crate) struct Type {
-    pub(crate) fields: Fields,
+/// A type.
+#[derive(Debug, Default)]
+pub struct Type {
+    /// Its fields.
+    pub fields: Fields,
     /// Numbers by name; the fields of inlined types are in those.
     by_name: HashMap<&'static str, u64>,
 }
 
 /// A type of the table.
-pub(crate) fn find(name: &str) -> Option<&'static Type> {
+pub fn find(name: &str) -> Option<&'static Type> {
     types().get(name)
 }
 
@@ -88,25 +97,68 @@ fn type_of(kind: &Kind) -> Option<String> {
 ///
 /// # Errors
 /// Which value is of the wrong type, in the words of Go.
-pub(crate) fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
-    Walk::default().root(kind, object)
+pub fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
+    let mut walk = Walk::default();
+    walk.root(kind, object);
+    walk.wrong.into_iter().next().map_or(Ok(()), |wrong| Err(wrong.in_go))
 }
 
 /// Refuses an object with fields that its type does not have.
 ///
 /// # Errors
 /// Which fields those are.
-pub(crate) fn check_strictly(kind: &Kind, object: &Value) -> Result<(), String> {
-    let mut walk = Walk { notes: true, ..Walk::default() };
-    let mut object = object.clone();
-    forms::to_stored(kind, &mut object);
-    // Wrong types are told of later.
-    let _ = walk.root(kind, &mut object);
-    if walk.unknown.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("strict decoding error: {}", walk.unknown.join(", ")))
+pub fn check_strictly(kind: &Kind, object: &Value) -> Result<(), String> {
+    let unknown = inspect(kind, &mut object.clone()).unknown;
+    if unknown.is_empty() {
+        return Ok(());
     }
+    let unknown: Vec<String> =
+        unknown.into_iter().map(|unknown| format!("unknown field \"{}\"", unknown.field)).collect();
+    Err(format!("strict decoding error: {}", unknown.join(", ")))
+}
+
+/// Makes an object what its type says, and tells everything that is wrong with it.
+pub fn inspect(kind: &Kind, object: &mut Value) -> Misfits {
+    let mut walk = Walk { notes: true, ..Walk::default() };
+    forms::to_stored(kind, object);
+    walk.root(kind, object);
+    Misfits { unknown: walk.unknown, wrong: walk.wrong }
+}
+
+/// What does not fit a type.
+#[derive(Debug, Default)]
+pub struct Misfits {
+    /// Fields that the type does not have.
+    pub unknown: Vec<Unknown>,
+    /// Values of another type than their field.
+    pub wrong: Vec<Wrong>,
+}
+
+/// A field that a type does not have.
+#[derive(Debug)]
+pub struct Unknown {
+    /// Its path: `spec.containers[0].resource`.
+    pub field: String,
+    /// The field of the type that was meant, perhaps.
+    pub similar: Option<&'static str>,
+}
+
+/// A value of another type than its field.
+#[derive(Debug)]
+pub struct Wrong {
+    /// The path of the field: `spec.containers[0].image`.
+    pub field: String,
+    /// What is wrong, for people.
+    pub problem: String,
+    /// What is wrong, in the words of Go.
+    in_go: String,
+}
+
+/// Of these names the one that is most like another.
+pub fn similar<'a>(name: &str, among: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
+    let nearest = among.into_iter().min_by_key(|known| distance(known))?;
+    (distance(nearest) <= (name.len() / 3).max(1)).then_some(nearest)
 }
 
 #[derive(Default)]
@@ -114,36 +166,37 @@ struct Walk {
     path: Vec<Step>,
     /// Whether unknown fields are written down.
     notes: bool,
-    unknown: Vec<String>,
+    unknown: Vec<Unknown>,
+    wrong: Vec<Wrong>,
 }
 
 enum Step {
     Field(&'static str),
     Index(usize),
+    Key(String),
 }
 
 impl Walk {
-    fn root(&mut self, kind: &Kind, object: &mut Value) -> Result<(), String> {
+    fn root(&mut self, kind: &Kind, object: &mut Value) {
         if let Some(name) = type_of(kind) {
             return match object {
                 Value::Object(map) => self.map(&name, map),
-                other => Err(wrong(other, &format!("Go value of type v1.{}", kind.kind))),
+                other => self.is_wrong(other, "an object", &format!("Go value of type v1.{}", kind.kind)),
             };
         }
         self.path.push(Step::Field("metadata"));
-        match object.get_mut("metadata") {
-            Some(Value::Object(metadata)) => self.map("meta.ObjectMeta", metadata),
-            _ => Ok(()),
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            self.map("meta.ObjectMeta", metadata);
         }
     }
 
-    fn map(&mut self, name: &str, map: &mut Map<String, Value>) -> Result<(), String> {
-        let Some(of) = find(name) else { return Ok(()) };
+    fn map(&mut self, name: &str, map: &mut Map<String, Value>) {
+        let Some(of) = find(name) else { return };
         let is_object = of.by_name.contains_key("metadata");
         for (key, value) in std::mem::take(map) {
             if let Some((owner, field)) = field_named(name, of, &key) {
                 self.path.push(Step::Field(field.name));
-                if let Some(value) = self.field(owner, field, value)? {
+                if let Some(value) = self.field(owner, field, value) {
                     map.insert(key, value);
                 }
                 self.path.pop();
@@ -152,56 +205,62 @@ impl Walk {
             } else if self.notes {
                 let path = self.shown(true);
                 let dot = if path.is_empty() { "" } else { "." };
-                self.unknown.push(format!("unknown field \"{path}{dot}{key}\""));
+                let similar = similar(&key, names(of));
+                self.unknown.push(Unknown { field: format!("{path}{dot}{key}"), similar });
             }
         }
         fill(of, map);
-        Ok(())
     }
 
     /// The value as the type has it; none if it is left out.
-    fn field(&mut self, owner: &str, field: &Field, value: Value) -> Result<Option<Value>, String> {
+    fn field(&mut self, owner: &str, field: &Field, value: Value) -> Option<Value> {
         let value = match (field.shape, value) {
-            (_, Value::Null) => return Ok(None),
+            (_, Value::Null) => return None,
             (Shape::List, Value::Array(list)) => {
                 if list.is_empty() && !field.always {
-                    return Ok(None);
+                    return None;
                 }
                 let mut fitted = Vec::with_capacity(list.len());
                 for (at, element) in list.into_iter().enumerate() {
                     self.path.push(Step::Index(at));
-                    fitted.push(self.single(owner, field, element)?);
+                    fitted.push(self.single(owner, field, element));
                     self.path.pop();
                 }
                 Value::Array(fitted)
             }
             (Shape::Map, Value::Object(map)) => {
                 if map.is_empty() && !field.always {
-                    return Ok(None);
+                    return None;
                 }
-                let fitted =
-                    map.into_iter().map(|(key, element)| Ok((key, self.single(owner, field, element)?)));
-                Value::Object(fitted.collect::<Result<_, String>>()?)
+                let mut fitted = Map::new();
+                for (key, element) in map {
+                    self.path.push(Step::Key(key.clone()));
+                    fitted.insert(key, self.single(owner, field, element));
+                    self.path.pop();
+                }
+                Value::Object(fitted)
             }
             (Shape::List, other) => {
-                return Err(self.wrong_field(owner, &other, &format!("[]{}", name_of(field.of))));
+                self.wrong_field(owner, &other, "a list", &format!("[]{}", name_of(field.of)));
+                return None;
             }
             (Shape::Map, other) => {
                 let of = match field.of {
                     "Quantity" => "v1.ResourceList".to_owned(),
                     of => format!("map[string]{}", name_of(of)),
                 };
-                return Err(self.wrong_field(owner, &other, &of));
+                self.wrong_field(owner, &other, "a map", &of);
+                return None;
             }
-            (_, value) => self.single(owner, field, value)?,
+            (_, value) => self.single(owner, field, value),
         };
         let zero = value == "" || value == 0 || value == false;
-        Ok((field.shape != Shape::Shy || !zero).then_some(value))
+        (field.shape != Shape::Shy || !zero).then_some(value)
     }
 
-    fn single(&mut self, owner: &str, field: &Field, mut value: Value) -> Result<Value, String> {
+    fn single(&mut self, owner: &str, field: &Field, mut value: Value) -> Value {
         if value.is_null() {
-            return Ok(zero(field.of));
+            return zero(field.of);
         }
         let fits = match field.of {
             "s" | "b" => value.is_string(),
@@ -210,47 +269,96 @@ impl Walk {
             "i" => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
             "l" => value.as_i64().is_some(),
             "Quantity" => {
-                value = quantity(&value)?.into();
+                match quantity(&value) {
+                    Ok(quantity) => value = quantity.into(),
+                    Err(why) => self.is_no(&value, "quantity", why),
+                }
                 true
             }
             "Time" => {
-                time(&value)?;
+                match time(&value) {
+                    Ok(()) => {}
+                    Err(why) => self.is_no(&value, "time", why),
+                }
                 true
             }
             "IntOrString" => {
                 if !(value.is_string() || value.as_i64().is_some()) {
-                    return Err(wrong(&value, "Go value of type int32"));
+                    self.is_wrong(&value, "a number or a string", "Go value of type int32");
                 }
                 true
             }
             name => match (&mut value, find(name)) {
                 (Value::Object(map), Some(_)) => {
-                    self.map(name, map)?;
+                    self.map(name, map);
                     true
                 }
                 (_, of) => of.is_none(),
             },
         };
-        if fits { Ok(value) } else { Err(self.wrong_field(owner, &value, &name_of(field.of))) }
+        if !fits {
+            let wanted = match field.of {
+                "s" | "b" => "a string",
+                "t" => "true or false",
+                "d" => "a number",
+                "i" => "an integer of 32 bits",
+                "l" => "an integer",
+                _ => "an object",
+            };
+            self.wrong_field(owner, &value, wanted, &name_of(field.of));
+        }
+        value
     }
 
-    fn wrong_field(&self, owner: &str, value: &Value, of: &str) -> String {
+    fn wrong_field(&mut self, owner: &str, value: &Value, wanted: &str, of: &str) {
         let owner = owner.rsplit('.').next().unwrap_or_default();
-        wrong(value, &format!("Go struct field {owner}.{} of type {of}", self.shown(false)))
+        let into = format!("Go struct field {owner}.{} of type {of}", self.shown(false));
+        self.is_wrong(value, wanted, &into);
     }
 
-    fn shown(&self, with_indices: bool) -> String {
+    /// A value is of the wrong type.
+    fn is_wrong(&mut self, value: &Value, wanted: &str, into: &str) {
+        let got = match value {
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            value => value.to_string(),
+        };
+        let problem = format!("expected {wanted}, got {got}");
+        self.wrong.push(Wrong { field: self.shown(true), problem, in_go: wrong(value, into) });
+    }
+
+    /// A value is of the right type and does not say what it should.
+    fn is_no(&mut self, value: &Value, what: &str, in_go: String) {
+        let problem = format!("{value} is no {what}");
+        self.wrong.push(Wrong { field: self.shown(true), problem, in_go });
+    }
+
+    fn shown(&self, exactly: bool) -> String {
         let mut text = String::new();
         for step in &self.path {
             match step {
                 Step::Field(name) if text.is_empty() => text.push_str(name),
                 Step::Field(name) => text.extend([".", name]),
-                Step::Index(at) if with_indices => text.push_str(&format!("[{at}]")),
-                Step::Index(_) => {}
+                Step::Index(at) if exactly => text.push_str(&format!("[{at}]")),
+                Step::Key(key) if exactly => text.extend([".", key]),
+                Step::Index(_) | Step::Key(_) => {}
             }
         }
         text
     }
+}
+
+/// The names of the fields of a type, with those that it inlines.
+fn names(of: &'static Type) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for field in of.fields.values() {
+        match find(field.of).filter(|_| field.shape == Shape::Inline) {
+            Some(inlined) => names.extend(self::names(inlined)),
+            None => names.push(field.name),
+        }
+    }
+    names.sort_unstable();
+    names
 }
 
 /// The field of a name, and the type that has it: the type itself or one that it inlines.
@@ -323,7 +431,7 @@ fn name_of(of: &str) -> String {
 }
 
 /// That a value is of the wrong type, in the words of Go.
-pub(crate) fn wrong(value: &Value, into: &str) -> String {
+pub fn wrong(value: &Value, into: &str) -> String {
     let what = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),
@@ -342,10 +450,10 @@ pub(crate) fn wrong(value: &Value, into: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{kinds::Kinds, shelf::Versions};
+    use crate::kinds;
 
-    fn pods() -> std::sync::Arc<Kind> {
-        Kinds::of_table(&Versions::new(), 1).named("pods").unwrap()
+    fn pods() -> Kind {
+        kinds::table().into_iter().find(|kind| kind.plural == "pods").unwrap()
     }
 
     #[test]

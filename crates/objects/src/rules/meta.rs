@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Errors, checks::check_form};
 use crate::{
+    FieldError,
     kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules},
-    status::FieldError,
     value::{entries, list, map, text},
 };
 
@@ -16,7 +16,7 @@ const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const MOST_ANNOTATIONS: usize = 256 << 10;
 
 /// Writes what only the server may say about a new object.
-pub(crate) fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
+pub fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
     let Some(metadata) = map(object, "metadata") else { return };
     for name in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"]
     {

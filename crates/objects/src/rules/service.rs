@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Errors};
 use crate::{
-    status::FieldError,
+    FieldError,
     value::{default, list, list_mut, text},
 };
 
@@ -31,7 +31,7 @@ pub(super) fn admit(
             default(&mut service["spec"], field, kept);
         }
     }
-    let mut others = context.all("services");
+    let mut others = context.others.all("services");
     let identity = |service: &Value| ["namespace", "name"].map(|part| service["metadata"][part].clone());
     others.retain(|other| identity(other) != identity(service));
     let others = others;

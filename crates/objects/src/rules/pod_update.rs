@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Errors, pod_checks};
 use crate::{
-    status::FieldError,
+    FieldError,
     value::{entries, list, list_mut, text},
 };
 

@@ -10,14 +10,13 @@ use super::{
     pod_checks::EFFECTS,
 };
 use crate::{
-    Options,
-    status::FieldError,
+    FieldError,
     value::{default, map, text},
 };
 
 const TAINT: Checks = &[("key", QUALIFIED_NAME), ("value", LABEL_VALUE), ("effect", Choice(&EFFECTS))];
 
-pub(super) fn defaults(options: &Options, node: &mut Value) {
+pub(super) fn defaults(taint_new_nodes: bool, node: &mut Value) {
     let is_new = node.pointer("/metadata/resourceVersion").is_none();
     let capacity = node.pointer("/status/capacity").cloned();
     if map(node, "spec").is_none() || map(node, "status").is_none() {
@@ -26,7 +25,7 @@ pub(super) fn defaults(options: &Options, node: &mut Value) {
     if let Some(capacity) = capacity {
         default(&mut node["status"], "allocatable", capacity);
     }
-    if options.taint_new_nodes && is_new {
+    if taint_new_nodes && is_new {
         let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
         default(&mut node["spec"], "taints", json!([]));
         if let Some(taints) = node["spec"].get_mut("taints").and_then(Value::as_array_mut)

@@ -1,20 +1,19 @@
 //! Pods: defaults and admission.
 
-use harbormaster_api::{Quantity, requests::pod_request_list, resources::is_pod_level, wire::Decoder};
+use harbormaster_api::{
+    Quantity, Timestamp, requests::pod_request_list, resources::is_pod_level, wire::Decoder,
+};
 use serde_json::{Value, json};
 
 use super::{
-    Context, defaults,
+    Context, Refusal, defaults, forbidden,
     pod_checks::{PREFERRED, REQUIRED},
     priority,
 };
-use crate::{
-    time::now,
-    value::{default, list, list_mut, map, present, remove, text},
-};
+use crate::value::{default, list, list_mut, map, present, remove, text};
 
 /// Fills in what a pod does not say.
-pub(super) fn defaults(pod: &mut Value) {
+pub(super) fn defaults(pod: &mut Value, now: Timestamp) {
     let gated = !list(pod, "/spec/schedulingGates").is_empty();
     if map(pod, "spec").is_none() {
         return;
@@ -32,7 +31,7 @@ pub(super) fn defaults(pod: &mut Value) {
         }
     }
     default_requests(spec);
-    let (quality, conditions) = (quality_of_service(spec), gated.then(gated_condition));
+    let (quality, conditions) = (quality_of_service(spec), gated.then(|| gated_condition(now)));
     if map(pod, "status").is_some() {
         default(&mut pod["status"], "phase", "Pending");
         default(&mut pod["status"], "qosClass", quality);
@@ -42,14 +41,14 @@ pub(super) fn defaults(pod: &mut Value) {
     }
 }
 
-fn gated_condition() -> Value {
+fn gated_condition(now: Timestamp) -> Value {
     json!({
         "type": "PodScheduled",
         "status": "False",
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
         "lastProbeTime": null,
-        "lastTransitionTime": now().to_rfc3339(),
+        "lastTransitionTime": now.to_rfc3339(),
     })
 }
 
@@ -125,7 +124,7 @@ fn quality_of_service(spec: &Value) -> &'static str {
 }
 
 /// What admission plugins add: the priority, and tolerations for nodes that are away for a short time.
-pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), String> {
+pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());
     }
@@ -134,15 +133,14 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), String
     add_label_keys(spec, &labels);
     // Runtime classes are not known; whoever names one is believed.
     if spec.get("overhead").is_some() && text(spec, "/runtimeClassName").is_empty() {
-        return Err(
-            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".into()
-        );
+        let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+        return Err(forbidden("spec.overhead", why));
     }
     for field in ["serviceAccountName", "serviceAccount"] {
         default(spec, field, "default");
     }
     priority::admit_pod(context, spec)?;
-    if context.options.default_tolerations {
+    if context.default_tolerations {
         default_tolerations(&mut pod["spec"]);
     }
     Ok(())
@@ -191,7 +189,7 @@ pub(super) fn admit_update(context: &Context<'_>, old: &Value, pod: &mut Value) 
             default(spec, field, value.clone());
         }
     }
-    if context.options.default_tolerations {
+    if context.default_tolerations {
         default_tolerations(spec);
     }
 }

@@ -1,7 +1,6 @@
 //! Custom resource definitions, and the kinds that they define.
 
-use std::{borrow::Cow, sync::Arc};
-
+use harbormaster_api::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -12,11 +11,8 @@ use super::{
     },
 };
 use crate::{
+    FieldError,
     kinds::{Form, GENERATION, Kind, NAMESPACED, Rules, SCALE, STATUS, VERSIONED, api_version},
-    shelf::Shelf,
-    status::FieldError,
-    table::{Cell, Column, columns},
-    time::now,
     value::{default, is_true, list, map, text},
 };
 
@@ -39,8 +35,9 @@ pub(super) fn defaults(definition: &mut Value) {
 }
 
 /// Writes the status that its controllers would come to.
-pub(crate) fn establish(definition: &mut Value) {
-    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now().to_rfc3339()});
+pub fn establish(definition: &mut Value, now: Timestamp) {
+    let now = now.to_rfc3339();
+    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now});
     definition["status"] = json!({
         "acceptedNames": definition.pointer("/spec/names").cloned().unwrap_or_default(),
         "storedVersions": [stored_version(definition)],
@@ -72,7 +69,7 @@ fn stored_version(definition: &Value) -> &str {
 }
 
 /// Fields that may be selected by, from all versions.
-pub(crate) fn selectable_fields(definition: &Value) -> Vec<String> {
+pub fn selectable_fields(definition: &Value) -> Vec<String> {
     let fields =
         list(definition, "/spec/versions").iter().flat_map(|version| list(version, "/selectableFields"));
     let mut paths: Vec<String> =
@@ -82,18 +79,14 @@ pub(crate) fn selectable_fields(definition: &Value) -> Vec<String> {
     paths
 }
 
-/// The kinds of a definition: one for each version that is served. `shelf` makes one for the fields that may be
-/// selected by.
-pub(crate) fn kinds_of_definition(
-    definition: &Value,
-    shelf: impl FnOnce(Vec<String>) -> Arc<Shelf>,
-) -> Vec<Kind> {
+/// The kinds of a definition: one for each version that is served.
+pub fn kinds_of_definition(definition: &Value) -> Vec<Kind> {
     let at = |pointer: &str| text(definition, pointer).to_owned();
     let texts = |pointer: &str| -> Vec<String> {
         list(definition, pointer).iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let (group, stored) = (at("/spec/group"), stored_version(definition));
-    let shelf = shelf(selectable_fields(definition));
+    let fields = selectable_fields(definition);
     let versions = list(definition, "/spec/versions").iter();
     let served = versions.filter(|version| is_true(version, "/served"));
     served
@@ -119,28 +112,12 @@ pub(crate) fn kinds_of_definition(
                 short_names: texts("/spec/names/shortNames"),
                 categories: texts("/spec/names/categories"),
                 flags,
-                columns: printer_columns(version),
+                fields: fields.clone(),
                 defaults: &[],
                 rules: Rules::None,
                 form: if name == stored { Form::Stored } else { Form::Version(api_version(&group, stored)) },
                 custom: true,
-                shelf: shelf.clone(),
             }
         })
         .collect()
-}
-
-fn printer_columns(version: &Value) -> Vec<Column> {
-    let more = list(version, "/additionalPrinterColumns");
-    if more.is_empty() {
-        return columns::PLAIN.to_vec();
-    }
-    let named = columns::PLAIN.iter().take(1).cloned();
-    let own = more.iter().map(|column| Column {
-        head: Cow::Owned(text(column, "/name").to_owned()),
-        kind: Cow::Owned(text(column, "/type").to_owned()),
-        wide: column.get("priority").and_then(Value::as_i64).unwrap_or(0) > 0,
-        cell: Cell::Custom(text(column, "/jsonPath").into()),
-    });
-    named.chain(own).collect()
 }

@@ -134,7 +134,7 @@ pub(super) fn apply(table: Defaults, object: &mut Value) {
 }
 
 /// Fills in what the spec of a pod does not say.
-pub(crate) fn pod_spec(spec: &mut Value) {
+pub fn pod_spec(spec: &mut Value) {
     for (path, value) in POD_SPEC {
         put(spec, path, *value);
     }

@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 use super::{
-    Context, Errors,
+    Context, Errors, Refusal,
     checks::{self, Check::Choice},
+    forbidden,
 };
 use crate::{
-    status::FieldError,
+    FieldError,
     value::{is_true, number, text},
 };
 
@@ -15,7 +16,7 @@ const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 /// The highest value of a class that a user may make.
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 /// The classes that only the system may have.
-pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+pub const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-node-critical",
         2_000_001_000,
@@ -66,14 +67,16 @@ pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
 }
 
 /// Only one class may be the default.
-pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), String> {
+pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), Refusal> {
     if !is_true(class, "/globalDefault") {
         return Ok(());
     }
     match global_default(context) {
         Some(other) if text(&other, "/metadata/name") != text(class, "/metadata/name") => {
             let name = text(&other, "/metadata/name");
-            Err(format!("PriorityClass {name} is already marked as default. Only one default can exist"))
+            let why =
+                format!("PriorityClass {name} is already marked as default. Only one default can exist");
+            Err(forbidden("globalDefault", why))
         }
         _ => Ok(()),
     }
@@ -81,38 +84,40 @@ pub(super) fn admit_class(context: &Context<'_>, class: &Value) -> Result<(), St
 
 /// Of several, the one with the lowest value.
 fn global_default(context: &Context<'_>) -> Option<Value> {
-    let all = context.all(CLASSES).into_iter();
+    let all = context.others.all(CLASSES).into_iter();
     let defaults = all.filter(|class| is_true(class, "/globalDefault"));
     defaults.min_by_key(|class| class.get("value").and_then(Value::as_i64))
 }
 
 /// Writes a pod's priority from its class.
-pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), String> {
+pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
     let name = text(spec, "/priorityClassName").to_owned();
     let class = if name.is_empty() {
         global_default(context)
     } else {
-        let kind = context.kinds.named(CLASSES);
-        let class = kind.and_then(|kind| kind.shelf.get(&name)).map(|class| class.value());
-        Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
+        let class = context.others.get(CLASSES, &name);
+        let unknown = || format!("no PriorityClass with name {name} was found");
+        Some(class.ok_or_else(|| forbidden("spec.priorityClassName", unknown()))?)
     };
     let value = class.as_ref().and_then(|class| class.get("value")?.as_i64()).unwrap_or(0);
     let policy = class.as_ref().map_or("PreemptLowerPriority", |class| text(class, "/preemptionPolicy"));
     match spec.get("priority").and_then(Value::as_i64) {
         Some(given) if given != value => {
-            return Err(format!(
+            let why = format!(
                 "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
                  controller computed {value} from the given PriorityClass name"
-            ));
+            );
+            return Err(forbidden("spec.priority", why));
         }
         _ => {}
     }
     let given = text(spec, "/preemptionPolicy");
     if !given.is_empty() && given != policy {
-        return Err(format!(
+        let why = format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
              controller computed {policy} from the given PriorityClass name"
-        ));
+        );
+        return Err(forbidden("spec.preemptionPolicy", why));
     }
     if let Some(class) = &class {
         spec["priorityClassName"] = text(class, "/metadata/name").into();

@@ -6,7 +6,7 @@ use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdom
 use serde_json::Value;
 
 use super::{Errors, meta::label_errors};
-use crate::status::FieldError;
+use crate::FieldError;
 
 /// What is asked of a field. Of a field that is not there only [`Required`](Check::Required) and
 /// [`Choice`](Check::Choice) ask anything.

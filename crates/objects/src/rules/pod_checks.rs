@@ -20,7 +20,7 @@ use super::{
     pod::requests_of_containers,
 };
 use crate::{
-    status::FieldError,
+    FieldError,
     value::{entries, is_true, list, number, present, text},
 };
 

@@ -1,0 +1,64 @@
+//! What is wrong with a field, in the words of the API server.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// One field that is wrong (`field.Error`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// Its path: `spec.containers[0].image`.
+    pub field: String,
+    /// For machines.
+    pub reason: &'static str,
+    /// For people, without the field.
+    pub problem: String,
+}
+
+impl FieldError {
+    fn new(field: impl Into<String>, reason: &'static str, what: &str, why: &str) -> Self {
+        let colon = if why.is_empty() { "" } else { ": " };
+        Self { field: field.into(), reason, problem: format!("{what}{colon}{why}") }
+    }
+
+    /// It is missing.
+    pub fn required(field: impl Into<String>, why: &str) -> Self {
+        Self::new(field, "FieldValueRequired", "Required value", why)
+    }
+
+    /// `value` is shown as JSON: texts in quotes, numbers bare.
+    pub fn invalid(field: impl Into<String>, value: impl Into<Value>, why: impl AsRef<str>) -> Self {
+        let what = format!("Invalid value: {}", value.into());
+        Self::new(field, "FieldValueInvalid", &what, why.as_ref())
+    }
+
+    /// Another one has the same value.
+    pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(field, "FieldValueDuplicate", "Duplicate value", &value.into().to_string())
+    }
+
+    /// It may not be there, or not be changed.
+    pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
+        Self::new(field, "FieldValueForbidden", "Forbidden", why.as_ref())
+    }
+
+    /// It is none of these texts.
+    pub fn unsupported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let what = format!("Unsupported value: {}", value.into());
+        let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let why = format!("supported values: {}", supported.join(", "));
+        Self::new(field, "FieldValueNotSupported", &what, &why)
+    }
+
+    /// It has more than so many bytes.
+    pub fn too_long(field: impl Into<String>, most: usize) -> Self {
+        let why = format!("may not be more than {most} bytes");
+        Self::new(field, "FieldValueTooLong", "Too long", &why)
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem)
+    }
+}

@@ -1,0 +1,224 @@
+//! From manifests to nodes, pods and what plugins look up besides.
+
+use std::collections::{BTreeMap, HashSet};
+
+use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
+use harbormaster_objects::{
+    kinds::{self, Rules},
+    value::{name, namespace},
+};
+use serde_json::Value;
+
+use crate::{
+    documents::Place,
+    manifests::{
+        Manifest, ManifestError, ManifestErrors, Manifests, Source, Validate, Wrong, ignored_line, problems,
+    },
+    workloads::{self, Existing, Workload},
+};
+
+/// Nodes, pods and what plugins look up besides, in the order of the manifests.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// Namespaces, services, workloads and disruption budgets.
+    pub objects: Vec<Object>,
+    /// All nodes.
+    pub nodes: Vec<Node>,
+    /// Pods with a node.
+    pub bound: Vec<Pod>,
+    /// Pods without a node.
+    pub pending: Vec<Pod>,
+    /// What the user should know besides the result; one line each.
+    pub notices: Vec<String>,
+}
+
+/// How manifests become a cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// What becomes of fields that nobody knows.
+    pub validate: Validate,
+    /// Whether the pods of workloads that come from a cluster are made although the manifests have none of them.
+    pub fill: bool,
+}
+
+impl Cluster {
+    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. Workloads get the pods that
+    /// their controllers would make, as far as these are not among the manifests.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with file, line, object and field.
+    pub fn from_sources(sources: &[Source], how: Reading) -> Result<Self, ManifestErrors> {
+        let mut builder = Builder::new();
+        let manifests =
+            Manifests::read(sources, how.validate, |manifest, value| builder.take(manifest, value))?;
+        Ok(builder.finish(manifests, how.fill))
+    }
+
+    /// Takes nodes, pods and what plugins look up as they are, with the API server's defaults as far as scheduling
+    /// depends on them.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with the object's place in the list and the field.
+    pub fn from_objects(objects: Vec<Value>) -> Result<Self, ManifestErrors> {
+        let mut decoder = Decoder::new().with_api_defaults();
+        let (mut cluster, mut errors) = (Self::default(), Vec::new());
+        for (document, value) in objects.into_iter().enumerate() {
+            let kind = value["kind"].as_str().unwrap_or_default();
+            let wrong = |field: &str, message: &str| ManifestError {
+                place: Place { document, ..Place::default() },
+                line: None,
+                object: kind.to_owned(),
+                field: field.to_owned(),
+                message: message.to_owned(),
+            };
+            if kind.is_empty() || name(&value).is_empty() {
+                let is_object = if kind.is_empty() { "is not a Kubernetes object" } else { "Required value" };
+                errors.push(wrong(if kind.is_empty() { "" } else { "metadata.name" }, is_object));
+            } else if let Err(e) = cluster.decode(&mut decoder, kind, &value) {
+                errors.push(wrong(&e.path, &e.problem));
+            }
+        }
+        if errors.is_empty() { Ok(cluster) } else { Err(ManifestErrors(errors)) }
+    }
+
+    /// Adds an object of a kind that counts. False if it is of none.
+    fn decode(&mut self, decoder: &mut Decoder, kind: &str, value: &Value) -> Result<bool, DecodeError> {
+        match kind {
+            "Node" => self.nodes.push(decoder.node_value(value)?),
+            "Pod" => self.sort(decoder.pod_value(value)?),
+            _ => match ObjectKind::of(value["apiVersion"].as_str().unwrap_or_default(), kind) {
+                Some(kind) => self.objects.push(decoder.object_value(kind, value)?),
+                None => return Ok(false),
+            },
+        }
+        Ok(true)
+    }
+
+    /// Finished pods count for nothing.
+    fn sort(&mut self, mut pod: Pod) {
+        if pod.is_terminal() {
+            return;
+        }
+        if pod.uid.is_empty() {
+            pod.uid = pod.full_name().into();
+        }
+        match &pod.node_name {
+            Some(_) => self.bound.push(pod),
+            None => self.pending.push(pod),
+        }
+    }
+}
+
+/// Takes objects one by one; workloads wait until all pods and nodes are known.
+struct Builder {
+    decoder: Decoder,
+    cluster: Cluster,
+    workloads: Vec<Workload>,
+    existing: Existing,
+    ignored: BTreeMap<String, usize>,
+    /// For every pod without a node: where its manifest stands.
+    orders: Vec<usize>,
+}
+
+impl Builder {
+    fn new() -> Self {
+        Self {
+            decoder: Decoder::new(),
+            cluster: Cluster::default(),
+            workloads: Vec::new(),
+            existing: Existing::default(),
+            ignored: BTreeMap::new(),
+            orders: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, manifest: &Manifest, value: Value) -> Result<(), Wrong> {
+        let kind = &*manifest.kind;
+        if kind.rules == Rules::Pod {
+            self.existing.add(&value);
+        }
+        let known = !kind.custom
+            && self
+                .cluster
+                .decode(&mut self.decoder, &kind.kind, &value)
+                .map_err(|wrong| (wrong.path, wrong.problem))?;
+        self.orders.resize(self.cluster.pending.len(), manifest.order);
+        if workloads::is_workload(kind) {
+            let workload = Workload::new(manifest.label(), manifest.order, value)
+                .map_err(|(field, problem)| (field.into(), problem))?;
+            self.workloads.push(workload);
+        } else if !known && kind.rules != Rules::PriorityClass {
+            *self.ignored.entry(kind.kind.clone()).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Makes the pods that workloads lack.
+    fn finish(mut self, manifests: Manifests, fill: bool) -> Cluster {
+        let mut notices = manifests.warnings.clone();
+        for (kind, count) in manifests.ignored {
+            *self.ignored.entry(kind).or_default() += count;
+        }
+        notices.extend(ignored_line(&self.ignored));
+        let kind = kinds::table().into_iter().find(|kind| kind.rules == Rules::Pod);
+        let owners: HashSet<String> = self.workloads.iter().filter_map(Workload::owner).collect();
+        let (mut left, mut left_pods) = (0, 0);
+        for workload in std::mem::take(&mut self.workloads) {
+            // Its replica sets have its pods.
+            if owners.contains(&workload.key) {
+                continue;
+            }
+            let pods = workload.missing_pods(&self.existing, &self.cluster.nodes, &mut self.decoder);
+            if pods.is_empty() {
+                continue;
+            }
+            if workload.is_live && !fill && !self.existing.any_of(&workload.key) {
+                left += 1;
+                left_pods += pods.len();
+                continue;
+            }
+            if let Some(set) = workload.replica_set()
+                && let Some(kind) = ObjectKind::of("apps/v1", "ReplicaSet")
+                && let Ok(set) = self.decoder.object_value(kind, &set)
+            {
+                self.cluster.objects.push(set);
+            }
+            for mut pod in pods {
+                let admitted = kind.as_ref().map(|kind| manifests.known.admission(kind).create(&mut pod));
+                let why = match admitted {
+                    Some(Err(refusal)) => problems(refusal).into_iter().next(),
+                    _ => match self.decoder.pod_value(&pod) {
+                        Ok(pod) => {
+                            self.cluster.sort(pod);
+                            self.orders.resize(self.cluster.pending.len(), workload.order);
+                            continue;
+                        }
+                        Err(wrong) => Some((wrong.path, wrong.problem)),
+                    },
+                };
+                let (field, problem) = why.unwrap_or_default();
+                notices.push(format!("{}: its pods cannot be made: {field}: {problem}", workload.label));
+                break;
+            }
+        }
+        if left > 0 {
+            notices.push(format!(
+                "{left} workload(s) come from a cluster without their pods: --fill makes these {left_pods} pods"
+            ));
+        }
+        self.cluster.notices = notices;
+        let pending = std::mem::take(&mut self.cluster.pending);
+        let mut pending: Vec<(usize, Pod)> = self.orders.into_iter().zip(pending).collect();
+        pending.sort_by_key(|(order, _)| *order);
+        self.cluster.pending = pending.into_iter().map(|(_, pod)| pod).collect();
+        self.cluster
+    }
+}
+
+/// `Kind/namespace/name`: how workloads are told apart here.
+pub(crate) fn key(kind: &str, object: &Value) -> String {
+    format!("{kind}/{}/{}", namespace(object), name(object))
+}
+
+#[cfg(test)]
+mod tests;

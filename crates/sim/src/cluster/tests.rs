@@ -1,0 +1,178 @@
+use serde_json::json;
+
+use super::*;
+
+fn read(text: &str, fill: bool) -> Result<Cluster, String> {
+    let source = Source { name: "f.yaml".into(), text: text.into() };
+    Cluster::from_sources(&[source], Reading { fill, ..Reading::default() }).map_err(|e| e.to_string())
+}
+
+fn names(pods: &[Pod]) -> Vec<String> {
+    pods.iter().map(Pod::full_name).collect()
+}
+
+const TEMPLATE: &str = "selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}";
+
+#[test]
+fn a_dump_of_a_cluster_becomes_nodes_and_pods() {
+    let cluster = read(
+        &format!(
+            "apiVersion: v1\nkind: List\nitems:\n\
+             - {{apiVersion: v1, kind: Node, metadata: {{name: n1}}, status: {{allocatable: {{cpu: 4}}}}}}\n\
+             - {{apiVersion: v1, kind: Pod, metadata: {{name: a, uid: u}}, spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}}}\n\
+             - {{apiVersion: v1, kind: Pod, metadata: {{name: b}}, spec: {{containers: [{{name: c, image: i}}]}}}}\n\
+             - {{apiVersion: v1, kind: Pod, metadata: {{name: done}}, status: {{phase: Succeeded}}}}\n\
+             - {{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, uid: live}}, spec: {{replicas: 2, {TEMPLATE}}}}}\n\
+             - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: s}}}}\n\
+             - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: t}}}}\n\
+             - {{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: t}}}}\n"
+        ),
+        false,
+    )
+    .unwrap();
+    assert_eq!((cluster.nodes.len(), cluster.bound.len(), cluster.pending.len()), (1, 1, 1));
+    assert_eq!(cluster.pending[0].uid, "default/b");
+    assert_eq!(cluster.pending[0].spec.scheduler_name, "default-scheduler");
+    let expected = [
+        "ignored: 2 ConfigMap, 1 HorizontalPodAutoscaler",
+        "1 workload(s) come from a cluster without their pods: --fill makes these 2 pods",
+    ];
+    assert_eq!(cluster.notices, expected);
+}
+
+#[test]
+fn pods_of_workloads_and_generated_names_get_priorities_of_classes_that_come_later() {
+    let cluster = read(
+        &format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: x}}, spec: {{replicas: 2, {}}}}}\n---\n\
+             {{apiVersion: v1, kind: Pod, metadata: {{generateName: g-}}, spec: {{containers: [{{name: c, image: i}}]}}}}\n---\n\
+             {{apiVersion: v1, kind: Pod, metadata: {{generateName: g-}}, spec: {{containers: [{{name: c, image: i}}]}}}}\n---\n\
+             {{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: high}}, value: 9}}\n",
+            TEMPLATE.replace("spec: {", "spec: {priorityClassName: high, ")
+        ),
+        false,
+    )
+    .unwrap();
+    let pods: Vec<_> = cluster.pending.iter().map(|p| (p.full_name(), p.spec.priority)).collect();
+    let expected = [("x/d-1", 9), ("x/d-2", 9), ("default/g-1", 0), ("default/g-2", 0)];
+    assert_eq!(pods, expected.map(|(name, priority)| (name.to_owned(), priority)));
+}
+
+#[test]
+fn a_workload_whose_pods_nobody_would_admit_is_told_of() {
+    let template = TEMPLATE.replace("spec: {", "spec: {priorityClassName: none, ");
+    let text =
+        format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d}}, spec: {{{template}}}}}\n");
+    let cluster = read(&text, false).unwrap();
+    assert!(cluster.pending.is_empty());
+    let why = "Deployment default/d: its pods cannot be made: spec.priorityClassName: no PriorityClass with name none was found";
+    assert_eq!(cluster.notices, [why]);
+}
+
+#[test]
+fn what_plugins_look_up_is_kept_and_workloads_are_expanded_besides() {
+    let cluster = read(
+        &format!(
+            "apiVersion: v1\nkind: ServiceList\nitems:\n- {{metadata: {{name: s}}, spec: {{selector: {{app: web}}, ports: [{{port: 80}}]}}}}\n---\n\
+             {{apiVersion: v1, kind: Namespace, metadata: {{name: team, labels: {{tier: gold}}}}}}\n---\n\
+             {{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{serviceName: db, {TEMPLATE}}}}}\n---\n\
+             {{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: s}}, spec: {{minAvailable: 1}}}}\n---\n\
+             {{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {{name: s}}}}\n"
+        ),
+        false,
+    )
+    .unwrap();
+    let keys: Vec<String> = cluster
+        .objects
+        .iter()
+        .map(Object::key)
+        .map(|k| format!("{} {}/{}", k.kind.name(), k.namespace, k.name))
+        .collect();
+    let expected =
+        ["Namespace /team", "Service default/s", "PodDisruptionBudget default/s", "StatefulSet default/db"];
+    assert_eq!(keys, expected);
+    assert_eq!(names(&cluster.pending), ["default/db-0"]);
+    assert_eq!(cluster.notices, ["ignored: 1 Service"]);
+}
+
+/// A ReplicaSet from a cluster that wants three pods, and so many of them.
+fn dumped(pods: usize) -> String {
+    let mut text = format!(
+        "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, uid: d}}, spec: {{replicas: 3, {TEMPLATE}}}}}\n---\n\
+         {{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: web-1a, uid: s, ownerReferences: [{{apiVersion: apps/v1, kind: Deployment, name: web, uid: d, controller: true}}]}}, spec: {{replicas: 3, {TEMPLATE}}}}}\n"
+    );
+    for i in 0..pods {
+        text += &format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: web-1a-{i}, uid: p{i}, labels: {{app: web}}, ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: web-1a, uid: s, controller: true}}]}}, spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}}}\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn missing_pods_are_made_and_those_that_exist_are_kept() {
+    for (pods, fill, bound, made) in [(2, false, 2, 1), (3, false, 3, 0), (0, false, 0, 0), (0, true, 0, 3)] {
+        let cluster = read(&dumped(pods), fill).unwrap();
+        assert_eq!((cluster.bound.len(), cluster.pending.len()), (bound, made), "{pods} {fill}");
+    }
+    let without_sets = dumped(2)
+        .split("---\n")
+        .filter(|text| !text.contains("kind: ReplicaSet, metadata"))
+        .collect::<Vec<_>>()
+        .join("---\n");
+    let cluster = read(&without_sets, false).unwrap();
+    assert_eq!((cluster.bound.len(), names(&cluster.pending)), (2, vec!["default/web-1a-2".to_owned()]));
+}
+
+#[test]
+fn a_daemon_set_has_a_pod_on_every_node_that_its_template_allows() {
+    let nodes = ["a", "b", "c", "d"].map(|name| {
+        let taints = match name {
+            "b" => "taints: [{key: own, effect: NoSchedule}]",
+            "c" => {
+                "taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}], unschedulable: true"
+            }
+            _ => "",
+        };
+        let labels = if name == "d" { "" } else { "labels: {disk: ssd}" };
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, {labels}}}, spec: {{{taints}}}}}\n---\n"
+        )
+    });
+    let template = TEMPLATE.replace("spec: {", "spec: {nodeSelector: {disk: ssd}, ");
+    let set = format!(
+        "{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: agent}}, spec: {{{template}}}}}\n"
+    );
+    let cluster = read(&format!("{}{set}", nodes.concat()), false).unwrap();
+    assert_eq!(names(&cluster.pending), ["default/agent-a", "default/agent-c"]);
+    let spec = &cluster.pending[0].spec;
+    let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref()).unwrap();
+    assert!(format!("{required:?}").contains("metadata.name"), "{required:?}");
+    assert_eq!(spec.tolerations.len(), 6);
+}
+
+#[test]
+fn jobs_have_their_pods_and_cron_jobs_those_of_one_run() {
+    let job = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
+    let cluster = read(
+        &format!(
+            "{{apiVersion: batch/v1, kind: Job, metadata: {{name: j}}, spec: {{parallelism: 3, completions: 2, {job}}}}}\n---\n\
+             {{apiVersion: batch/v1, kind: Job, metadata: {{name: later}}, spec: {{suspend: true, {job}}}}}\n---\n\
+             {{apiVersion: batch/v1, kind: CronJob, metadata: {{name: nightly}}, spec: {{schedule: '0 3 * * *', jobTemplate: {{spec: {{{job}}}}}}}}}\n---\n\
+             {{apiVersion: batch/v1, kind: CronJob, metadata: {{name: live, uid: u}}, spec: {{schedule: '0 3 * * *', jobTemplate: {{spec: {{{job}}}}}}}}}\n"
+        ),
+        false,
+    )
+    .unwrap();
+    assert_eq!(names(&cluster.pending), ["default/j-1", "default/j-2", "default/nightly-1"]);
+}
+
+#[test]
+fn objects_from_memory_are_named_by_their_index() {
+    let errors = Cluster::from_objects(vec![json!({"kind": "Pod"}), json!(1)]).unwrap_err();
+    let text = errors.to_string();
+    assert!(
+        text.starts_with("objects[0]: Pod: metadata.name: ") && text.contains("\nobjects[1]: is not"),
+        "{text}"
+    );
+}

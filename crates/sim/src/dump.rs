@@ -1,0 +1,197 @@
+//! Dumps of clusters: what in them only the server could say goes, and what they lack is made anew.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use harbormaster_objects::{
+    Kind,
+    kinds::Rules,
+    rules::SYSTEM_CLASSES,
+    value::{controller, list_mut, name, namespace, owned_by, remove, text, uid},
+};
+use serde_json::{Value, json};
+
+use crate::{documents::Place, manifests::Manifest};
+
+/// The namespaces that every cluster has.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// What is seen of a dump while it is read.
+#[derive(Debug, Default)]
+pub(crate) struct Dump {
+    uids: HashSet<String>,
+    namespaces: BTreeSet<String>,
+    /// Priority classes of pods that have their priority already.
+    classes: BTreeMap<String, Value>,
+    /// By identity: replica sets that own pods.
+    sets: BTreeMap<String, Set>,
+}
+
+#[derive(Debug)]
+struct Set {
+    namespace: String,
+    name: String,
+    pods: usize,
+    place: Place,
+}
+
+impl Dump {
+    /// Takes out of an object what only the server that it came from could say, and remembers what it refers to.
+    pub(crate) fn take(&mut self, kind: &Kind, object: &mut Value, place: &Place) {
+        for field in ["resourceVersion", "managedFields", "selfLink"] {
+            remove(&mut object["metadata"], field);
+        }
+        if !uid(object).is_empty() {
+            self.uids.insert(uid(object).to_owned());
+        }
+        if kind.is_namespaced() {
+            self.namespaces.insert(namespace(object).to_owned());
+        } else {
+            remove(&mut object["metadata"], "namespace");
+        }
+        if kind.rules == Rules::Pod {
+            self.pod(object, place);
+        }
+    }
+
+    fn pod(&mut self, pod: &mut Value, place: &Place) {
+        if !uid(pod).is_empty() {
+            take_merged_keys(&mut pod["spec"]);
+            // Only a running pod can have them.
+            remove(&mut pod["spec"], "ephemeralContainers");
+        }
+        let class = text(pod, "/spec/priorityClassName");
+        if let Some(priority) =
+            pod.pointer("/spec/priority").filter(|_| !class.is_empty() && !uid(pod).is_empty())
+        {
+            let policy =
+                pod.pointer("/spec/preemptionPolicy").cloned().unwrap_or("PreemptLowerPriority".into());
+            self.classes.entry(class.to_owned()).or_insert_with(|| {
+                json!({
+                    "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class},
+                    "value": priority, "preemptionPolicy": policy,
+                })
+            });
+        }
+        if let Some(owner) = controller(pod).filter(|owner| owner["kind"] == "ReplicaSet") {
+            let set = self.sets.entry(text(owner, "/uid").to_owned()).or_insert_with(|| Set {
+                namespace: namespace(pod).to_owned(),
+                name: text(owner, "/name").to_owned(),
+                pods: 0,
+                place: place.clone(),
+            });
+            set.pods += 1;
+        }
+    }
+
+    /// What the objects refer to and is not among them.
+    pub(crate) fn missing(
+        &self,
+        objects: &[Manifest],
+        kind: &dyn Fn(&str) -> Option<Arc<Kind>>,
+    ) -> Vec<(Arc<Kind>, Value, Place)> {
+        let all = |rules: Rules| objects.iter().filter(move |object| object.kind.rules == rules);
+        let named = |rules| all(rules).map(|object| object.name.as_str()).collect::<HashSet<_>>();
+        let mut missing = Vec::new();
+        if let Some(kind) = kind("Namespace") {
+            let known = named(Rules::Namespace);
+            let needed = self.namespaces.iter().filter(|name| !known.contains(name.as_str()));
+            missing.extend(needed.filter(|name| !NAMESPACES.contains(&name.as_str())).map(|name| {
+                let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                (kind.clone(), value, Place::default())
+            }));
+        }
+        if let Some(kind) = kind("PriorityClass") {
+            let known = named(Rules::PriorityClass);
+            let is_known = |name: &str| {
+                known.contains(name) || SYSTEM_CLASSES.iter().any(|(system, ..)| *system == name)
+            };
+            let needed = self.classes.iter().filter(|(name, _)| !is_known(name));
+            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Place::default())));
+        }
+        if let Some(kind) = kind("ReplicaSet") {
+            let deployments: Vec<Value> = all(Rules::Workload)
+                .filter(|object| object.kind.kind == "Deployment")
+                .map(Manifest::value)
+                .collect();
+            for deployment in deployments {
+                let sets = self.sets_of(&deployment);
+                missing.extend(sets.into_iter().map(|(value, place)| (kind.clone(), value, place)));
+            }
+        }
+        missing
+    }
+
+    /// Where a dump has a Deployment and pods but not the ReplicaSets between them, these are made anew, so that the
+    /// Deployment knows its pods. The one with the most pods is taken for the current one: it wants what is missing.
+    fn sets_of(&self, deployment: &Value) -> Vec<(Value, Place)> {
+        let is_missing = |(uid, set): &(&String, &Set)| {
+            let of_deployment = set.name.rsplit_once('-').is_some_and(|(owner, _)| owner == name(deployment));
+            of_deployment && set.namespace == namespace(deployment) && !self.uids.contains(uid.as_str())
+        };
+        let mut sets: Vec<(&String, &Set)> = self.sets.iter().filter(is_missing).collect();
+        sets.sort_by_key(|(_, set)| std::cmp::Reverse(set.pods));
+        let pods: usize = sets.iter().map(|(_, set)| set.pods).sum();
+        let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
+        let lacking = usize::try_from(wanted).unwrap_or(usize::MAX).saturating_sub(pods);
+        let of = |(i, (uid, set)): (usize, (&String, &Set))| {
+            let replicas = set.pods + if i == 0 { lacking } else { 0 };
+            (replica_set(deployment, &set.name, uid, replicas), set.place.clone())
+        };
+        sets.into_iter().enumerate().map(of).collect()
+    }
+}
+
+fn replica_set(deployment: &Value, set_name: &str, set_uid: &str, replicas: usize) -> Value {
+    let hash = set_name.rsplit_once('-').map_or("", |(_, hash)| hash);
+    let mut spec = json!({
+        "replicas": replicas,
+        "selector": deployment["spec"]["selector"],
+        "template": deployment["spec"]["template"],
+    });
+    for labels in ["/template/metadata/labels", "/selector/matchLabels"] {
+        if let Some(labels) = spec.pointer_mut(labels).and_then(Value::as_object_mut) {
+            labels.insert("pod-template-hash".into(), hash.into());
+        }
+    }
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": spec,
+        "metadata": {
+            "name": set_name, "namespace": namespace(deployment), "uid": set_uid,
+            "labels": spec["template"]["metadata"]["labels"],
+            "annotations": {"deployment.kubernetes.io/revision": "1"},
+            "ownerReferences": owned_by(deployment),
+        },
+    })
+}
+
+/// Takes what the server has added to selectors because of `matchLabelKeys` and `mismatchLabelKeys` out of them again:
+/// it adds it to every new pod, and refuses those that have it.
+fn take_merged_keys(spec: &mut Value) {
+    list_mut(spec, "/topologySpreadConstraints").iter_mut().for_each(take_keys);
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let terms = format!("/affinity/{kind}/requiredDuringSchedulingIgnoredDuringExecution");
+        list_mut(spec, &terms).iter_mut().for_each(take_keys);
+        let weighted = format!("/affinity/{kind}/preferredDuringSchedulingIgnoredDuringExecution");
+        let terms = list_mut(spec, &weighted).iter_mut();
+        terms.filter_map(|weighted| weighted.get_mut("podAffinityTerm")).for_each(take_keys);
+    }
+}
+
+fn take_keys(term: &mut Value) {
+    let added: Vec<(Value, &str)> = [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")]
+        .into_iter()
+        .flat_map(|(field, operator)| {
+            let keys = term.get(field).and_then(Value::as_array).into_iter().flatten();
+            keys.map(move |key| (key.clone(), operator)).collect::<Vec<_>>()
+        })
+        .collect();
+    let expressions = term.pointer_mut("/labelSelector/matchExpressions").and_then(Value::as_array_mut);
+    if let Some(expressions) = expressions {
+        expressions.retain(|has| {
+            !added.iter().any(|(key, operator)| has["key"] == *key && has["operator"] == *operator)
+        });
+    }
+}

@@ -1,0 +1,78 @@
+//! What the rules of the API server look at besides the object: here the objects of manifests.
+
+use harbormaster_api::Timestamp;
+use harbormaster_objects::{
+    Kind,
+    kinds::{Rules, STATUS_AT_ONCE},
+    rules::{Context, Others, Refusal, SYSTEM_CLASSES},
+    value::{name, remove},
+};
+use serde_json::{Map, Value, json};
+
+/// The objects that rules look up: priority classes.
+#[derive(Debug)]
+pub(crate) struct Known {
+    classes: Vec<Value>,
+}
+
+impl Default for Known {
+    /// What every cluster has.
+    fn default() -> Self {
+        let class = |(name, value, _): (&str, i64, &str)| json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": "PreemptLowerPriority"});
+        Self { classes: SYSTEM_CLASSES.into_iter().map(class).collect() }
+    }
+}
+
+impl Known {
+    /// Another object, in its stored form.
+    pub(crate) fn add(&mut self, kind: &Kind, object: &Value) {
+        if kind.rules == Rules::PriorityClass {
+            self.classes.retain(|class| name(class) != name(object));
+            self.classes.push(object.clone());
+        }
+    }
+
+    pub(crate) fn admission<'a>(&'a self, kind: &'a Kind) -> Admission<'a> {
+        Admission(Context {
+            kind,
+            others: self,
+            now: Timestamp::default(),
+            default_tolerations: true,
+            taint_new_nodes: false,
+        })
+    }
+}
+
+impl Others for Known {
+    fn all(&self, resource: &str) -> Vec<Value> {
+        if resource.starts_with("priorityclasses.") { self.classes.clone() } else { Vec::new() }
+    }
+
+    fn get(&self, resource: &str, wanted: &str) -> Option<Value> {
+        let classes = self.classes.iter().filter(|_| resource.starts_with("priorityclasses."));
+        classes.clone().find(|class| name(class) == wanted).cloned()
+    }
+}
+
+/// The rules for a kind.
+pub(crate) struct Admission<'a>(Context<'a>);
+
+impl Admission<'_> {
+    /// Makes an object what an API server would store. Its status stays: dumps have it, and scheduling depends on it.
+    pub(crate) fn create(&self, object: &mut Value) -> Result<(), Refusal> {
+        let kept = self.0.kind.has(STATUS_AT_ONCE);
+        let status = if kept { None } else { remove(object, "status") };
+        self.0.create(object)?;
+        if let (Some(Value::Object(given)), Some(object)) = (status, object.as_object_mut()) {
+            let status = object.entry("status").or_insert_with(|| Map::new().into());
+            if let Some(status) = status.as_object_mut() {
+                given.into_iter().for_each(|(field, value)| drop(status.insert(field, value)));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn update(&self, old: &Value, new: &mut Value) -> Result<(), Refusal> {
+        self.0.update(old, new)
+    }
+}

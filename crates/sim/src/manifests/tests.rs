@@ -1,0 +1,224 @@
+use super::*;
+
+fn read_with(validate: Validate, text: &str) -> Result<Manifests, String> {
+    let source = Source { name: "f.yaml".into(), text: text.into() };
+    Manifests::read(&[source], validate, |_, _| Ok(())).map_err(|e| e.to_string())
+}
+
+fn read(text: &str) -> Result<Manifests, String> {
+    read_with(Validate::Strict, text)
+}
+
+const POD: &str = "spec: {containers: [{name: c, image: i}]}";
+
+#[test]
+fn everything_that_is_wrong_is_named_with_file_line_object_and_field() {
+    let text = "apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+spec:
+  containers:
+  - name: c
+    image: i
+    resources:
+      requests:
+        cpu: lots
+      limit: {}
+---
+apiVersion: v1
+kind: Node
+metadata: {}
+---
+apiVersion: v1
+metadata: {name: x}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  replica: 3
+  replicas: many
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: Bad_Name}
+spec:
+  priorityClassName: none
+  containers: [{name: c, image: i}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: Bad_Name2, name: bad_Name3}
+spec:
+  tolerations: [{operator: exist}]
+---
+kind: Node
+metadata: {name: n}
+---
+- 1
+";
+    let errors = read(text).err().unwrap_or_default();
+    let starts = [
+        "f.yaml:11: Pod default/p: spec.containers[0].resources.requests.cpu: \"lots\" is no quantity",
+        "f.yaml:12: Pod default/p: spec.containers[0].resources.limit: unknown field, did you mean limits?",
+        "f.yaml:16: Node: metadata.name: Required value: name or generateName is required",
+        "f.yaml:18: Object 'Kind' is missing",
+        "f.yaml:25: Deployment default/d: spec.replica: unknown field, did you mean replicas?",
+        "f.yaml:26: Deployment default/d: spec.replicas: expected an integer of 32 bits, got \"many\"",
+        "f.yaml:32: Pod default/Bad_Name: spec.priorityClassName: no PriorityClass with name none was found",
+        "f.yaml:37: Pod default/bad_Name3: metadata.name: is given twice",
+        "f.yaml:37: Pod default/bad_Name3: metadata.name: Invalid value: \"bad_Name3\": a lowercase RFC 1123 subdomain",
+        "f.yaml:38: Pod default/bad_Name3: spec.containers: Required value",
+        "f.yaml:39: Pod default/bad_Name3: spec.tolerations[0].operator: ",
+        "f.yaml:39: Pod default/bad_Name3: spec.tolerations[0].operator: Unsupported value: \"exist\"",
+        "f.yaml:41: Node: apiVersion: Required value, did you mean v1?",
+        "f.yaml:44: is not a Kubernetes object",
+    ];
+    let lines: Vec<&str> = errors.lines().collect();
+    assert_eq!(lines.len(), starts.len(), "{errors}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}\n{start}");
+    }
+}
+
+#[test]
+fn unknown_fields_are_mistakes_or_told_of_or_left_out() {
+    let text = format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nmore: 1\n{POD}\n");
+    let warning = "f.yaml:4: Pod default/p: more: unknown field";
+    assert_eq!(read(&text).err(), Some(warning.to_owned()));
+    assert_eq!(read_with(Validate::Warn, &text).unwrap().notices(), [warning]);
+    let ignored = read_with(Validate::Ignore, &text).unwrap();
+    assert_eq!((ignored.notices().len(), ignored.objects.len()), (0, 1));
+    for (text, expected) in [
+        ("strict", Ok(Validate::Strict)),
+        ("true", Ok(Validate::Strict)),
+        ("warn", Ok(Validate::Warn)),
+        ("false", Ok(Validate::Ignore)),
+    ] {
+        assert_eq!(text.parse(), expected);
+    }
+    assert!("maybe".parse::<Validate>().is_err());
+}
+
+#[test]
+fn kinds_are_known_or_left_out_or_mistakes() {
+    for (version, kind, expected) in [
+        ("v1", "ConfigMap", ""),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "ignored"),
+        ("example.com/v1", "Thing", "ignored"),
+        ("serving.knative.dev/v1", "Service", "ignored"),
+        ("v1", "Deployment", "in version \"v1\", did you mean apps/v1?"),
+        ("v1", "Pdo", "kind: no matches for kind \"Pdo\" in version \"v1\", did you mean Pod?"),
+        (
+            "apps/v1beta1",
+            "Deployment",
+            "apiVersion: no matches for kind \"Deployment\" in version \"apps/v1beta1\", did you mean apps/v1?",
+        ),
+        ("app/v1", "Deployment", "did you mean apps/v1?"),
+    ] {
+        let text = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n");
+        match read(&text) {
+            Ok(manifests) => {
+                let ignored = if manifests.ignored.contains_key(kind) { "ignored" } else { "" };
+                assert_eq!(ignored, expected, "{version} {kind}");
+            }
+            Err(told) => assert!(!expected.is_empty() && told.contains(expected), "{told}"),
+        }
+    }
+}
+
+#[test]
+fn custom_resources_are_known_by_their_definition_even_if_it_comes_later() {
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n\
+                      spec: {group: example.com, scope: Namespaced, names: {plural: things, kind: Thing}, versions: \
+                      [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n";
+    let thing = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\nwhatever: 1\n";
+    let manifests = read(&format!("{thing}---\n{definition}")).unwrap();
+    let labels: Vec<String> = manifests.objects.iter().map(Manifest::label).collect();
+    assert_eq!(labels, ["CustomResourceDefinition things.example.com", "Thing default/t"]);
+}
+
+#[test]
+fn of_an_object_that_is_given_twice_the_later_one_counts_if_it_may_change_the_earlier_one() {
+    let pod = |more: &str, image: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers: [{{name: c, image: {image}}}]\n{more}---\n"
+        )
+    };
+    let manifests = read(&format!("{}{}", pod("", "a"), pod("", "b"))).unwrap();
+    assert_eq!(manifests.objects.len(), 1);
+    assert_eq!(manifests.objects[0].value()["spec"]["containers"][0]["image"], "b");
+    let errors =
+        read(&format!("{}{}", pod("", "a"), pod("  nodeSelector: {a: b}\n", "a"))).err().unwrap_or_default();
+    assert!(
+        errors.contains("f.yaml:10: Pod default/p: spec: Forbidden: pod updates may not change"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn what_a_dump_lacks_is_made_anew() {
+    let text = "
+apiVersion: v1
+kind: List
+items:
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: web, namespace: shop, uid: d, resourceVersion: '7', managedFields: []}
+  spec:
+    replicas: 3
+    selector: {matchLabels: {app: web}}
+    template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: web-5d-a
+    namespace: shop
+    uid: p
+    labels: {app: web, pod-template-hash: 5d}
+    ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-5d, uid: s, controller: true}]
+  spec:
+    priorityClassName: high
+    priority: 9
+    preemptionPolicy: PreemptLowerPriority
+    containers: [{name: c, image: i}]
+    topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: zone
+      whenUnsatisfiable: DoNotSchedule
+      matchLabelKeys: [pod-template-hash]
+      labelSelector: {matchExpressions: [{key: pod-template-hash, operator: In, values: [5d]}]}
+- {apiVersion: v1, kind: Service, metadata: {name: kubernetes}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 443}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: done, uid: e}, spec: {containers: [{name: c, image: i}]}, status: {phase: Succeeded}}
+";
+    let mut stored = HashMap::new();
+    let source = Source { name: "f.yaml".into(), text: text.into() };
+    let manifests = Manifests::read(&[source], Validate::Strict, |manifest, value| {
+        stored.insert(manifest.label(), value);
+        Ok(())
+    })
+    .unwrap();
+    let labels: Vec<String> = manifests.objects.iter().map(Manifest::label).collect();
+    let expected = [
+        "Namespace shop",
+        "PriorityClass high",
+        "Service default/kubernetes",
+        "Deployment shop/web",
+        "ReplicaSet shop/web-5d",
+        "Pod shop/web-5d-a",
+    ];
+    assert_eq!(labels, expected);
+    assert_eq!(stored["ReplicaSet shop/web-5d"]["spec"]["replicas"], 3);
+    let expressions = &stored["Pod shop/web-5d-a"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchExpressions"];
+    assert_eq!(expressions.as_array().map(Vec::len), Some(1), "{expressions}");
+}
+
+#[test]
+fn unreadable_text_does_not_hide_the_errors_of_other_files() {
+    let sources = ["kind: [\n", "apiVersion: v1\nkind: Pod\n"]
+        .map(|text| Source { name: "f".into(), text: text.into() });
+    let errors = Manifests::read(&sources, Validate::Strict, |_, _| Ok(())).map(|_| ()).unwrap_err();
+    assert_eq!(errors.0.len(), 2, "{errors}");
+    assert!(errors.to_string().contains("name or generateName"), "{errors}");
+}
