@@ -25,14 +25,15 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --
 /// What `harbormaster simulate` takes.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get nodes,pods -A -o yaml`, or - for standard
-    /// input
+    /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get all,nodes -A -o yaml`, or - for standard
+    /// input. Workloads get the pods that they lack: a DaemonSet one on each node that it allows, a CronJob those of one
+    /// run
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<String>,
     /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     validate: Validate,
-    /// Make the pods of workloads that come from a cluster without their pods, too
+    /// Make the pods of workloads that come from a cluster (they have a uid) and have none in the manifests, too
     #[arg(long)]
     fill: bool,
     /// A KubeSchedulerConfiguration

@@ -37,6 +37,11 @@ impl FieldError {
         Self::new(field, "FieldValueDuplicate", "Duplicate value", &value.into().to_string())
     }
 
+    /// It refers to something that is not there.
+    pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(field, "FieldValueNotFound", "Not found", &value.into().to_string())
+    }
+
     /// It may not be there, or not be changed.
     pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
         Self::new(field, "FieldValueForbidden", "Forbidden", why.as_ref())

@@ -11,6 +11,7 @@ mod pod_checks;
 mod pod_update;
 mod priority;
 mod service;
+mod workloads;
 
 use harbormaster_api::Timestamp;
 use serde_json::Value;
@@ -143,7 +144,10 @@ impl Context<'_> {
             (Rules::Node, _) => node::check(object, errors),
             (Rules::PriorityClass, _) => priority::check(object, old, errors),
             (Rules::Definition, _) => definition::check(object, errors),
-            _ => others::check(self.kind, object, old, errors),
+            (Rules::Workload | Rules::Job | Rules::CronJob, old) => {
+                workloads::check(self.kind, object, old, errors);
+            }
+            _ => others::check(self.kind, object, errors),
         }
     }
 }

@@ -252,11 +252,11 @@ async fn pods_of_a_dump_whose_label_keys_the_server_has_merged_are_taken_as_they
 
 #[tokio::test]
 async fn mistakes_in_manifests_name_file_document_and_field() {
-    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n---\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n---\n";
     for (manifest, expected) in [
         (
             format!("{service}{}", pod("p", "lots")),
-            "test.yaml:10: Pod default/p: spec.containers[0].resources.requests.cpu",
+            "test.yaml:11: Pod default/p: spec.containers[0].resources.requests.cpu",
         ),
         (
             format!(

@@ -198,13 +198,13 @@ impl Workload {
         let Ok(decoded) = decoder.pod_value(&general) else { return vec![general] };
         let spec = &decoded.spec;
         let matcher = RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref());
-        let has = existing.nodes_of(&self.key);
+        let has: HashSet<&str> = existing.nodes_of(&self.key).iter().map(String::as_str).collect();
         let allows = |node: &&Node| {
             decoded.node_name.as_ref().is_none_or(|wanted| *wanted == node.name)
                 && matcher.matches(&node.labels, &node.name)
                 && find_untolerated(&node.taints, &spec.tolerations, false, |taint| taint.effect.forbids())
                     .is_none()
-                && !has.iter().any(|taken| node.name == taken.as_str())
+                && !has.contains(node.name.as_str())
         };
         let pod = |node: &Node| {
             let mut pod = general.clone();

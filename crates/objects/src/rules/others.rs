@@ -6,16 +6,15 @@ use serde_json::{Value, json};
 use super::{
     Context, Errors,
     checks::{
-        self, AT_LEAST_ZERO,
+        self,
         Check::{By, Choice, Each, Fields},
         Checks, PORT_NUMBER,
     },
-    pod_checks::{SELECTOR, check_pod},
+    pod_checks::SELECTOR,
 };
 use crate::{
     FieldError,
     kinds::{Kind, Rules},
-    selector,
     value::{default, list, list_mut, map, present, remove, text},
 };
 
@@ -136,7 +135,6 @@ fn secret(object: &mut Value) {
     }
 }
 
-const WORKLOAD: Checks = &[("spec", Fields(&[("replicas", AT_LEAST_ZERO), ("parallelism", AT_LEAST_ZERO)]))];
 const BUDGET: Checks = &[
     ("spec", By(check_budget)),
     (
@@ -153,30 +151,32 @@ const SERVICE: Checks = &[(
     "spec",
     Fields(&[
         ("type", Choice(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"])),
+        ("", By(check_ports)),
         ("ports", Each(&[("port", PORT_NUMBER), ("targetPort", PORT_NUMBER)])),
     ]),
 )];
 
-pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+pub(super) fn check(kind: &Kind, object: &Value, errors: &mut Errors) {
     match kind.rules {
-        Rules::Workload => {
-            checks::check(object, "", WORKLOAD, errors);
-            if kind.kind != "ReplicationController" {
-                check_template(object, errors);
-                check_pod(&object["spec"]["template"], "spec.template", errors);
-                let (before, after) =
-                    (old.unwrap_or(object).pointer("/spec/selector"), object.pointer("/spec/selector"));
-                if let Some(after) = after
-                    && before.is_some_and(|before| before != after)
-                {
-                    errors.push(FieldError::invalid("spec.selector", after.clone(), "field is immutable"));
-                }
-            }
-        }
-        Rules::Job => checks::check(object, "", WORKLOAD, errors),
         Rules::Budget => checks::check(object, "", BUDGET, errors),
         Rules::Service => checks::check(object, "", SERVICE, errors),
         _ => {}
+    }
+}
+
+/// There are ports, and of several each has a name of its own.
+fn check_ports(spec: &Value, place: &str, errors: &mut Errors) {
+    let ports = list(spec, "/ports");
+    if ports.is_empty() && text(spec, "/clusterIP") != "None" && text(spec, "/type") != "ExternalName" {
+        errors.push(FieldError::required(format!("{place}.ports"), ""));
+    }
+    for (i, port) in ports.iter().enumerate().filter(|_| ports.len() > 1) {
+        let (place, name) = (format!("{place}.ports[{i}].name"), text(port, "/name"));
+        if name.is_empty() {
+            errors.push(FieldError::required(place, ""));
+        } else if ports[..i].iter().any(|earlier| text(earlier, "/name") == name) {
+            errors.push(FieldError::duplicate(place, name));
+        }
     }
 }
 
@@ -188,7 +188,7 @@ fn check_budget(spec: &Value, place: &str, errors: &mut Errors) {
 }
 
 /// A number or a percentage.
-fn check_amount(amount: &Value, place: &str, errors: &mut Errors) {
+pub(super) fn check_amount(amount: &Value, place: &str, errors: &mut Errors) {
     let percent = amount.as_str().map(|text| {
         let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
         digits.and_then(|digits| digits.parse::<u64>().ok())
@@ -203,28 +203,4 @@ fn check_amount(amount: &Value, place: &str, errors: &mut Errors) {
         _ => return,
     };
     errors.push(FieldError::invalid(place, amount.clone(), why));
-}
-
-/// The selector must be there and match the template.
-fn check_template(object: &Value, errors: &mut Errors) {
-    let selector = object.pointer("/spec/selector").filter(|selector| selector.is_object());
-    if selector.is_none() {
-        errors.push(FieldError::required("spec.selector", ""));
-    }
-    checks::check(object, "", &[("spec", Fields(&[("selector", Fields(SELECTOR))]))], errors);
-    let known = ["In", "NotIn", "Exists", "DoesNotExist"];
-    let expressions = selector.map_or(&[][..], |selector| list(selector, "/matchExpressions"));
-    if let Some(selector) = selector
-        && expressions.iter().any(|expression| !known.contains(&text(expression, "/operator")))
-    {
-        errors.push(FieldError::invalid("spec.selector", selector.clone(), "invalid label selector"));
-        return;
-    }
-    let labels = object.pointer("/spec/template/metadata/labels").and_then(Value::as_object);
-    let pairs = labels.into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()));
-    if !selector::label_selector_matches(selector, &pairs.collect()) {
-        let labels = object.pointer("/spec/template/metadata/labels").cloned().unwrap_or_default();
-        let why = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", labels, why));
-    }
 }

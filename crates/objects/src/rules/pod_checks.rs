@@ -33,6 +33,7 @@ const SPEC: Checks = &[
     ("containers", Required("")),
     ("containers", Each(CONTAINER)),
     ("initContainers", Each(CONTAINER)),
+    ("", By(check_mounts)),
     ("", By(check_names_of_containers)),
     ("", By(check_host_ports)),
     ("", By(check_resources_of_pod)),
@@ -52,8 +53,11 @@ const SPEC: Checks = &[
 /// The largest number of 32 bits.
 const MOST: i64 = i32::MAX as i64;
 
-const VOLUME: Checks =
-    &[("persistentVolumeClaim", Fields(&[("claimName", Required(""))])), ("name", By(check_name))];
+const VOLUME: Checks = &[
+    ("", By(check_volume)),
+    ("persistentVolumeClaim", Fields(&[("claimName", Required(""))])),
+    ("name", By(check_name)),
+];
 const CLAIM: Checks = &[
     ("name", By(check_name)),
     ("", By(check_claim)),
@@ -66,10 +70,15 @@ const CONTAINER: Checks = &[
     ("ports", Each(PORT)),
     ("ports", Unique("name")),
     ("env", Each(&[("name", Required(""))])),
+    ("restartPolicy", OneOf(&["Always", "OnFailure", "Never"])),
+    ("livenessProbe", By(check_probe)),
+    ("readinessProbe", By(check_probe)),
+    ("startupProbe", By(check_probe)),
     ("imagePullPolicy", Choice(&["Always", "IfNotPresent", "Never"])),
     ("resources", By(check_resources_of_container)),
 ];
 const PORT: Checks = &[
+    ("name", By(check_port_name)),
     ("containerPort", By(check_port)),
     ("hostPort", PORT_NUMBER),
     ("protocol", Choice(&["SCTP", "TCP", "UDP"])),
@@ -190,6 +199,106 @@ fn check_names_of_containers(spec: &Value, place: &str, errors: &mut Errors) {
         .flat_map(|kind| elements(&spec[kind], format!("{place}.{kind}")));
     let names = all.map(|(place, container)| (format!("{place}.name"), text(container, "/name").to_owned()));
     unique(names.filter(|(_, name)| !name.is_empty()), errors);
+}
+
+/// What a volume may be, in the order in which it is looked for.
+const VOLUMES: [&str; 28] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "flocker",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "quobyte",
+    "azureDisk",
+    "portworxVolume",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+];
+const PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+
+/// A volume is one thing.
+fn check_volume(volume: &Value, place: &str, errors: &mut Errors) {
+    check_single(volume, place, &VOLUMES, "volume", errors);
+}
+
+/// A probe does one thing.
+fn check_probe(probe: &Value, place: &str, errors: &mut Errors) {
+    if PROBES.iter().all(|handler| probe[*handler].is_null()) {
+        errors.push(FieldError::required(place, "must specify a handler type"));
+    }
+    check_single(probe, place, &PROBES, "handler", errors);
+}
+
+/// Refuses all of these fields but the first that is there.
+fn check_single(value: &Value, place: &str, fields: &[&str], what: &str, errors: &mut Errors) {
+    let given = fields.iter().filter(|field| !value[**field].is_null());
+    for field in given.skip(1) {
+        let why = format!("may not specify more than 1 {what} type");
+        errors.push(FieldError::forbidden(format!("{place}.{field}"), why));
+    }
+}
+
+/// Containers mount volumes that there are, each at a place of its own.
+fn check_mounts(spec: &Value, place: &str, errors: &mut Errors) {
+    let volumes: BTreeSet<&str> = list(spec, "/volumes").iter().map(|volume| text(volume, "/name")).collect();
+    for kind in ["containers", "initContainers"] {
+        for (place, container) in elements(&spec[kind], format!("{place}.{kind}")) {
+            let mut paths = BTreeSet::new();
+            for (place, mount) in elements(&container["volumeMounts"], format!("{place}.volumeMounts")) {
+                let (name, path) = (text(mount, "/name"), text(mount, "/mountPath"));
+                if name.is_empty() {
+                    errors.push(FieldError::required(format!("{place}.name"), ""));
+                } else if !volumes.contains(name) {
+                    errors.push(FieldError::not_found(format!("{place}.name"), name));
+                }
+                if path.is_empty() {
+                    errors.push(FieldError::required(format!("{place}.mountPath"), ""));
+                } else if !paths.insert(path) {
+                    errors.push(FieldError::invalid(format!("{place}.mountPath"), path, "must be unique"));
+                }
+            }
+        }
+    }
+}
+
+fn check_port_name(name: &Value, place: &str, errors: &mut Errors) {
+    if name != "" {
+        check_form(name.as_str().unwrap_or_default(), place, port_name_errors, errors);
+    }
+}
+
+/// What is wrong with a text as the name of a port.
+fn port_name_errors(name: &str) -> Vec<String> {
+    let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let wrong = [
+        (name.len() > 15, "must be no more than 15 characters"),
+        (
+            !name.bytes().all(is_inner),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (!name.bytes().any(|b| b.is_ascii_lowercase()), "must contain at least one letter (a-z)"),
+        (name.contains("--"), "must not contain consecutive hyphens"),
+        (name.starts_with('-') || name.ends_with('-'), "must not begin or end with a hyphen"),
+    ];
+    wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, why)| why.to_owned()).collect()
 }
 
 fn check_port(port: &Value, place: &str, errors: &mut Errors) {
