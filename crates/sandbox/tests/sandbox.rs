@@ -263,7 +263,7 @@ async fn mistakes_in_manifests_name_file_document_and_field() {
                 "{service}{}",
                 workload("Deployment", 1).replace("matchLabels: {app: web}", "matchLabels: {app: x}")
             ),
-            "test.yaml:11: Deployment default/web: spec.template.metadata.labels",
+            "test.yaml:13: Deployment default/web: spec.template.metadata.labels",
         ),
         ("kind: [".to_owned(), "test.yaml:"),
     ] {

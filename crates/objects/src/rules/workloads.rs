@@ -151,8 +151,9 @@ fn check_strategy(strategy: &Value, place: &str, errors: &mut Errors) {
         }
         "Recreate" => {}
         other => {
-            let known = ["Recreate", "RollingUpdate"];
-            errors.push(FieldError::unsupported(format!("{place}.type"), other, &known));
+            // Shown with the names that the fields have in Go.
+            let shown = json!({"Type": other, "RollingUpdate": rolling});
+            errors.push(FieldError::unsupported(place, shown, &["Recreate", "RollingUpdate"]));
         }
     }
 }
