@@ -5,7 +5,6 @@
 //! shrunk to a small cluster and returned with both sides' words.
 
 mod compare;
-mod harbormaster_source;
 mod judgement;
 mod library_source;
 mod report;
@@ -18,7 +17,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 pub use compare::{Difference, compare};
-pub use harbormaster_source::HarbormasterCommand;
 pub use library_source::HarbormasterLibrary;
 pub use report::Report;
 pub use source::{Original, Result, VerdictSource, Verdicts};

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use harbormaster_oracle::generate::Shape;
-use harbormaster_oracle::harbormaster::harbormaster_binary;
-use harbormaster_oracle::verdicts::{HarbormasterCommand, Options, Original, run};
+use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, Original, run};
 
 #[test]
 fn every_verdict_and_score_of_fifty_thousand_is_the_original_one() {
@@ -18,7 +17,7 @@ fn every_verdict_and_score_of_fifty_thousand_is_the_original_one() {
         keep_going: false,
     };
     let mut left = Original::start().unwrap();
-    let mut right = HarbormasterCommand::new(harbormaster_binary(false).unwrap()).unwrap();
+    let mut right = HarbormasterLibrary;
     let report = run(&options, &mut left, &mut right, |_| {}).unwrap();
     assert!(report.finding.is_none(), "{report}");
     assert!(report.counts.verdicts >= 50_000, "{report}");

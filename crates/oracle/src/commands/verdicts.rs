@@ -5,20 +5,15 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use harbormaster_oracle::generate::Shape;
-use harbormaster_oracle::verdicts::{
-    HarbormasterCommand, HarbormasterLibrary, Options, Original, VerdictSource, run,
-};
+use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, Original, VerdictSource, run};
 
-use super::HarbormasterArguments;
 use crate::Format;
 
 /// Who judges beside the original plugins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Judge {
-    /// The command `harbormaster simulate --independent --explain`.
+    /// Our plugins, in this process.
     Harbormaster,
-    /// The same code in this process.
-    Library,
     /// The original plugins once more, which checks the instrument.
     KubeScheduler,
 }
@@ -49,8 +44,6 @@ pub(crate) struct Arguments {
     /// Who is compared with the original plugins.
     #[arg(long, value_enum, default_value_t = Judge::Harbormaster)]
     right: Judge,
-    #[command(flatten)]
-    harbormaster: HarbormasterArguments,
     /// How to print the result.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -69,8 +62,7 @@ impl Arguments {
         let mut left = Original::start()?;
         let mut right: Box<dyn VerdictSource> = match self.right {
             Judge::KubeScheduler => Box::new(Original::start()?),
-            Judge::Library => Box::new(HarbormasterLibrary),
-            Judge::Harbormaster => Box::new(HarbormasterCommand::new(self.harbormaster.binary(false)?)?),
+            Judge::Harbormaster => Box::new(HarbormasterLibrary),
         };
         let report = run(&options, &mut left, right.as_mut(), |counts| {
             if counts.clusters % 20 == 0 {

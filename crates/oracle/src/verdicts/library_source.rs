@@ -1,4 +1,4 @@
-//! Harbormaster's verdicts without a process.
+//! Harbormaster's verdicts.
 
 use std::panic::catch_unwind;
 
@@ -8,13 +8,14 @@ use super::judgement::Judgement;
 use super::source::{Result, VerdictSource, Verdicts};
 use crate::generate::Cluster;
 
-/// Calls the simulator in this process, which is what the command does too.
+/// Calls the simulator in this process: the command refuses what an API server would refuse, and the random clusters
+/// have such objects on purpose.
 #[derive(Debug)]
 pub struct HarbormasterLibrary;
 
 impl VerdictSource for HarbormasterLibrary {
     fn name(&self) -> &'static str {
-        "harbormaster (library)"
+        "harbormaster"
     }
 
     fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts> {

@@ -40,7 +40,7 @@ pub struct Finding {
     pub difference: Difference,
     /// The small cluster.
     pub cluster: Cluster,
-    /// Each source's name, its whole verdict about the pod, and its command.
+    /// Each source's name and its whole verdict about the pod.
     pub sides: Vec<Side>,
 }
 
@@ -51,8 +51,6 @@ pub struct Side {
     pub name: String,
     /// The verdict, as a person reads it.
     pub verdict: String,
-    /// The command that repeats it.
-    pub command: Option<String>,
 }
 
 impl Finding {
@@ -72,7 +70,6 @@ impl Finding {
             verdict: verdicts[index]
                 .get(&difference.pod)
                 .map_or_else(|| "no verdict".to_owned(), |verdict| format!("{verdict:#?}")),
-            command: source.command(),
         };
         let sides = vec![side(left, 0), side(right, 1)];
         Ok(Self { seed, difference, cluster, sides })
@@ -115,9 +112,6 @@ impl fmt::Display for Finding {
         }
         for side in &self.sides {
             writeln!(f, "# {} says about {pod}:\n{}", side.name, side.verdict)?;
-            if let Some(command) = &side.command {
-                writeln!(f, "# repeat: {command}")?;
-            }
         }
         write!(f, "# repeat: harbormaster-oracle verdicts --seed {} --clusters 1", self.seed)
     }

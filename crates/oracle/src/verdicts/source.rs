@@ -16,12 +16,6 @@ pub trait VerdictSource {
     /// What to call it in reports.
     fn name(&self) -> &str;
 
-    /// The command that repeats the judgement of `config.yaml` and
-    /// `cluster.yaml` by hand, if there is one.
-    fn command(&self) -> Option<String> {
-        None
-    }
-
     /// The verdicts on all pending pods.
     fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts>;
 }
