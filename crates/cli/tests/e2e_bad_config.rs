@@ -102,19 +102,19 @@ fn odd_files_are_refused_without_a_panic() {
 fn broken_manifests_are_refused_with_file_line_and_field() {
     for (text, expected) in [
         (
-            "kind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: many}}\n",
-            "m.yaml:3: document 1: Node n1: status.allocatable.cpu: ",
+            "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: many}}\n",
+            "m.yaml:4: Node n1: status.allocatable.cpu: ",
         ),
         (
-            "kind: Pod\nmetadata: {name: p}\nspec:\n  containers: 5\n",
-            "m.yaml:4: document 1: Pod default/p: spec.containers: ",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: 5\n",
+            "m.yaml:5: Pod default/p: spec.containers: ",
         ),
         (
-            "kind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: c\n    resources: {requests: {memory: 1Zb}}\n",
-            "m.yaml:6: document 1: Pod default/p: spec.containers[0].resources.requests.memory: ",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: c\n    resources: {requests: {memory: 1Zb}}\n",
+            "m.yaml:7: Pod default/p: spec.containers[0].resources.requests.memory: ",
         ),
-        ("kind: Pod\nmetadata: {name: p}\nspec: [\n", "m.yaml:3: document 1: unclosed bracket"),
-        ("a: [}\n", "m.yaml:1: document 1: mismatched bracket"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: [\n", "m.yaml:4: unclosed bracket"),
+        ("a: [}\n", "m.yaml:1: mismatched bracket"),
     ] {
         let errors = refused("m.yaml", text, &["simulate", "-f", "m.yaml"]);
         assert!(errors.contains(expected), "{expected} is not in\n{errors}");
