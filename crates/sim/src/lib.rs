@@ -8,6 +8,7 @@
 //! Invariants: nothing here reads a clock, a file or the environment; the same input gives the same report.
 
 pub mod cluster;
+pub mod daemons;
 mod documents;
 mod dump;
 pub mod explain;

@@ -2,14 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use harbormaster_api::{Node, selector::RequiredNodeAffinity, taint::find_untolerated, wire::Decoder};
+use harbormaster_api::{Node, wire::Decoder};
 use harbormaster_objects::{
     Kind,
     value::{controller, is_true, list, name, namespace, number, text, uid},
 };
 use serde_json::{Map, Value, json};
 
-use crate::cluster::key;
+use crate::{
+    cluster::key,
+    daemons::{Fit, fits, target, tie, tolerate},
+};
 
 /// More pods than this in one workload are a typing error.
 const MAX_PODS: i64 = 1_000_000;
@@ -46,11 +49,7 @@ impl Existing {
         self.names.insert(format!("{}/{}", namespace(pod), name(pod)));
         let Some(owner) = controller(pod) else { return };
         let owner = format!("{}/{}/{}", text(owner, "/kind"), namespace(pod), text(owner, "/name"));
-        let node = match text(pod, "/spec/nodeName") {
-            "" => meant_for(pod),
-            node => node,
-        };
-        self.of.entry(owner).or_default().push(node.to_owned());
+        self.of.entry(owner).or_default().push(target(pod).unwrap_or_default().to_owned());
     }
 
     /// Whether the owner of that key has any.
@@ -61,14 +60,6 @@ impl Existing {
     fn nodes_of(&self, key: &str) -> &[String] {
         self.of.get(key).map_or(&[], Vec::as_slice)
     }
-}
-
-const TERMS: &str = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-
-/// The node that the affinity of a pod of a DaemonSet names.
-fn meant_for(pod: &Value) -> &str {
-    let terms = list(&pod["spec"], TERMS);
-    terms.first().map_or("", |term| text(term, "/matchFields/0/values/0"))
 }
 
 /// A workload whose pods may have to be made.
@@ -194,62 +185,18 @@ impl Workload {
     /// One pod for each node that the template allows and that has none yet.
     fn daemons(&self, existing: &Existing, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
         let mut general = self.pod(name(&self.value));
-        add_tolerations(&mut general["spec"]);
+        tolerate(&mut general["spec"]);
         let Ok(decoded) = decoder.pod_value(&general) else { return vec![general] };
-        let spec = &decoded.spec;
-        let matcher = RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref());
         let has: HashSet<&str> = existing.nodes_of(&self.key).iter().map(String::as_str).collect();
-        let allows = |node: &&Node| {
-            decoded.node_name.as_ref().is_none_or(|wanted| *wanted == node.name)
-                && matcher.matches(&node.labels, &node.name)
-                && find_untolerated(&node.taints, &spec.tolerations, false, |taint| taint.effect.forbids())
-                    .is_none()
-                && !has.contains(node.name.as_str())
-        };
+        let lacks = |(node, fit): (&Node, Fit)| fit == Fit::Runs && !has.contains(node.name.as_str());
         let pod = |node: &Node| {
             let mut pod = general.clone();
             pod["metadata"]["name"] = format!("{}-{}", name(&self.value), node.name).into();
-            pin(&mut pod["spec"], node.name.as_str());
+            tie(&mut pod["spec"], node.name.as_str());
             pod
         };
-        nodes.iter().filter(allows).map(pod).collect()
+        fits(&decoded, nodes).filter(|of| lacks(*of)).map(|(node, _)| pod(node)).collect()
     }
-}
-
-/// What the DaemonSet controller has its pods tolerate.
-fn add_tolerations(spec: &mut Value) {
-    let toleration = |(taint, effect): (&str, &str)| json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": effect});
-    let mut added: Vec<Value> = [
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    ]
-    .into_iter()
-    .map(toleration)
-    .collect();
-    if is_true(spec, "/hostNetwork") {
-        added.push(toleration(("network-unavailable", "NoSchedule")));
-    }
-    let mut all = list(spec, "/tolerations").to_vec();
-    added.retain(|toleration| !all.contains(toleration));
-    all.append(&mut added);
-    spec["tolerations"] = all.into();
-}
-
-/// The DaemonSet controller names the node in the pod's affinity, in place of what is required there.
-fn pin(spec: &mut Value, node: &str) {
-    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
-    if !spec["affinity"].is_object() {
-        spec["affinity"] = json!({});
-    }
-    if !spec["affinity"]["nodeAffinity"].is_object() {
-        spec["affinity"]["nodeAffinity"] = json!({});
-    }
-    spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
-        json!({"nodeSelectorTerms": [term]});
 }
 
 fn wanted(kind: &str, workload: &Value) -> Result<usize, Wrong> {

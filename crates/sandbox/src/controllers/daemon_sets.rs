@@ -4,9 +4,10 @@ mod placement;
 
 use std::collections::BTreeMap;
 
+use harbormaster_sim::daemons::{Fit, target, tie, tolerate};
 use serde_json::{Value, json};
 
-use self::placement::{Fit, Fits, Placement, target, tie, tolerate};
+use self::placement::{Fits, Placement};
 use super::{
     MOST_AT_ONCE, Owned, Tools, hash,
     pod_control::{PodControl, Words},
