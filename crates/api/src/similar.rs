@@ -14,7 +14,12 @@ pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
 /// To be put behind a message about a name that nobody knows: `` (did you mean `name`?)`` with a space in front, or
 /// nothing.
 pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    similar(written, known).map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
+    suggestion(similar(written, known))
+}
+
+/// The same for a name that was found in another way.
+pub fn suggestion(name: Option<&str>) -> String {
+    name.map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }
 
 #[cfg(test)]

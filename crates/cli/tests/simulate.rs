@@ -150,7 +150,10 @@ fn errors_of_run_are_lines_for_people_or_one_line_of_json() {
     assert_eq!(json["msg"], "command failed");
     assert!(json["err"].as_str().unwrap().contains("paralelism"), "{json}");
     fs::remove_file(path).unwrap();
-    assert_fails(&["run", "--kubeconfig", "no-such-file"], &["Error: kubeconfig no-such-file cannot be read: "]);
+    assert_fails(
+        &["run", "--kubeconfig", "no-such-file"],
+        &["Error: kubeconfig no-such-file cannot be read: "],
+    );
     let output = harbormaster(&["run", "--kubeconfig", "no-such-file"]);
     assert!(!text(&output.stderr).contains("not built"), "{}", text(&output.stderr));
 }

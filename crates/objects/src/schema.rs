@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use harbormaster_api::{Quantity, Timestamp};
+use harbormaster_api::{Quantity, Timestamp, similar::similar};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -152,13 +152,6 @@ pub struct Wrong {
     pub problem: String,
     /// What is wrong, in the words of Go.
     in_go: String,
-}
-
-/// Of these names the one that is most like another.
-pub fn similar<'a>(name: &str, among: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
-    let nearest = among.into_iter().min_by_key(|known| distance(known))?;
-    (distance(nearest) <= (name.len() / 3).max(1)).then_some(nearest)
 }
 
 #[derive(Default)]

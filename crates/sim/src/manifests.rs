@@ -10,11 +10,12 @@ use std::{
     sync::Arc,
 };
 
+use harbormaster_api::similar::{similar, suggestion};
 use harbormaster_objects::{
     FieldError, Kind,
     kinds::{self, REVIEW, Rules},
     rules::{self, Refusal},
-    schema::{self, similar},
+    schema,
     value::{has_condition, name, namespace, text, uid},
 };
 use serde_json::Value;
@@ -288,7 +289,7 @@ impl Reader {
         let meant =
             |kind: &str| self.kinds.iter().find(|known| known.kind == kind).map(|known| known.api_version());
         if version.is_empty() {
-            let hint = meant(kind).map(|version| format!(", did you mean {version}?")).unwrap_or_default();
+            let hint = suggestion(meant(kind).as_deref());
             return Some(("apiVersion", format!("Required value{hint}")));
         }
         if kinds::is_left_out(version, kind) {
@@ -298,25 +299,21 @@ impl Reader {
         if !self.kinds.iter().any(|known| known.group == group) {
             // Definitions have groups with dots.
             let own = kinds::is_own_group(group);
-            let hint = meant(kind).map(|version| format!(", did you mean {version}?")).unwrap_or_default();
+            let hint = suggestion(meant(kind).as_deref());
             return own.then(|| {
                 ("apiVersion", format!("no matches for kind {kind:?} in version {version:?}{hint}"))
             });
         }
         let of_group = self.kinds.iter().filter(|known| known.group == group);
         if let Some(other) = of_group.clone().find(|known| known.kind == kind && known.version != short) {
-            let hint = other.api_version();
+            let hint = suggestion(Some(&other.api_version()));
             return Some((
                 "apiVersion",
-                format!("no matches for kind {kind:?} in version {version:?}, did you mean {hint}?"),
+                format!("no matches for kind {kind:?} in version {version:?}{hint}"),
             ));
         }
         let near = similar(kind, of_group.map(|known| known.kind.as_str()));
-        let hint = match (near, meant(kind)) {
-            (_, Some(version)) => format!(", did you mean {version}?"),
-            (Some(near), None) => format!(", did you mean {near}?"),
-            (None, None) => String::new(),
-        };
+        let hint = suggestion(meant(kind).as_deref().or(near));
         Some(("kind", format!("no matches for kind {kind:?} in version {version:?}{hint}")))
     }
 
@@ -333,7 +330,7 @@ impl Reader {
         let unnamed = name(&value).is_empty();
         let label = label(kind, if kind.is_namespaced() { namespace(&value) } else { "" }, name(&value));
         for unknown in misfits.unknown {
-            let hint = unknown.similar.map(|near| format!(", did you mean {near}?")).unwrap_or_default();
+            let hint = suggestion(unknown.similar);
             self.doubtful(&place, &label, unknown.field, format!("unknown field{hint}"));
         }
         for field in written.twice {

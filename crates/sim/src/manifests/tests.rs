@@ -61,10 +61,10 @@ metadata: {name: n}
     let errors = read(text).err().unwrap_or_default();
     let starts = [
         "f.yaml:11: Pod default/p: spec.containers[0].resources.requests.cpu: \"lots\" is no quantity",
-        "f.yaml:12: Pod default/p: spec.containers[0].resources.limit: unknown field, did you mean limits?",
+        "f.yaml:12: Pod default/p: spec.containers[0].resources.limit: unknown field (did you mean `limits`?)",
         "f.yaml:16: Node: metadata.name: Required value: name or generateName is required",
         "f.yaml:18: Object 'Kind' is missing",
-        "f.yaml:25: Deployment default/d: spec.replica: unknown field, did you mean replicas?",
+        "f.yaml:25: Deployment default/d: spec.replica: unknown field (did you mean `replicas`?)",
         "f.yaml:26: Deployment default/d: spec.replicas: expected an integer of 32 bits, got \"many\"",
         "f.yaml:32: Pod default/Bad_Name: spec.priorityClassName: no PriorityClass with name none was found",
         "f.yaml:37: Pod default/bad_Name3: metadata.name: is given twice",
@@ -72,7 +72,7 @@ metadata: {name: n}
         "f.yaml:38: Pod default/bad_Name3: spec.containers: Required value",
         "f.yaml:39: Pod default/bad_Name3: spec.tolerations[0].operator: ",
         "f.yaml:39: Pod default/bad_Name3: spec.tolerations[0].operator: Unsupported value: \"exist\"",
-        "f.yaml:41: Node: apiVersion: Required value, did you mean v1?",
+        "f.yaml:41: Node: apiVersion: Required value (did you mean `v1`?)",
         "f.yaml:44: is not a Kubernetes object",
     ];
     let lines: Vec<&str> = errors.lines().collect();
@@ -108,14 +108,14 @@ fn kinds_are_known_or_left_out_or_mistakes() {
         ("autoscaling/v2", "HorizontalPodAutoscaler", "ignored"),
         ("example.com/v1", "Thing", "ignored"),
         ("serving.knative.dev/v1", "Service", "ignored"),
-        ("v1", "Deployment", "in version \"v1\", did you mean apps/v1?"),
-        ("v1", "Pdo", "kind: no matches for kind \"Pdo\" in version \"v1\", did you mean Pod?"),
+        ("v1", "Deployment", "in version \"v1\" (did you mean `apps/v1`?)"),
+        ("v1", "Pdo", "kind: no matches for kind \"Pdo\" in version \"v1\" (did you mean `Pod`?)"),
         (
             "apps/v1beta1",
             "Deployment",
-            "apiVersion: no matches for kind \"Deployment\" in version \"apps/v1beta1\", did you mean apps/v1?",
+            "apiVersion: no matches for kind \"Deployment\" in version \"apps/v1beta1\" (did you mean `apps/v1`?)",
         ),
-        ("app/v1", "Deployment", "did you mean apps/v1?"),
+        ("app/v1", "Deployment", "did you mean `apps/v1`?"),
     ] {
         let text = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n");
         match read(&text) {
