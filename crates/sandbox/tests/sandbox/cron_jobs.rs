@@ -86,11 +86,10 @@ async fn a_job_that_still_runs_is_joined_awaited_or_replaced() {
 }
 
 #[tokio::test]
-async fn a_cron_job_that_is_suspended_late_or_unreadable_starts_nothing() {
+async fn a_cron_job_that_is_suspended_late_or_of_no_time_zone_starts_nothing() {
     for change in [
         json!({"suspend": true}),
         json!({"schedule": "59 23 31 2 *"}),
-        json!({"schedule": "sometimes"}),
         json!({"timeZone": "Atlantis/Capital"}),
     ] {
         let (sandbox, clock) = ticking("1ms", &change).await;
