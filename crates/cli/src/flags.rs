@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind, value_parser};
-use harbormaster_api::similar::similar;
+use harbormaster_api::similar::{similar, suggestion};
 
 /// What a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +233,7 @@ fn plain(error: &clap::Error) -> String {
         ErrorKind::UnknownArgument if !named.starts_with("--") => format!("unknown shorthand flag: {named}"),
         ErrorKind::UnknownArgument => {
             let meant = similar(named.trim_start_matches('-'), FLAGS.iter().map(|flag| flag.name));
-            let hint = meant.map(|flag| format!(" (did you mean `--{flag}`?)")).unwrap_or_default();
+            let hint = suggestion(meant.map(|flag| format!("--{flag}")).as_deref());
             format!("unknown flag: {named}{hint}")
         }
         // All values are texts, so only an absent one can be wrong here.
