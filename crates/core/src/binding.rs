@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp, args::GoDuration, points::ExtensionPoint};
 use harbormaster_framework::{
-    attempt::unreserve,
     cycle::WaitingPods,
+    guard::PointError,
     outcome::{PreFlight, Reject},
     pod::PodInfo,
     profile::Profile,
@@ -27,11 +27,24 @@ use crate::{
     queue::QueuedPod,
 };
 
+/// The node that a pod was decided for.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) node: Str,
+    /// How many nodes were looked at.
+    pub(crate) evaluated: usize,
+    /// How many of them fit.
+    pub(crate) feasible: usize,
+}
+
 /// A pod that was decided for a node and is not yet bound.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) entry: QueuedPod,
     pub(crate) node: Str,
+    /// How many nodes were looked at, and how many of them fit.
+    evaluated: usize,
+    feasible: usize,
     /// Plugins that hold the pod back, with the time at which they give up; empty once the binding has begun.
     waits: Vec<(&'static str, std::time::Duration, Timestamp)>,
     begun: u64,
@@ -89,7 +102,7 @@ pub(crate) struct PermitCalls<'a> {
 pub(crate) enum PermitCall {
     Allow(Str, &'static str),
     Reject(Str, &'static str, String),
-    Activate(String),
+    Activate(Str, Str),
 }
 
 impl<'a> PermitCalls<'a> {
@@ -111,8 +124,8 @@ impl WaitingPods for PermitCalls<'_> {
         self.calls.push(PermitCall::Reject(uid.into(), plugin, message));
     }
 
-    fn activate(&mut self, full_name: String) {
-        self.calls.push(PermitCall::Activate(full_name));
+    fn activate(&mut self, namespace: &str, name: &str) {
+        self.calls.push(PermitCall::Activate(namespace.into(), name.into()));
     }
 }
 
@@ -121,7 +134,7 @@ impl Engine {
     pub(crate) fn enter_binding(
         &mut self,
         entry: QueuedPod,
-        node: Str,
+        chosen: Chosen,
         waits: Vec<(&'static str, std::time::Duration)>,
         now: Timestamp,
     ) {
@@ -131,7 +144,9 @@ impl Engine {
         let waits: Vec<_> = waits.into_iter().map(|(plugin, wait)| (plugin, wait, now + wait)).collect();
         let held = !waits.is_empty();
         self.bindings.waiting += usize::from(held);
-        self.bindings.by_uid.insert(uid.clone(), Binding { entry, node, waits, begun });
+        let Chosen { node, evaluated, feasible } = chosen;
+        let binding = Binding { entry, node, evaluated, feasible, waits, begun };
+        self.bindings.by_uid.insert(uid.clone(), binding);
         if !held {
             self.begin_binding(&uid, now);
         }
@@ -144,7 +159,7 @@ impl Engine {
                 PermitCall::Reject(uid, plugin, message) => {
                     self.reject_waiting(&uid, plugin, &message, now);
                 }
-                PermitCall::Activate(name) => self.queue.activate(&name, now),
+                PermitCall::Activate(namespace, name) => self.queue.activate_named(namespace, name, now),
             }
         }
     }
@@ -211,17 +226,19 @@ impl Engine {
     fn begin_binding(&mut self, uid: &Str, now: Timestamp) {
         let Some(binding) = self.bindings.by_uid.get(uid) else { return };
         self.queue.done(uid);
-        let profile = self.attempts[binding.entry.profile].profile().clone();
+        let profile = self.runners[binding.entry.profile].profile().clone();
         match pre_bind_groups(&profile, &binding.entry.pod, &binding.node) {
             Ok(pre_bind) => self.effects.push(Effect::Bind(BindTask {
                 pod: binding.entry.pod.clone(),
                 node: binding.node.clone(),
                 profile,
                 pre_bind,
+                evaluated: binding.evaluated,
+                feasible: binding.feasible,
             })),
-            Err(message) => {
+            Err(error) => {
                 if let Some(binding) = self.bindings.take(uid) {
-                    self.binding_failed(binding, Failure::Error(message), now);
+                    self.binding_failed(binding, error.into(), now);
                 }
             }
         }
@@ -240,7 +257,7 @@ impl Engine {
                     reason: "Scheduled",
                     action: "Binding",
                     note,
-                    reporter: self.attempts[binding.entry.profile].profile().name().clone(),
+                    reporter: self.runners[binding.entry.profile].profile().name().clone(),
                 }));
             }
             BindOutcome::Rejected(reject) => self.binding_failed(binding, Failure::Refused(reject), now),
@@ -250,8 +267,8 @@ impl Engine {
 
     /// Gives the node up, wakes pods that may use the room, and the pod goes back to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
-        let profile = self.attempts[binding.entry.profile].profile().clone();
-        unreserve(&profile, &binding.entry.pod, &binding.node);
+        let profile = self.runners[binding.entry.profile].profile().clone();
+        self.unreserve(&profile, &binding.entry.pod, &binding.node);
         self.cache.forget(&binding.entry.pod.uid);
         let left = binding.entry.pod.assumed_on(&binding.node);
         // After a rejection the room must not wake the pod itself, hence the order and the condition.
@@ -270,15 +287,12 @@ pub(crate) fn pre_bind_groups(
     profile: &Profile,
     pod: &PodInfo,
     node: &Str,
-) -> Result<Vec<Vec<PluginIdx>>, String> {
+) -> Result<Vec<Vec<PluginIdx>>, PointError> {
     let mut groups: Vec<Vec<PluginIdx>> = Vec::new();
     let mut open = false;
     for plugin in profile.at(ExtensionPoint::PreBind) {
         let erased = profile.plugin(*plugin);
-        let answer = erased
-            .pre_flight(pod, node)
-            .map_err(|e| format!("running PreBindPreFlight {:?}: {e}", erased.name()))?;
-        match answer {
+        match erased.pre_flight(pod, node)? {
             PreFlight::NothingToDo => {}
             PreFlight::Work { parallel } => {
                 match groups.last_mut() {

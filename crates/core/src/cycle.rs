@@ -1,16 +1,13 @@
 //! One pod from the queue to a node, or back to the queue with the reasons why.
 
-use std::{
-    any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
-    attempt::{AttemptError, Found, NominatedRow, ScoreSheet, unreserve},
+    attempt::{Attempt, AttemptError, Found, NominatedRow, ScoreSheet, Search, unreserve},
     cycle::{Cycle, DryRun, MAX_PERMIT_WAIT, PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
+    guard::{PointError, Stopped},
     nodeset::NodeIdx,
     objects::Objects,
     outcome::{Fix, Nomination, Permitted, PluginResult, PostFiltered, Reject},
@@ -18,14 +15,15 @@ use harbormaster_framework::{
     pod::PodInfo,
     profile::Profile,
     table::NodeTable,
+    window::Tie,
 };
 
 use crate::{
-    binding::{PermitCall, PermitCalls},
-    effect::{Condition, Effect, PodEvent, StatusPatch, cut_note},
+    binding::{Chosen, PermitCall, PermitCalls},
+    effect::{Condition, Effect, PodEvent, StatusPatch, Trouble, cut_note},
     engine::Engine,
     note::Note,
-    queue::QueuedPod,
+    queue::{EnqueueFailure, QueuedPod},
 };
 
 /// What [`Engine::schedule_one`] did.
@@ -49,6 +47,8 @@ pub enum Outcome {
         /// How many of them fit.
         feasible: usize,
     },
+    /// There are no nodes.
+    NoNodes,
     /// No node fits, with the message that the pod's condition gets.
     Unschedulable(String),
     /// The attempt failed with this error.
@@ -57,12 +57,25 @@ pub enum Outcome {
     Skipped,
 }
 
+impl Outcome {
+    /// Why the pod has no node; `None` if it has one or was passed over.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            Self::NoNodes => Some(AttemptError::NoNodes.to_string()),
+            Self::Unschedulable(message) | Self::Error(message) => Some(message.clone()),
+            Self::Assumed { .. } | Self::Skipped => None,
+        }
+    }
+}
+
 /// Why a pod goes back to the queue.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Plugins rejected it: their events may wake it.
     Unfit(Box<Diagnosis>),
-    /// There are no nodes, or PreBind or Bind said no: reported as a rejection, retried as an error.
+    /// There are no nodes: reported as a rejection, retried as an error.
+    NoNodes,
+    /// PreBind or Bind said no: reported as a rejection, retried as an error.
     Refused(Reject),
     /// Something failed.
     Error(String),
@@ -77,6 +90,7 @@ impl Failure {
     fn message(&self) -> String {
         match self {
             Self::Unfit(diagnosis) => diagnosis.message(),
+            Self::NoNodes => AttemptError::NoNodes.to_string(),
             Self::Refused(reject) => reject.message(),
             Self::Error(message) => message.clone(),
         }
@@ -84,8 +98,23 @@ impl Failure {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Unfit(_) | Self::Refused(_) => "Unschedulable",
+            Self::Unfit(_) | Self::NoNodes | Self::Refused(_) => "Unschedulable",
             Self::Error(_) => "SchedulerError",
+        }
+    }
+}
+
+impl From<PointError> for Failure {
+    fn from(error: PointError) -> Self {
+        Self::Error(error.to_string())
+    }
+}
+
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Reject(plugin, reject) => Self::unfit_here(plugin, &reject),
+            Stopped::Error(error) => error.into(),
         }
     }
 }
@@ -111,66 +140,57 @@ impl Engine {
         }
         self.cache.cluster.refresh();
         let outcome = match self.choose(&entry, now) {
-            Ok((row, evaluated, feasible)) => self.commit(entry, row, evaluated, feasible, now),
+            Ok(attempt) => self.commit(entry, &attempt, now),
             Err((failure, nomination)) => self.fail(entry, failure, nomination, now),
         };
         Some(Attempted { pod, outcome })
     }
 
     /// Looks for a node; asks PostFilter when there is none.
-    fn choose(
-        &mut self,
-        entry: &QueuedPod,
-        now: Timestamp,
-    ) -> Result<(NodeIdx, usize, usize), (Failure, NewNomination)> {
+    fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, (Failure, NewNomination)> {
         let pod = entry.pod.clone();
         let nominated = self.nominated_rows(&pod);
-        let signature = self.sign(entry);
+        let signature = self.sign(entry).map_err(|error| (error.into(), NewNomination::Clear))?;
         let hint = self.hint(entry, signature.as_deref(), now);
         let preferred: Vec<Str> =
             pod.status.nominated_node_name.iter().chain(&hint).take(1).cloned().collect();
-        let attempt = &mut self.attempts[entry.profile];
-        let (cluster, start) = (&mut self.cache.cluster, &mut self.walk_start);
-        // A plugin that panics must not take the scheduler down with it: its pod fails, all others go on. What was
-        // half done is thrown away: tables of classes are marked unusable while they are being brought up to date.
-        let find =
-            AssertUnwindSafe(|| attempt.find(cluster, &pod, self.search, start, &nominated, &preferred));
-        let found = match catch_unwind(find) {
-            Ok(found) => found,
-            Err(panic) => return Err((panicked(&*panic), NewNomination::Clear)),
+        let (window, tie) = self.search;
+        let search = Search {
+            window,
+            tie,
+            rotation: &mut self.rotation,
+            nominated: &nominated,
+            preferred: &preferred,
         };
-        match found {
-            Ok(Found::Node { row, evaluated, feasible, ranking }) => {
+        let cluster = &mut self.cache.cluster;
+        let attempt = match self.runners[entry.profile].find(cluster, &pod, search) {
+            Ok(attempt) => attempt,
+            Err(AttemptError::NoNodes) => return Err((Failure::NoNodes, NewNomination::Clear)),
+            Err(error) => return Err((Failure::Error(error.to_string()), NewNomination::Clear)),
+        };
+        match attempt.found() {
+            Found::Node { row, ranking, .. } => {
                 if let Some(batch) = self.batches.get_mut(entry.profile) {
-                    let node = self.cache.cluster.node(row).name();
+                    let (node, ranking) = (self.cache.cluster.node(*row).name(), ranking.clone());
                     batch.chosen(node, hint.as_ref(), signature, ranking, self.queue.handed_out(), now);
                 }
-                self.note_scores(entry.profile, &pod);
-                Ok((row, evaluated, feasible))
+                self.note_scores(entry.profile, &pod, &attempt);
+                Ok(attempt)
             }
-            Ok(Found::Nowhere(diagnosis)) => {
-                let ask = AssertUnwindSafe(|| self.post_filter(entry, diagnosis, now));
-                Err(match catch_unwind(ask) {
-                    Ok((diagnosis, nomination)) => (Failure::Unfit(Box::new(diagnosis)), nomination),
-                    Err(panic) => (panicked(&*panic), NewNomination::Keep),
-                })
-            }
-            Err(AttemptError::NoNodes) => {
-                let reject = Reject::unresolvable(AttemptError::NoNodes.to_string());
-                Err((Failure::Refused(reject), NewNomination::Clear))
-            }
-            Err(error) => Err((Failure::Error(error.to_string()), NewNomination::Clear)),
+            Found::Nowhere(_) => Err(match self.post_filter(entry, attempt, now) {
+                Ok((diagnosis, nomination)) => (Failure::Unfit(Box::new(diagnosis)), nomination),
+                Err(panic) => (panic.into(), NewNomination::Keep),
+            }),
         }
     }
 
-    fn note_scores(&mut self, profile: usize, pod: &Arc<PodInfo>) {
+    fn note_scores(&mut self, profile: usize, pod: &Arc<PodInfo>, attempt: &Attempt) {
         if !self.wanted.scores {
             return;
         }
-        let (attempt, cluster) = (&mut self.attempts[profile], &self.cache.cluster);
-        // Plugins that fail or panic here have failed before.
-        let ask = AssertUnwindSafe(|| attempt.scores(cluster, pod));
-        let Ok(Ok(sheets)) = catch_unwind(ask) else { return };
+        // Plugins that fail here have failed before.
+        let scores = self.runners[profile].scores(&mut self.cache.cluster, attempt);
+        let Ok(sheets) = scores else { return };
         for (node, sheet) in &sheets {
             let scored = |(plugin, _, _, score): &(&'static str, i64, i64, i64)| {
                 let (plugin, score) = (*plugin, *score);
@@ -195,17 +215,19 @@ impl Engine {
         self.notes.extend(whole.into_iter().chain(single).map(note));
     }
 
-    fn sign(&self, entry: &QueuedPod) -> Option<Vec<SignFragment>> {
-        self.batches.get(entry.profile)?;
-        self.attempts[entry.profile].profile().sign(&entry.pod)
+    fn sign(&self, entry: &QueuedPod) -> Result<Option<Vec<SignFragment>>, PointError> {
+        match self.batches.get(entry.profile) {
+            Some(_) => self.runners[entry.profile].profile().sign(&entry.pod),
+            None => Ok(None),
+        }
     }
 
     fn hint(&mut self, entry: &QueuedPod, signature: Option<&[SignFragment]>, now: Timestamp) -> Option<Str> {
         let batch = self.batches.get_mut(entry.profile)?;
-        let (attempt, cluster) = (&mut self.attempts[entry.profile], &mut self.cache.cluster);
+        let (runner, cluster) = (&mut self.runners[entry.profile], &mut self.cache.cluster);
         let is_full = |node: &Str| {
             let row = cluster.find(node);
-            row.is_some_and(|row| attempt.rejects(cluster, &entry.pod, row).unwrap_or(false))
+            row.is_some_and(|row| runner.rejects(cluster, &entry.pod, row).unwrap_or(false))
         };
         batch.hint(signature, self.queue.handed_out(), now, is_full)
     }
@@ -237,25 +259,26 @@ impl Engine {
     fn post_filter(
         &mut self,
         entry: &QueuedPod,
-        mut diagnosis: Diagnosis,
+        attempt: Attempt,
         now: Timestamp,
-    ) -> (Diagnosis, NewNomination) {
-        let profile = self.attempts[entry.profile].profile().clone();
+    ) -> Result<(Diagnosis, NewNomination), PointError> {
+        let profile = self.runners[entry.profile].profile().clone();
         let plugins = profile.at(ExtensionPoint::PostFilter).to_vec();
+        let mut diagnosis = attempt.diagnosis();
         if plugins.is_empty() {
-            return (diagnosis, NewNomination::Clear);
+            return Ok((diagnosis, NewNomination::Clear));
         }
         let pre_filter = diagnosis.pre_filter.as_ref().map(|(_, reject)| reject.clone());
         let mut reasons: Vec<String> = Vec::new();
         let mut nomination = NewNomination::Keep;
         for plugin in plugins {
-            let mut what_if = TableWhatIf { engine: self, entry };
+            let mut what_if = TableWhatIf { engine: self, attempt: &attempt, pod: &entry.pod };
             let mut cx =
                 PostFilterCycle { pod: &entry.pod, pre_filter: pre_filter.clone(), what_if: &mut what_if };
-            match profile.plugin(plugin).post_filter(&mut cx) {
+            match profile.plugin(plugin).post_filter(&mut cx, attempt.state(plugin)) {
                 Ok(PostFiltered::Nominate { node, victims }) => {
                     self.begin_eviction(entry, &node, victims, now);
-                    return (diagnosis, NewNomination::Set(node));
+                    return Ok((diagnosis, NewNomination::Set(node)));
                 }
                 Ok(PostFiltered::NoHelp { reasons: why, nomination: what }) => {
                     reasons.extend(why.into_iter().map(|r| r.into_owned()));
@@ -266,27 +289,22 @@ impl Engine {
                 // The last word: what plugins before said does not count any more.
                 Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
                     diagnosis.post_filter = reasons.join(", ");
-                    return (diagnosis, nomination.into());
+                    return Ok((diagnosis, nomination.into()));
                 }
+                Err(panic) if panic.is_panic() => return Err(panic),
                 Err(error) => {
-                    diagnosis.post_filter = error.to_string();
-                    return (diagnosis, NewNomination::Keep);
+                    diagnosis.post_filter = error.source.to_string();
+                    return Ok((diagnosis, NewNomination::Keep));
                 }
             }
         }
         diagnosis.post_filter = reasons.join(", ");
-        (diagnosis, nomination)
+        Ok((diagnosis, nomination))
     }
 
     /// Assume, Reserve, Permit.
-    fn commit(
-        &mut self,
-        entry: QueuedPod,
-        row: NodeIdx,
-        evaluated: usize,
-        feasible: usize,
-        now: Timestamp,
-    ) -> Outcome {
+    fn commit(&mut self, entry: QueuedPod, attempt: &Attempt, now: Timestamp) -> Outcome {
+        let Found::Node { row, evaluated, feasible, .. } = *attempt.found() else { return Outcome::Skipped };
         let node = self.cache.cluster.node(row).name().clone();
         let pod = entry.pod.clone();
         if !self.cache.assume(&pod, &node) {
@@ -295,33 +313,33 @@ impl Engine {
         }
         let earlier_nomination = self.nominator.node_of(&pod.uid).cloned();
         self.nominator.clear(&pod.uid);
-        let attempt = &mut self.attempts[entry.profile];
-        let profile = attempt.profile().clone();
-        let reserved = attempt.reserve(&self.cache.cluster, &pod, row);
-        let refused = match reserved {
-            Ok(Ok(())) => None,
-            Ok(Err((plugin, reject))) => Some(Failure::unfit_here(plugin, &reject)),
-            Err(e) => Some(Failure::Error(format!("running Reserve plugin {:?}: {}", e.plugin, e.source))),
-        };
-        let permitted = match refused {
-            Some(failure) => Err(failure),
-            None => self.permit(&profile, &pod, &node),
-        };
-        match permitted {
+        let profile = self.runners[entry.profile].profile().clone();
+        let counted = self.cache.cluster.take_troubles().into_iter().next().map_or(Ok(()), Err);
+        let reserved = counted.map_err(Stopped::from);
+        let reserved = reserved.and_then(|()| attempt.reserve(&self.cache.cluster, row));
+        match reserved.and_then(|()| self.permit(&profile, &pod, &node)) {
             Ok((waits, calls)) => {
                 self.announce_wait(&profile, &entry, &node, !waits.is_empty());
-                self.enter_binding(entry, node.clone(), waits, now);
+                self.enter_binding(entry, Chosen { node: node.clone(), evaluated, feasible }, waits, now);
                 self.carry_out(calls, now);
                 Outcome::Assumed { node, evaluated, feasible }
             }
-            Err(failure) => {
-                unreserve(&profile, &pod, &node);
+            Err(stopped) => {
+                self.unreserve(&profile, &pod, &node);
                 self.cache.forget(&pod.uid);
                 if let Some(earlier) = earlier_nomination {
                     self.nominator.nominate(&pod.uid, &earlier);
                 }
-                self.fail(entry, failure, NewNomination::Clear, now)
+                self.fail(entry, stopped.into(), NewNomination::Clear, now)
             }
+        }
+    }
+
+    /// Takes back what Reserve plugins did for the pod.
+    pub(crate) fn unreserve(&mut self, profile: &Profile, pod: &Arc<PodInfo>, node: &Str) {
+        if let Err(error) = unreserve(profile, pod, node) {
+            let trouble = Trouble { pod: Some(pod.clone()), error: error.to_string() };
+            self.effects.push(Effect::Trouble(trouble));
         }
     }
 
@@ -331,21 +349,15 @@ impl Engine {
         profile: &Profile,
         pod: &PodInfo,
         node: &Str,
-    ) -> Result<(Vec<(&'static str, std::time::Duration)>, Vec<PermitCall>), Failure> {
+    ) -> Result<(Vec<(&'static str, std::time::Duration)>, Vec<PermitCall>), Stopped> {
         let mut room = PermitCalls::new(&self.bindings);
         let cx = Cycle::new(&self.cache.cluster, pod);
         let mut waits = Vec::new();
         for plugin in profile.at(ExtensionPoint::Permit) {
             let erased = profile.plugin(*plugin);
-            match erased.permit(&cx, node, &mut room) {
-                Ok(Permitted::Allow) => {}
-                Ok(Permitted::Wait(at_most)) => waits.push((erased.name(), at_most.min(MAX_PERMIT_WAIT))),
-                Ok(Permitted::Reject(reject)) => {
-                    return Err(Failure::unfit_here(erased.name(), &reject));
-                }
-                Err(e) => {
-                    return Err(Failure::Error(format!("running Permit plugin {:?}: {e}", erased.name())));
-                }
+            match erased.permit(&cx, node, &mut room)? {
+                Permitted::Allow => {}
+                Permitted::Wait(at_most) => waits.push((erased.name(), at_most.min(MAX_PERMIT_WAIT))),
             }
         }
         Ok((waits, room.calls))
@@ -375,6 +387,7 @@ impl Engine {
         let message = failure.message();
         let outcome = match failure {
             Failure::Error(_) => Outcome::Error(message),
+            Failure::NoNodes => Outcome::NoNodes,
             Failure::Unfit(_) | Failure::Refused(_) => Outcome::Unschedulable(message),
         };
         self.report_and_requeue(entry, failure, nomination, now);
@@ -410,13 +423,21 @@ impl Engine {
             entry.pod = latest.clone();
             let (rejectors, pending) = match failure {
                 Failure::Unfit(diagnosis) => (diagnosis.rejectors, diagnosis.pending),
-                Failure::Refused(_) | Failure::Error(_) => (Vec::new(), Vec::new()),
+                Failure::NoNodes | Failure::Refused(_) | Failure::Error(_) => (Vec::new(), Vec::new()),
             };
             self.queue.give_back(entry, rejectors, pending, now);
         }
         self.renominate(&latest, &nomination);
         self.failed_event(&latest, profile, message.clone());
         self.patch_condition(&latest, reason, message, nomination, now);
+    }
+
+    /// A pod could not enter the queue: reported as a failed attempt would be; it has its place already.
+    pub(crate) fn enqueue_failed(&mut self, failure: EnqueueFailure) {
+        let message = failure.error.to_string();
+        self.failed_event(&failure.pod, failure.profile, message.clone());
+        let EnqueueFailure { pod, since, .. } = failure;
+        self.patch_condition(&pod, "SchedulerError", message, NewNomination::Keep, since);
     }
 
     fn renominate(&mut self, pod: &PodInfo, nomination: &NewNomination) {
@@ -438,7 +459,7 @@ impl Engine {
             reason: "FailedScheduling",
             action: "Scheduling",
             note: cut_note(&note),
-            reporter: self.attempts[profile].profile().name().clone(),
+            reporter: self.runners[profile].profile().name().clone(),
         }));
     }
 
@@ -469,12 +490,6 @@ impl Engine {
     }
 }
 
-/// What a panic said.
-pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown panic")
-}
-
 /// What a failed attempt makes of the nominated node.
 #[derive(Debug)]
 enum NewNomination {
@@ -495,7 +510,8 @@ impl From<Nomination> for NewNomination {
 /// "What if" on the node table of the engine.
 struct TableWhatIf<'a> {
     engine: &'a mut Engine,
-    entry: &'a QueuedPod,
+    attempt: &'a Attempt,
+    pod: &'a PodInfo,
 }
 
 impl WhatIf for TableWhatIf<'_> {
@@ -508,16 +524,19 @@ impl WhatIf for TableWhatIf<'_> {
     }
 
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {
-        self.engine.attempts[self.entry.profile].rejection_of(&self.entry.pod, row)
+        self.attempt.rejection_of(row).cloned()
     }
 
     fn evictable_rows(&self) -> Vec<NodeIdx> {
-        let attempt = &self.engine.attempts[self.entry.profile];
-        attempt.rows_rejected_with(&self.entry.pod, self.engine.cache.cluster.order(), Fix::EvictionMayHelp)
+        self.attempt.rows_rejected_with(self.engine.cache.cluster.order(), Fix::EvictionMayHelp)
     }
 
     fn offset(&self) -> usize {
-        self.engine.walk_start
+        let rotation = self.engine.rotation;
+        match self.engine.search {
+            (_, Tie::FirstOnHeap) => rotation.position,
+            (_, Tie::Rotate) => rotation.row,
+        }
     }
 
     fn dry_run(
@@ -525,18 +544,9 @@ impl WhatIf for TableWhatIf<'_> {
         row: NodeIdx,
         ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
     ) -> PluginResult<()> {
-        let pod = &*self.entry.pod;
         let node = self.engine.cache.cluster.node(row).name();
         let nominated = self.engine.nominator.pods_on(node);
-        let nominated = self.engine.not_below(pod, nominated);
-        let attempt = &self.engine.attempts[self.entry.profile];
-        match attempt.dry_run(&mut self.engine.cache.cluster, pod, row, &nominated) {
-            Some(mut dry_run) => ask(&mut dry_run),
-            None => Ok(()),
-        }
+        let nominated = self.engine.not_below(self.pod, nominated);
+        ask(&mut self.attempt.dry_run(&mut self.engine.cache.cluster, row, &nominated))
     }
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    Failure::Error(format!("a plugin panicked: {}", panic_text(panic)))
 }

@@ -16,6 +16,17 @@ pub enum Effect {
     Event(PodEvent),
     /// Evict a pod, then report with [`crate::Input::EvictFinished`].
     Evict(EvictTask),
+    /// A plugin failed where nothing but a log line can tell of it.
+    Trouble(Trouble),
+}
+
+/// A plugin's failure that concerns no attempt: in a hint, in an index, when a pod was given up.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// The pod that it was about, if it was about one.
+    pub pod: Option<Arc<PodInfo>>,
+    /// What failed, with plugin and point.
+    pub error: String,
 }
 
 /// A pod to be evicted: its status gets the condition `DisruptionTarget` (unless it says so already), then it is deleted.
@@ -42,6 +53,10 @@ pub struct BindTask {
     pub profile: Arc<Profile>,
     /// PreBind plugins with work to do: groups in order, the members of a group side by side.
     pub pre_bind: Vec<Vec<PluginIdx>>,
+    /// How many nodes were looked at for the decision.
+    pub evaluated: usize,
+    /// How many of them fit.
+    pub feasible: usize,
 }
 
 /// A change of `status`, against the pod as the engine knows it.

@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{Node, Pod, Str, Timestamp, changes};
 use harbormaster_framework::{
-    attempt::{Attempt, Search},
+    attempt::Runner,
     events::{Action, ClusterEvent, EventResource},
     pod::PodInfo,
     profile::Profile,
-    window::{Tie, Window},
+    window::{Rotation, Tie, Window},
 };
 use rustc_hash::FxHashMap;
 
@@ -16,7 +16,7 @@ use crate::{
     batch::Batch,
     binding::Bindings,
     cache::Cache,
-    effect::Effect,
+    effect::{Effect, Trouble},
     eviction::Evictions,
     input::Input,
     nominator::Nominator,
@@ -60,37 +60,39 @@ impl EngineConfig {
         }
     }
 
-    fn search(&self) -> Search {
+    fn search(&self) -> (Window, Tie) {
         let window = match (self.percentage_of_nodes_to_score, self.parity) {
             (None, false) => Window::All,
             (given, _) => Window::Sampled { percentage: given.unwrap_or(0) },
         };
-        Search { window, tie: if self.parity { Tie::FirstOnHeap } else { Tie::Rotate } }
+        (window, if self.parity { Tie::FirstOnHeap } else { Tie::Rotate })
     }
 }
 
 /// How often pods that wait for long are looked at.
-const WAITING_FLUSH: Duration = Duration::from_secs(30);
+const FLUSH_EVERY: Duration = Duration::from_secs(30);
 
 /// The engine.
 pub struct Engine {
     pub(crate) cache: Cache,
     pub(crate) queue: Queue,
     pub(crate) nominator: Nominator,
-    pub(crate) attempts: Vec<Attempt>,
+    /// By profile.
+    pub(crate) runners: Vec<Runner>,
     /// By profile; empty when batching is off.
     pub(crate) batches: Vec<Batch>,
     pub(crate) bindings: Bindings,
     pub(crate) evictions: Evictions,
-    pub(crate) search: Search,
-    /// Where the next walk over nodes begins; shared by all profiles.
-    pub(crate) walk_start: usize,
+    /// Which of the feasible nodes are scored, and which of equally good ones is taken.
+    pub(crate) search: (Window, Tie),
+    /// Where the next search begins; shared by all profiles.
+    pub(crate) rotation: Rotation,
     /// Every pod that the API server has told of and that is not finished.
     pub(crate) pods: FxHashMap<Str, Arc<PodInfo>>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) wanted: Notes,
     pub(crate) notes: Vec<Note>,
-    next_waiting_flush: Option<Timestamp>,
+    next_flush: Option<Timestamp>,
 }
 
 impl Engine {
@@ -103,25 +105,36 @@ impl Engine {
         }
         Self {
             search: config.search(),
-            attempts: config.profiles.iter().cloned().map(Attempt::new).collect(),
+            runners: config.profiles.iter().cloned().map(Runner::new).collect(),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait).noting(config.notes.moves),
             cache,
             nominator: Nominator::default(),
             batches: if batching { (0..profiles).map(|_| Batch::default()).collect() } else { Vec::new() },
             bindings: Bindings::default(),
             evictions: Evictions::default(),
-            walk_start: 0,
+            rotation: Rotation::default(),
             pods: FxHashMap::default(),
             effects: Vec::new(),
             wanted: config.notes,
             notes: Vec::new(),
-            next_waiting_flush: None,
+            next_flush: None,
         }
     }
 
     /// Takes the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
+        self.report_troubles();
         std::mem::take(&mut self.effects)
+    }
+
+    /// What plugins failed with beside any attempt.
+    fn report_troubles(&mut self) {
+        for failure in self.queue.take_failed() {
+            self.enqueue_failed(failure);
+        }
+        let troubles = self.cache.cluster.take_troubles().into_iter().chain(self.queue.take_panics());
+        self.effects
+            .extend(troubles.map(|error| Effect::Trouble(Trouble { pod: None, error: error.to_string() })));
     }
 
     /// Takes the notes since the last call: what was said of nodes, then moves in the queue.
@@ -152,16 +165,16 @@ impl Engine {
     pub fn tick(&mut self, now: Timestamp) {
         self.queue.flush_backoff(now);
         self.permit_timeouts(now);
-        let due = *self.next_waiting_flush.get_or_insert(now + WAITING_FLUSH);
+        let due = *self.next_flush.get_or_insert(now + FLUSH_EVERY);
         if due <= now {
-            self.queue.flush_waiting(now);
-            self.next_waiting_flush = Some(now + WAITING_FLUSH);
+            self.queue.flush_unschedulable(now);
+            self.next_flush = Some(now + FLUSH_EVERY);
         }
     }
 
     /// When [`Self::tick`] next has something to do, if no input comes.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let flush = self.next_waiting_flush.filter(|_| self.queue.anyone_waits());
+        let flush = self.next_flush.filter(|_| self.queue.anyone_waits());
         [self.queue.next_backoff_end(), self.bindings.next_timeout(), flush].into_iter().flatten().min()
     }
 
@@ -213,7 +226,7 @@ impl Engine {
         let change = OwnedChange::Pod(before, after);
         match old {
             None => {
-                self.queue.delete(&new.uid);
+                self.queue.delete(&new);
                 let added = ClusterEvent::new(EventResource::AssignedPod, Action::ADD);
                 self.queue.on_event(added, &change, now);
             }
@@ -226,7 +239,7 @@ impl Engine {
     }
 
     fn new_pending_pod(&mut self, pod: Arc<PodInfo>, now: Timestamp) {
-        let Some(profile) = self.queue.profile_of(&pod.class.spec.scheduler_name) else { return };
+        let Some(profile) = self.queue.profile_of(&pod.spec.scheduler_name) else { return };
         if let Some(node) = &pod.status.nominated_node_name {
             self.nominator.nominate(&pod.uid, node);
         }
@@ -234,7 +247,7 @@ impl Engine {
     }
 
     fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, now: Timestamp) {
-        let Some(profile) = self.queue.profile_of(&new.class.spec.scheduler_name) else { return };
+        let Some(profile) = self.queue.profile_of(&new.spec.scheduler_name) else { return };
         if old.resource_version == new.resource_version && !new.resource_version.is_empty() {
             return;
         }
@@ -280,7 +293,7 @@ impl Engine {
             self.pod_left_its_node(&old, now);
             return;
         }
-        self.queue.delete(uid);
+        self.queue.delete(&old);
         if self.cache.is_assumed(uid) {
             self.assumed_pod_deleted(&old, now);
         } else if nominated {

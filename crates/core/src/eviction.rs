@@ -99,7 +99,7 @@ impl Engine {
         let round = self.evictions.begin(Eviction {
             preemptor: entry.pod.clone(),
             node: node.clone(),
-            reporter: self.attempts[entry.profile].profile().name().clone(),
+            reporter: self.runners[entry.profile].profile().name().clone(),
             in_flight: victims.len(),
             last: Some(last),
             waits_for: None,
@@ -138,7 +138,7 @@ impl Engine {
             round,
             message: format!(
                 "{}: preempting to accommodate a higher priority pod",
-                preemptor.class.spec.scheduler_name
+                preemptor.spec.scheduler_name
             ),
             victim,
         }));
@@ -219,7 +219,7 @@ impl Engine {
             self.queue.release_from_eviction(&preemptor);
         }
         if eviction.retry {
-            self.queue.activate(&eviction.preemptor.full_name(), now);
+            self.queue.activate(&eviction.preemptor.uid, now);
         }
     }
 

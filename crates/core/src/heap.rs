@@ -4,20 +4,31 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Elements ordered by a function that is handed in with every call; the smallest is on top.
+/// The order of a heap.
+pub trait Order<T> {
+    /// Whether `a` goes before `b`.
+    fn before(&self, a: &T, b: &T) -> bool;
+}
+
+/// Elements in an order that is the heap's own; the first one is on top.
 #[derive(Debug)]
-pub struct IndexedHeap<K, T> {
+pub struct IndexedHeap<K, T, O> {
     items: Vec<(K, T)>,
     places: FxHashMap<K, usize>,
+    order: O,
 }
 
-impl<K, T> Default for IndexedHeap<K, T> {
-    fn default() -> Self {
-        Self { items: Vec::new(), places: FxHashMap::default() }
+impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
+    /// An empty heap.
+    pub fn new(order: O) -> Self {
+        Self { items: Vec::new(), places: FxHashMap::default(), order }
     }
-}
 
-impl<K: Clone + Eq + Hash, T> IndexedHeap<K, T> {
+    /// The order.
+    pub fn order(&self) -> &O {
+        &self.order
+    }
+
     /// How many elements there are.
     pub fn len(&self) -> usize {
         self.items.len()
@@ -33,7 +44,7 @@ impl<K: Clone + Eq + Hash, T> IndexedHeap<K, T> {
         self.places.get(key).map(|at| &self.items[*at].1)
     }
 
-    /// The smallest element.
+    /// The first element.
     pub fn peek(&self) -> Option<&T> {
         self.items.first().map(|(_, item)| item)
     }
@@ -44,49 +55,53 @@ impl<K: Clone + Eq + Hash, T> IndexedHeap<K, T> {
     }
 
     /// Adds an element, or replaces the one under the same key.
-    pub fn push(&mut self, key: K, item: T, less: impl Fn(&T, &T) -> bool) {
+    pub fn push(&mut self, key: K, item: T) {
         match self.places.get(&key).copied() {
             Some(at) => {
                 self.items[at].1 = item;
-                self.restore(at, less);
+                self.restore(at);
             }
             None => {
                 let at = self.items.len();
                 self.places.insert(key.clone(), at);
                 self.items.push((key, item));
-                self.up(at, &less);
+                self.up(at);
             }
         }
     }
 
-    /// Takes the smallest element.
-    pub fn pop(&mut self, less: impl Fn(&T, &T) -> bool) -> Option<T> {
+    /// Takes the first element.
+    pub fn pop(&mut self) -> Option<T> {
         let key = self.items.first()?.0.clone();
-        self.remove(&key, less)
+        self.remove(&key)
     }
 
     /// Takes the element under `key`.
-    pub fn remove(&mut self, key: &K, less: impl Fn(&T, &T) -> bool) -> Option<T> {
+    pub fn remove(&mut self, key: &K) -> Option<T> {
         let at = self.places.remove(key)?;
         let (_, item) = self.items.swap_remove(at);
         if at < self.items.len() {
             self.places.insert(self.items[at].0.clone(), at);
-            self.restore(at, less);
+            self.restore(at);
         }
         Some(item)
     }
 
-    fn restore(&mut self, at: usize, less: impl Fn(&T, &T) -> bool) {
-        if !self.up(at, &less) {
-            self.down(at, &less);
+    fn before(&self, a: usize, b: usize) -> bool {
+        self.order.before(&self.items[a].1, &self.items[b].1)
+    }
+
+    fn restore(&mut self, at: usize) {
+        if !self.up(at) {
+            self.down(at);
         }
     }
 
-    fn up(&mut self, mut at: usize, less: &impl Fn(&T, &T) -> bool) -> bool {
+    fn up(&mut self, mut at: usize) -> bool {
         let from = at;
         while at > 0 {
             let parent = (at - 1) / 2;
-            if !less(&self.items[at].1, &self.items[parent].1) {
+            if !self.before(at, parent) {
                 break;
             }
             self.swap(at, parent);
@@ -95,14 +110,14 @@ impl<K: Clone + Eq + Hash, T> IndexedHeap<K, T> {
         at != from
     }
 
-    fn down(&mut self, mut at: usize, less: &impl Fn(&T, &T) -> bool) {
+    fn down(&mut self, mut at: usize) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
             let mut child = left;
-            if right < self.items.len() && less(&self.items[right].1, &self.items[left].1) {
+            if right < self.items.len() && self.before(right, left) {
                 child = right;
             }
-            if child >= self.items.len() || !less(&self.items[child].1, &self.items[at].1) {
+            if child >= self.items.len() || !self.before(child, at) {
                 return;
             }
             self.swap(at, child);
@@ -123,27 +138,34 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    struct Natural;
+
+    impl Order<(u16, u8)> for Natural {
+        fn before(&self, a: &(u16, u8), b: &(u16, u8)) -> bool {
+            a < b
+        }
+    }
+
     proptest! {
         #[test]
         fn it_behaves_like_a_sorted_list(steps in prop::collection::vec((0u8..3, 0u8..20, any::<u16>()), 0..200)) {
-            let less = |a: &(u16, u8), b: &(u16, u8)| a < b;
-            let mut heap = IndexedHeap::default();
+            let mut heap = IndexedHeap::new(Natural);
             let mut model: Vec<(u16, u8)> = Vec::new();
             for (what, key, value) in steps {
                 match what {
                     0 => {
-                        heap.push(key, (value, key), less);
+                        heap.push(key, (value, key));
                         model.retain(|(_, k)| *k != key);
                         model.push((value, key));
                     }
                     1 => {
                         let expected = model.iter().position(|(_, k)| *k == key).map(|at| model.remove(at));
-                        prop_assert_eq!(heap.remove(&key, less), expected);
+                        prop_assert_eq!(heap.remove(&key), expected);
                     }
                     _ => {
                         model.sort_unstable();
                         let expected = (!model.is_empty()).then(|| model.remove(0));
-                        prop_assert_eq!(heap.pop(less), expected);
+                        prop_assert_eq!(heap.pop(), expected);
                     }
                 }
                 prop_assert_eq!(heap.len(), model.len());

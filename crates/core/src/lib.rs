@@ -27,8 +27,8 @@ pub mod nominator;
 pub mod note;
 pub mod queue;
 
-pub use cycle::{Attempted, Outcome, panic_text};
-pub use effect::{BindTask, Condition, Effect, EvictTask, PodEvent, StatusPatch};
+pub use cycle::{Attempted, Outcome};
+pub use effect::{BindTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble};
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};

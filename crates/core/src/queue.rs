@@ -4,15 +4,16 @@
 //! - *active*: a heap in the order of the QueueSort plugin; the next attempt takes its top;
 //! - *backoff*: two heaps by expiry, one for pods that were rejected and one for pods whose attempt failed with an
 //!   error. When nothing is active, the top of the former is tried before its time;
-//! - *waiting*: rejected pods, indexed by the plugins that rejected them, so that an event looks only at pods that it
+//! - *unschedulable*: rejected pods, indexed by the plugins that rejected them, so that an event looks only at pods that it
 //!   may concern. Gated pods are here too.
 //!
 //! Invariants: a pod is in at most one place; a pod that was handed out is in none until it is given back or done;
-//! a waiting pod is indexed under each of its rejectors and nowhere else.
+//! an unschedulable pod is indexed under each of its rejectors and nowhere else.
 
 mod backoff;
 mod entry;
 mod in_flight;
+mod orders;
 #[cfg(test)]
 mod tests;
 mod wakers;
@@ -21,8 +22,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
-    cycle::EnqueueCycle, events::ClusterEvent, outcome::Verdict, plugin::Queued, pod::PodInfo,
-    profile::Profile, sweep::PluginIdx,
+    cycle::EnqueueCycle,
+    events::ClusterEvent,
+    guard::{PointError, Stopped},
+    pod::PodInfo,
+    profile::Profile,
+    sweep::PluginIdx,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -35,16 +40,29 @@ pub use backoff::Backoff;
 pub use entry::QueuedPod;
 pub use in_flight::OwnedChange;
 
-use backoff::after_backoff_before;
 use in_flight::InFlight;
+use orders::{ByArrival, ByExpiry, BySort};
 use wakers::Wakers;
 
-/// What an event means for a waiting pod.
+/// What an event means for a pod that waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requeue {
     Stay,
     AfterBackoff,
     Now,
+}
+
+/// A pod that could not enter the queue because a plugin failed.
+#[derive(Debug)]
+pub struct EnqueueFailure {
+    /// The pod.
+    pub pod: Arc<PodInfo>,
+    /// Which profile it goes through.
+    pub profile: usize,
+    /// What went wrong.
+    pub error: PointError,
+    /// When.
+    pub since: Timestamp,
 }
 
 /// How many pods are where.
@@ -67,12 +85,16 @@ pub struct Queue {
     wakers: Wakers,
     backoff: Backoff,
     max_wait: std::time::Duration,
-    active: IndexedHeap<Str, QueuedPod>,
-    rejected_backoff: IndexedHeap<Str, QueuedPod>,
-    error_backoff: IndexedHeap<Str, QueuedPod>,
-    waiting: FxHashMap<Str, QueuedPod>,
+    active: IndexedHeap<Str, QueuedPod, BySort>,
+    rejected_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<BySort>>,
+    error_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<ByArrival>>,
+    unschedulable: FxHashMap<Str, QueuedPod>,
     by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
     in_flight: InFlight,
+    /// The UIDs of all pods that were added and not deleted, by namespace and name.
+    named: FxHashMap<(Str, Str), Str>,
+    /// Pods that could not enter because a plugin failed; they are back in backoff.
+    failed: Vec<EnqueueFailure>,
     /// Pods for which others are being evicted.
     held_for_eviction: FxHashSet<Str>,
     next_sequence: u64,
@@ -88,13 +110,15 @@ impl Queue {
     pub fn new(profiles: Vec<Arc<Profile>>, backoff: Backoff, max_wait: std::time::Duration) -> Self {
         Self {
             wakers: Wakers::new(&profiles),
+            active: IndexedHeap::new(BySort::new(profiles[0].clone())),
+            rejected_backoff: IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone()))),
+            error_backoff: IndexedHeap::new(ByExpiry(ByArrival)),
             profiles,
             backoff,
             max_wait,
-            active: IndexedHeap::default(),
-            rejected_backoff: IndexedHeap::default(),
-            error_backoff: IndexedHeap::default(),
-            waiting: FxHashMap::default(),
+            unschedulable: FxHashMap::default(),
+            named: FxHashMap::default(),
+            failed: Vec::new(),
             by_rejector: FxHashMap::default(),
             in_flight: InFlight::default(),
             held_for_eviction: FxHashSet::default(),
@@ -116,6 +140,19 @@ impl Queue {
         self.moves.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// The pods that could not enter since the last call. They back off and try again.
+    pub fn take_failed(&mut self) -> Vec<EnqueueFailure> {
+        std::mem::take(&mut self.failed)
+    }
+
+    /// What else plugins panicked with since the last call, without harm to any pod.
+    pub fn take_panics(&mut self) -> Vec<PointError> {
+        let mut panics = self.wakers.take_panics();
+        panics.extend(self.active.order().take_panic());
+        panics.extend(self.rejected_backoff.order().0.take_panic());
+        panics
+    }
+
     /// The profile of that scheduler name.
     pub fn profile_of(&self, scheduler_name: &str) -> Option<usize> {
         self.profiles.iter().position(|p| *p.name() == scheduler_name)
@@ -123,11 +160,11 @@ impl Queue {
 
     /// How many pods are where.
     pub fn lengths(&self) -> QueueLengths {
-        let gated = self.waiting.values().filter(|p| p.gated_by.is_some()).count();
+        let gated = self.unschedulable.values().filter(|p| p.gated_by.is_some()).count();
         QueueLengths {
             active: self.active.len(),
             backoff: self.rejected_backoff.len() + self.error_backoff.len(),
-            unschedulable: self.waiting.len() - gated,
+            unschedulable: self.unschedulable.len() - gated,
             gated,
         }
     }
@@ -139,13 +176,13 @@ impl Queue {
 
     /// A pod that the queue holds, with what the queue knows of it.
     pub fn get(&self, uid: &Str) -> Option<&QueuedPod> {
-        let heaps = [&self.active, &self.rejected_backoff, &self.error_backoff];
-        heaps.into_iter().find_map(|h| h.get(uid)).or_else(|| self.waiting.get(uid))
+        let backoff = || self.rejected_backoff.get(uid).or_else(|| self.error_backoff.get(uid));
+        self.active.get(uid).or_else(backoff).or_else(|| self.unschedulable.get(uid))
     }
 
-    /// Waiting pods with the plugins that rejected them or hold them back.
-    pub fn waiting(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.waiting.values()
+    /// Pods that wait for an event, with the plugins that rejected them or hold them back.
+    pub fn unschedulable(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.unschedulable.values()
     }
 
     // --- coming and going ---
@@ -153,6 +190,7 @@ impl Queue {
     /// A pod that was not known before.
     pub fn add(&mut self, pod: Arc<PodInfo>, profile: usize, now: Timestamp) {
         self.next_sequence += 1;
+        self.named.insert((pod.namespace.clone(), pod.name.clone()), pod.uid.clone());
         self.moving = (Place::New, Cause::Added);
         let entry = QueuedPod::new(pod, profile, now, self.next_sequence);
         self.enter_active(entry, now);
@@ -173,22 +211,19 @@ impl Queue {
             events.iter().for_each(|event| self.in_flight.record(*event, change));
             return;
         }
-        let order = self.order();
-        if let Some(mut entry) = self.active.remove(&uid, &order) {
+        if let Some(mut entry) = self.active.remove(&uid) {
             entry.pod = pod;
-            self.active.push(uid, entry, &order);
-        } else if let Some(mut entry) =
-            self.rejected_backoff.remove(&uid, |a, b| after_backoff_before(a, b, &order))
-        {
+            self.active.push(uid, entry);
+        } else if let Some(mut entry) = self.rejected_backoff.remove(&uid) {
             entry.pod = pod;
-            self.rejected_backoff.push(uid, entry, |a, b| after_backoff_before(a, b, &order));
-        } else if let Some(mut entry) = self.error_backoff.remove(&uid, backoff::expires_before) {
+            self.rejected_backoff.push(uid, entry);
+        } else if let Some(mut entry) = self.error_backoff.remove(&uid) {
             entry.pod = pod;
-            self.error_backoff.push(uid, entry, backoff::expires_before);
-        } else if let Some(entry) = self.waiting.get_mut(&uid) {
+            self.error_backoff.push(uid, entry);
+        } else if let Some(entry) = self.unschedulable.get_mut(&uid) {
             entry.pod = pod;
             let verdict =
-                |event: &ClusterEvent| (self.requeue_on(&self.waiting[&uid], *event, change), *event);
+                |event: &ClusterEvent| (self.requeue_on(&self.unschedulable[&uid], *event, change), *event);
             if let Some((how, event)) = events.iter().map(verdict).find(|(how, _)| *how != Requeue::Stay) {
                 self.wake(&uid, how, Cause::Event(event), now);
             }
@@ -198,21 +233,21 @@ impl Queue {
     }
 
     /// The pod is gone or bound.
-    pub fn delete(&mut self, uid: &Str) {
-        let order = self.order();
-        self.active.remove(uid, &order);
-        self.rejected_backoff.remove(uid, |a, b| after_backoff_before(a, b, &order));
-        self.error_backoff.remove(uid, backoff::expires_before);
-        self.take_waiting(uid);
+    pub fn delete(&mut self, pod: &PodInfo) {
+        let uid = &pod.uid;
+        self.active.remove(uid);
+        self.rejected_backoff.remove(uid);
+        self.error_backoff.remove(uid);
+        self.take_unschedulable(uid);
+        let name = (pod.namespace.clone(), pod.name.clone());
+        if self.named.get(&name) == Some(uid) {
+            self.named.remove(&name);
+        }
     }
 
     /// Hands out the next pod to be tried.
     pub fn pop(&mut self) -> Option<QueuedPod> {
-        let order = self.order();
-        let mut entry = self
-            .active
-            .pop(&order)
-            .or_else(|| self.rejected_backoff.pop(|a, b| after_backoff_before(a, b, &order)))?;
+        let mut entry = self.active.pop().or_else(|| self.rejected_backoff.pop())?;
         entry.attempts += 1;
         self.handed_out += 1;
         entry.rejectors.clear();
@@ -278,7 +313,7 @@ impl Queue {
 
     // --- events ---
 
-    /// Something happened: wakes the waiting pods that it may help.
+    /// Something happened: wakes the pods that it may help.
     pub fn on_event(&mut self, event: ClusterEvent, change: &OwnedChange, now: Timestamp) {
         self.on_event_for(event, change, now, |_| true);
     }
@@ -298,7 +333,7 @@ impl Queue {
             woken.extend(self.by_rejector.get(plugin).into_iter().flatten().cloned());
         }
         for (_, uid) in woken {
-            let Some(entry) = self.waiting.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
+            let Some(entry) = self.unschedulable.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
             let how = self.requeue_on(entry, event, change);
             if how != Requeue::Stay {
                 self.wake(&uid, how, Cause::Event(event), now);
@@ -306,20 +341,23 @@ impl Queue {
         }
     }
 
+    /// [`Self::activate`] by name.
+    pub fn activate_named(&mut self, namespace: Str, name: Str, now: Timestamp) {
+        if let Some(uid) = self.named.get(&(namespace, name)).cloned() {
+            self.activate(&uid, now);
+        }
+    }
+
     /// Tries the pod at once, whatever it waits for (but for its gates).
-    pub fn activate(&mut self, full_name: &str, now: Timestamp) {
-        let failed = self.rejected_backoff.iter().chain(self.error_backoff.iter());
-        let found = self.waiting.values().chain(failed).find(|e| e.pod.full_name() == full_name);
-        let Some(uid) = found.map(|e| e.pod.uid.clone()) else { return };
-        let order = self.order();
-        if self.waiting.contains_key(&uid) {
-            self.wake(&uid, Requeue::Now, Cause::Activated, now);
+    pub fn activate(&mut self, uid: &Str, now: Timestamp) {
+        if self.unschedulable.contains_key(uid) {
+            self.wake(uid, Requeue::Now, Cause::Activated, now);
             return;
         }
         self.moving = (Place::Backoff, Cause::Activated);
-        let rejected = self.rejected_backoff.remove(&uid, |a, b| after_backoff_before(a, b, &order));
-        if let Some(entry) = rejected.or_else(|| self.error_backoff.remove(&uid, backoff::expires_before)) {
-            self.push_active(entry, now);
+        let entry = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
+        if let Some(entry) = entry {
+            self.leave_backoff(entry, now);
         }
     }
 
@@ -327,23 +365,22 @@ impl Queue {
 
     /// Makes pods active whose backoff is over.
     pub fn flush_backoff(&mut self, now: Timestamp) {
-        let order = self.order();
         let over = |entry: Option<&QueuedPod>| entry.is_some_and(|e| !self.backoff.is_backing_off(e, now));
         let mut ready = Vec::new();
         while over(self.rejected_backoff.peek()) {
-            ready.extend(self.rejected_backoff.pop(|a, b| after_backoff_before(a, b, &order)));
+            ready.extend(self.rejected_backoff.pop());
         }
         while over(self.error_backoff.peek()) {
-            ready.extend(self.error_backoff.pop(backoff::expires_before));
+            ready.extend(self.error_backoff.pop());
         }
         self.moving = (Place::Backoff, Cause::BackoffComplete);
-        ready.into_iter().for_each(|entry| self.push_active(entry, now));
+        ready.into_iter().for_each(|entry| self.leave_backoff(entry, now));
     }
 
     /// Tries pods again that have waited for very long, in case an event was missed.
-    pub fn flush_waiting(&mut self, now: Timestamp) {
+    pub fn flush_unschedulable(&mut self, now: Timestamp) {
         let mut stale: Vec<(u64, Str)> = self
-            .waiting
+            .unschedulable
             .values()
             .filter(|e| e.gated_by.is_none() && now.since(e.since) > self.max_wait)
             .map(|e| (e.sequence, e.pod.uid.clone()))
@@ -362,18 +399,10 @@ impl Queue {
 
     /// Whether any pod waits for an event (gated ones aside).
     pub fn anyone_waits(&self) -> bool {
-        self.waiting.values().any(|e| e.gated_by.is_none())
+        self.unschedulable.values().any(|e| e.gated_by.is_none())
     }
 
     // --- inside ---
-
-    fn order(&self) -> impl Fn(&QueuedPod, &QueuedPod) -> bool + use<> {
-        let sort = self.profiles[0].clone();
-        move |a, b| {
-            let (x, y) = (Queued { pod: &a.pod, since: a.since }, Queued { pod: &b.pod, since: b.since });
-            sort.less(x, y) || (!sort.less(y, x) && a.sequence < b.sequence)
-        }
-    }
 
     fn requeue_on(&self, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> Requeue {
         if let Some(gate) = entry.gated_by
@@ -398,7 +427,7 @@ impl Queue {
     }
 
     fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, now: Timestamp) {
-        if let Some(entry) = self.take_waiting(uid) {
+        if let Some(entry) = self.take_unschedulable(uid) {
             self.moving = (Place::Unschedulable, cause);
             self.place(entry, how, now);
         }
@@ -406,12 +435,12 @@ impl Queue {
 
     fn place(&mut self, mut entry: QueuedPod, how: Requeue, now: Timestamp) {
         match how {
-            Requeue::Stay => self.put_waiting(entry),
+            Requeue::Stay => self.put_unschedulable(entry),
             Requeue::Now => self.enter_active(entry, now),
             Requeue::AfterBackoff => {
                 entry.backoff_until = self.backoff.end(&entry);
                 if self.backoff.is_backing_off(&entry, now) {
-                    self.enter_backoff(entry);
+                    self.enter_backoff(entry, now);
                 } else {
                     self.enter_active(entry, now);
                 }
@@ -421,43 +450,82 @@ impl Queue {
 
     fn enter_active(&mut self, entry: QueuedPod, now: Timestamp) {
         match self.gate(&entry) {
-            Some(gate) => self.put_gated(entry, gate),
-            None => self.push_active(entry, now),
+            Ok(Some(gate)) => self.put_gated(entry, gate),
+            Ok(None) => self.push_active(entry, now),
+            Err(error) => self.put_failed(entry, error, now),
         }
+    }
+
+    /// Gates were asked before the backoff began, unless one of them failed.
+    fn leave_backoff(&mut self, entry: QueuedPod, now: Timestamp) {
+        if entry.gate_failed { self.enter_active(entry, now) } else { self.push_active(entry, now) }
     }
 
     fn push_active(&mut self, mut entry: QueuedPod, now: Timestamp) {
         entry.gated_by = None;
         entry.first_active.get_or_insert(now);
+        entry.gate_failed = false;
         self.note_move(&entry, Place::Active);
-        let order = self.order();
-        self.active.push(entry.pod.uid.clone(), entry, order);
+        let uid = entry.pod.uid.clone();
+        self.active.push(uid.clone(), entry);
+        if let Some(panic) = self.active.order().take_panic()
+            && let Some(entry) = self.active.remove(&uid)
+        {
+            self.put_failed(entry, panic, now);
+        }
     }
 
-    fn enter_backoff(&mut self, mut entry: QueuedPod) {
-        if let Some(gate) = self.gate(&entry) {
-            return self.put_gated(entry, gate);
+    fn enter_backoff(&mut self, mut entry: QueuedPod, now: Timestamp) {
+        match self.gate(&entry) {
+            Ok(None) => {}
+            Ok(Some(gate)) => return self.put_gated(entry, gate),
+            Err(error) => return self.put_failed(entry, error, now),
         }
         entry.gated_by = None;
+        entry.gate_failed = false;
         self.note_move(&entry, Place::Backoff);
         let uid = entry.pod.uid.clone();
         if entry.has_rejectors() {
-            let order = self.order();
-            self.rejected_backoff.push(uid, entry, |a, b| after_backoff_before(a, b, &order));
+            self.rejected_backoff.push(uid, entry);
         } else {
-            self.error_backoff.push(uid, entry, backoff::expires_before);
+            self.error_backoff.push(uid, entry);
         }
     }
 
+    /// A plugin failed when the pod was to enter: it backs off as after a failed attempt, then tries to enter again.
+    fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, now: Timestamp) {
+        entry.since = now;
+        entry.gated_by = None;
+        entry.gate_failed = true;
+        entry.rejectors.clear();
+        entry.pending.clear();
+        entry.consecutive_errors += 1;
+        entry.backoff_until = self.backoff.end(&entry);
+        self.failed.push(EnqueueFailure {
+            pod: entry.pod.clone(),
+            profile: entry.profile,
+            error,
+            since: now,
+        });
+        self.note_move(&entry, Place::Backoff);
+        self.error_backoff.push(entry.pod.uid.clone(), entry);
+    }
+
     /// The PreEnqueue plugin that holds the pod back, if any; the one that did last time is asked first.
-    fn gate(&self, entry: &QueuedPod) -> Option<&'static str> {
+    fn gate(&self, entry: &QueuedPod) -> Result<Option<&'static str>, PointError> {
         let profile = &self.profiles[entry.profile];
         let mut gates: Vec<PluginIdx> = profile.at(ExtensionPoint::PreEnqueue).to_vec();
         gates.sort_by_key(|g| Some(profile.plugin(*g).name()) != entry.gated_by);
         let awaits_eviction = self.held_for_eviction.contains(&entry.pod.uid);
         let cx = EnqueueCycle { pod: &entry.pod, awaits_eviction };
-        let opens = |gate: &PluginIdx| matches!(profile.plugin(*gate).pre_enqueue(cx), Ok(Verdict::Ok(())));
-        gates.into_iter().find(|gate| !opens(gate)).map(|gate| profile.plugin(gate).name())
+        for gate in gates {
+            match profile.plugin(gate).pre_enqueue(cx) {
+                Ok(()) => {}
+                Err(Stopped::Reject(plugin, _)) => return Ok(Some(plugin)),
+                Err(Stopped::Error(error)) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     fn put_gated(&mut self, mut entry: QueuedPod, gate: &'static str) {
@@ -465,7 +533,7 @@ impl Queue {
         if !entry.rejectors.contains(&gate) {
             entry.rejectors.push(gate);
         }
-        self.put_waiting(entry);
+        self.put_unschedulable(entry);
     }
 
     fn note_move(&mut self, entry: &QueuedPod, to: Place) {
@@ -475,16 +543,16 @@ impl Queue {
         }
     }
 
-    fn put_waiting(&mut self, entry: QueuedPod) {
+    fn put_unschedulable(&mut self, entry: QueuedPod) {
         self.note_move(&entry, Place::Unschedulable);
         for plugin in entry.all_rejectors() {
             self.by_rejector.entry(plugin).or_default().insert((entry.sequence, entry.pod.uid.clone()));
         }
-        self.waiting.insert(entry.pod.uid.clone(), entry);
+        self.unschedulable.insert(entry.pod.uid.clone(), entry);
     }
 
-    fn take_waiting(&mut self, uid: &Str) -> Option<QueuedPod> {
-        let entry = self.waiting.remove(uid)?;
+    fn take_unschedulable(&mut self, uid: &Str) -> Option<QueuedPod> {
+        let entry = self.unschedulable.remove(uid)?;
         for plugin in entry.all_rejectors() {
             if let Some(pods) = self.by_rejector.get_mut(plugin) {
                 pods.remove(&(entry.sequence, uid.clone()));

@@ -251,9 +251,9 @@ impl Plugin for Nervous {
 }
 
 impl Filter for Nervous {
-    fn filter(&self, cx: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, cx: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> Verdict {
         assert!(cx.pod.name != "bad", "saw a bad pod");
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -286,7 +286,12 @@ fn a_panicking_plugin_fails_its_pod_and_no_other() {
         world.add_pod(pod(name, 1));
         world.attempt().unwrap();
     }
-    assert_eq!(world.conditions(), ["bad SchedulerError: a plugin panicked: saw a bad pod"]);
+    assert_eq!(
+        world.conditions(),
+        [
+            "bad SchedulerError: running \"Nervous\" filter plugin: plugin \"Nervous\" panicked at Filter: saw a bad pod"
+        ]
+    );
     assert_eq!(world.bindings(), [("good".to_owned(), "a".to_owned())]);
     world.wait(Duration::from_secs(3));
     assert_eq!(world.attempt().unwrap().pod.name, "bad", "it is tried again");

@@ -39,18 +39,18 @@ impl Build for Bully {
 }
 
 impl PreEnqueue for Bully {
-    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict> {
-        Ok(if cx.awaits_eviction { Err(Reject::unresolvable("waiting for evictions")) } else { Ok(()) })
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
+        if cx.awaits_eviction { Err(Reject::unresolvable("waiting for evictions").into()) } else { Ok(()) }
     }
 }
 
 impl PostFilter for Bully {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
         let row = cx.what_if.nodes().find("n").unwrap();
         let there = cx.what_if.nodes().node(row).pods().to_vec();
         if cx.pod.annotations.get("panics").is_some() {
             cx.what_if.dry_run(row, &mut |node| {
-                there.iter().try_for_each(|pod| node.take(pod))?;
+                there.iter().try_for_each(|pod| node.remove_pod(pod))?;
                 panic!("in the middle of a question")
             })?;
         }
@@ -67,7 +67,7 @@ impl Permit for Bully {
         cx: &Cycle<'_>,
         _: &harbormaster_api::Str,
         _: &mut dyn WaitingPods,
-    ) -> PluginResult<Permitted> {
+    ) -> Result<Permitted, Stop> {
         let waits = cx.pod.annotations.get("waits").is_some();
         Ok(if waits { Permitted::Wait(Duration::from_secs(600)) } else { Permitted::Allow })
     }
@@ -346,7 +346,9 @@ fn a_panic_in_the_middle_of_a_question_leaves_the_node_as_it_was() {
     let mut world = full_of(&["x", "y"]);
     world.add_pod(annotated(pod("p", 100), "panics", ""));
     let outcome = world.attempt().unwrap().outcome;
-    assert_eq!(outcome, Outcome::Error("a plugin panicked: in the middle of a question".into()));
+    assert_eq!(outcome, Outcome::Error(
+        "running PostFilter plugin \"Bully\": plugin \"Bully\" panicked at PostFilter: in the middle of a question".into()
+    ));
     let nodes = &world.engine.cache().cluster;
     let there = nodes.node(nodes.find("n").unwrap());
     assert_eq!((there.pods().len(), there.requested().milli_cpu), (2, 200));

@@ -201,5 +201,6 @@ fn describe(effect: &Effect) -> String {
         Effect::PatchStatus(patch) => format!("patch {} {:?}", patch.pod.name, patch.condition),
         Effect::Event(event) => format!("event {} {}", event.pod.name, event.note),
         Effect::Evict(task) => format!("evict {}", task.victim.name),
+        Effect::Trouble(trouble) => format!("trouble {}", trouble.error),
     }
 }

@@ -29,7 +29,7 @@ impl Plugin for Quota {
 }
 
 impl PreFilter for Quota {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<usize>> {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<usize>, Stop> {
         Ok(PreFiltered::state(cx.nodes.nodes().map(|n| n.pods().len()).sum()))
     }
 
@@ -45,24 +45,24 @@ impl PreFilter for Quota {
 }
 
 impl Filter for Quota {
-    fn filter(&self, _: &Cycle<'_>, pods: &usize, _: NodeRef<'_>) -> PluginResult<Verdict> {
-        Ok(if *pods < 2 { Ok(()) } else { Err(Reject::evictable("the cluster is full")) })
+    fn filter(&self, _: &Cycle<'_>, pods: &usize, _: NodeRef<'_>) -> Verdict {
+        if *pods < 2 { Ok(()) } else { Err(Reject::evictable("the cluster is full").into()) }
     }
 }
 
 impl PostFilter for Quota {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
         for row in cx.what_if.evictable_rows() {
             let node = cx.what_if.nodes().node(row);
             let (name, first) = (node.name().clone(), node.pods().first().cloned());
             let Some(first) = first else { continue };
             let mut verdicts = Vec::new();
             cx.what_if.dry_run(row, &mut |node| {
-                node.take(&first)?;
-                verdicts.push(node.fits()?.is_ok());
-                node.put_back(&first)?;
-                verdicts.push(node.fits()?.is_ok());
-                node.take(&first)
+                node.remove_pod(&first)?;
+                verdicts.push(node.rejection()?.is_none());
+                node.add_pod(&first)?;
+                verdicts.push(node.rejection()?.is_none());
+                node.remove_pod(&first)
             })?;
             if verdicts == [true, false] {
                 return Ok(PostFiltered::Nominate { node: name, victims: Vec::new() });

@@ -1,17 +1,17 @@
 //! From a decision to a bound pod: PreBind, Bind and PostBind, beside the scheduling of other pods.
 
 use std::{
-    panic::AssertUnwindSafe,
     sync::{Arc, mpsc},
     time::Duration,
 };
 
-use futures_util::{FutureExt, future::join_all};
+use futures_util::future::join_all;
 use harbormaster_api::{Str, points::ExtensionPoint};
-use harbormaster_core::{BindOutcome, BindTask, Input, panic_text};
+use harbormaster_core::{BindOutcome, BindTask, Input};
 use harbormaster_framework::{
     cycle::{BindCycle, ClusterApi},
-    outcome::{BindFailure, Bound, PluginError},
+    guard::Stopped,
+    outcome::{Bound, PluginError},
     plugin::BoxFuture,
     pod::PodInfo,
 };
@@ -81,11 +81,7 @@ impl Binder {
         self.tasks.spawn(async move {
             let uid = task.pod.uid.clone();
             let cycle = BindCycle { pod: task.pod.clone(), node: task.node.clone(), api };
-            // A plugin that panics must not lose its pod.
-            let ended = AssertUnwindSafe(binding_cycle(&task, &cycle, &room)).catch_unwind().await;
-            let outcome = ended.unwrap_or_else(|panic| {
-                BindOutcome::Failed(format!("a plugin panicked while binding: {}", panic_text(&*panic)))
-            });
+            let outcome = binding_cycle(&task, &cycle, &room).await;
             // The engine is gone only when the process ends.
             let _ = engine.send(ToEngine::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
@@ -104,7 +100,9 @@ async fn binding_cycle(task: &BindTask, cycle: &BindCycle, room: &Semaphore) -> 
         return outcome;
     }
     for plugin in task.profile.at(ExtensionPoint::PostBind) {
-        task.profile.plugin(*plugin).post_bind(cycle);
+        if let Err(error) = task.profile.plugin(*plugin).post_bind(cycle) {
+            tracing::error!(pod = task.pod.full_name(), err = %error, "A plugin failed after the binding");
+        }
     }
     BindOutcome::Bound
 }
@@ -113,7 +111,7 @@ async fn pre_bind(task: &BindTask, cycle: &BindCycle) -> Result<(), BindOutcome>
     for group in &task.pre_bind {
         let members = group.iter().map(|plugin| {
             let plugin = task.profile.plugin(*plugin);
-            async { plugin.pre_bind(cycle).await.map_err(|e| failed("PreBind", plugin.name(), e)) }
+            async { plugin.pre_bind(cycle).await.map_err(failed) }
         });
         join_all(members).await.into_iter().collect::<Result<(), BindOutcome>>()?;
     }
@@ -126,18 +124,16 @@ async fn bind(task: &BindTask, cycle: &BindCycle) -> Result<(), BindOutcome> {
         match plugin.bind(cycle).await {
             Ok(Bound::Done) => return Ok(()),
             Ok(Bound::NotMine) => {}
-            Err(failure) => return Err(failed("Bind", plugin.name(), failure)),
+            Err(stopped) => return Err(failed(stopped)),
         }
     }
     Err(BindOutcome::Failed("no Bind plugin was responsible for the pod".to_owned()))
 }
 
-fn failed(point: &str, plugin: &str, failure: BindFailure) -> BindOutcome {
-    match failure {
-        BindFailure::Rejected(reject) => BindOutcome::Rejected(reject),
-        BindFailure::Error(error) => {
-            BindOutcome::Failed(format!("running {point} plugin {plugin:?}: {error}"))
-        }
+fn failed(stopped: Stopped) -> BindOutcome {
+    match stopped {
+        Stopped::Reject(_, reject) => BindOutcome::Rejected(reject),
+        Stopped::Error(error) => BindOutcome::Failed(error.to_string()),
     }
 }
 

@@ -9,7 +9,10 @@ use std::{
 };
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_core::{Attempted, BindOutcome, Effect, Engine, EngineConfig, Input, Outcome, panic_text};
+use harbormaster_core::{
+    Attempted, BindOutcome, BindTask, Effect, Engine, EngineConfig, Input, Outcome, Trouble,
+};
+use harbormaster_framework::guard::panic_text;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
@@ -60,22 +63,12 @@ struct EngineLoop {
     effects: UnboundedSender<Vec<Effect>>,
     unsynced: usize,
     stopping: bool,
-    binding: FxHashMap<Str, Decision>,
+    /// Bindings under way, by the pod's UID.
+    binding: FxHashMap<Str, BindTask>,
     /// Evictions under way.
     evicting: usize,
-    /// The last decision, until its binding has begun.
-    decided: Option<Decision>,
     /// The plugin whose first rejection is worth a warning; `None` when that was told of.
     stand_in: Option<&'static str>,
-}
-
-/// What is said once the pod is bound.
-#[derive(Clone, Debug, Default)]
-struct Decision {
-    pod: String,
-    node: Str,
-    evaluated: usize,
-    feasible: usize,
 }
 
 impl EngineLoop {
@@ -95,7 +88,6 @@ impl EngineLoop {
             stopping: false,
             binding: FxHashMap::default(),
             evicting: 0,
-            decided: None,
         }
     }
 
@@ -165,8 +157,9 @@ impl EngineLoop {
     fn handle(&mut self, input: Input, now: Timestamp) {
         match &input {
             Input::BindFinished { uid, outcome } => {
-                let decision = self.binding.remove(uid).unwrap_or_default();
-                log_binding(&decision, outcome);
+                if let Some(task) = self.binding.remove(uid) {
+                    log_binding(&task, outcome);
+                }
             }
             Input::EvictFinished { .. } => self.evicting = self.evicting.saturating_sub(1),
             _ => {}
@@ -178,18 +171,13 @@ impl EngineLoop {
         let pod = attempted.pod.full_name();
         tracing::trace!(v = 3, pod, "Attempting to schedule pod");
         match &attempted.outcome {
-            Outcome::Assumed { node, evaluated, feasible } => {
-                let (node, evaluated, feasible) = (node.clone(), *evaluated, *feasible);
-                self.decided = Some(Decision { pod, node, evaluated, feasible });
-            }
-            Outcome::Unschedulable(why) if why == "no nodes available to schedule pods" => {
-                tracing::debug!(
-                    v = 2,
-                    pod,
-                    err = why,
-                    "Unable to schedule pod; no nodes are registered to the cluster; waiting"
-                );
-            }
+            Outcome::Assumed { .. } => {}
+            Outcome::NoNodes => tracing::debug!(
+                v = 2,
+                pod,
+                err = "no nodes available to schedule pods",
+                "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+            ),
             Outcome::Unschedulable(why) => {
                 self.warn_of_stand_in(&attempted.pod.uid, why);
                 tracing::debug!(v = 2, pod, err = why, "Unable to schedule pod; no fit; waiting");
@@ -219,16 +207,16 @@ impl EngineLoop {
         for effect in &effects {
             match effect {
                 Effect::Bind(task) => {
-                    let decision = self.decided.take_if(|d| d.node == task.node).unwrap_or_else(|| {
-                        Decision { pod: task.pod.full_name(), node: task.node.clone(), ..Decision::default() }
-                    });
-                    self.binding.insert(task.pod.uid.clone(), decision);
+                    self.binding.insert(task.pod.uid.clone(), task.clone());
                 }
                 Effect::Evict(_) => self.evicting += 1,
+                Effect::Trouble(Trouble { pod, error }) => {
+                    let pod = pod.as_ref().map(|pod| pod.full_name()).unwrap_or_default();
+                    tracing::error!(pod, err = error, "A plugin failed");
+                }
                 Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }
-        self.decided = None;
         if !effects.is_empty() {
             // The receiver is gone only when the process ends.
             let _ = self.effects.send(effects);
@@ -236,8 +224,9 @@ impl EngineLoop {
     }
 }
 
-fn log_binding(decision: &Decision, outcome: &BindOutcome) {
-    let Decision { pod, node, evaluated, feasible } = decision;
+fn log_binding(task: &BindTask, outcome: &BindOutcome) {
+    let BindTask { node, evaluated, feasible, .. } = task;
+    let pod = task.pod.full_name();
     match outcome {
         BindOutcome::Bound => tracing::debug!(
             v = 2,

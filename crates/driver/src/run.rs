@@ -247,6 +247,8 @@ impl Outbox {
                 Effect::Evict(task) => self.evictor.evict(task, self.clock.now()),
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
+                // The thread that owns the engine has logged it.
+                Effect::Trouble(_) => {}
             }
         }
     }

@@ -5,7 +5,8 @@ use std::{ops::Deref, sync::Arc};
 use harbormaster_api::{Node, Object, ObjectKey, Str};
 
 use crate::{
-    index::{IndexKind, Indexes, Known},
+    guard::PointError,
+    index::{ClusterView, IndexKind, Indexes},
     nodeset::NodeIdx,
     objects::Objects,
     pod::PodInfo,
@@ -19,6 +20,7 @@ pub struct Cluster {
     nodes: NodeTable,
     objects: Objects,
     indexes: Indexes,
+    troubles: Vec<PointError>,
 }
 
 impl Deref for Cluster {
@@ -45,8 +47,8 @@ impl Cluster {
     }
 
     /// What is known, and the indexes kept of it.
-    pub fn split(&mut self) -> (Known<'_>, &mut Indexes) {
-        (Known { nodes: &self.nodes, objects: &self.objects }, &mut self.indexes)
+    pub fn split(&mut self) -> (ClusterView<'_>, &mut Indexes) {
+        (ClusterView { nodes: &self.nodes, objects: &self.objects }, &mut self.indexes)
     }
 
     /// The node table, for questions of the form "what if": whoever changes it changes it back.
@@ -54,10 +56,16 @@ impl Cluster {
         &mut self.nodes
     }
 
-    /// Keeps an index of that kind from now on.
+    /// Keeps an index of that kind from now on. An item that it cannot bear is a [trouble](Self::take_troubles).
     pub fn keep(&mut self, kind: IndexKind) {
-        let (known, indexes) = self.split();
-        indexes.add(kind, known);
+        let (view, indexes) = self.split();
+        let kept = indexes.add(kind, view);
+        self.troubles.extend(kept.err());
+    }
+
+    /// What went wrong in indexes since the last call. Everything else took its course.
+    pub fn take_troubles(&mut self) -> Vec<PointError> {
+        std::mem::take(&mut self.troubles)
     }
 
     /// Adds a node or replaces its object.
@@ -78,30 +86,34 @@ impl Cluster {
     /// Puts a pod on the node it names. A node that is not known yet gets a row without an object.
     pub fn add_pod(&mut self, node_name: &Str, pod: Arc<PodInfo>) {
         let row = self.nodes.add_pod(node_name, pod.clone());
-        let (known, indexes) = self.split();
-        indexes.pod_joined(known, row, &pod);
+        let (view, indexes) = self.split();
+        let told = indexes.pod_joined(view, row, &pod);
+        self.troubles.extend(told.err());
     }
 
     /// Takes a pod off a node; `false` when it is not there.
     pub fn remove_pod(&mut self, node_name: &str, uid: &str) -> bool {
         let Some((row, pod)) = self.nodes.remove_pod(node_name, uid) else { return false };
-        let (known, indexes) = self.split();
-        indexes.pod_left(known, row, &pod);
+        let (view, indexes) = self.split();
+        let told = indexes.pod_left(view, row, &pod);
+        self.troubles.extend(told.err());
         true
     }
 
     /// Another object is new or changed.
     pub fn set_object(&mut self, object: Object) {
         self.objects.set(object.clone());
-        let (known, indexes) = self.split();
-        indexes.object_changed(known, &object.key());
+        let (view, indexes) = self.split();
+        let told = indexes.object_changed(view, &object.key());
+        self.troubles.extend(told.err());
     }
 
     /// Another object is gone.
     pub fn remove_object(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
-        let (known, indexes) = self.split();
-        indexes.object_changed(known, key);
+        let (view, indexes) = self.split();
+        let told = indexes.object_changed(view, key);
+        self.troubles.extend(told.err());
     }
 
     /// See [`NodeTable::refresh`].
@@ -110,7 +122,8 @@ impl Cluster {
     }
 
     fn node_changed(&mut self, row: NodeIdx) {
-        let (known, indexes) = self.split();
-        indexes.node_changed(known, row);
+        let (view, indexes) = self.split();
+        let told = indexes.node_changed(view, row);
+        self.troubles.extend(told.err());
     }
 }

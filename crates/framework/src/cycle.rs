@@ -9,7 +9,7 @@ use crate::{
     index::{Index, Indexes},
     nodeset::NodeIdx,
     objects::Objects,
-    outcome::{PluginError, PluginResult, Reject, Verdict},
+    outcome::{PluginError, PluginResult, Reject},
     plugin::BoxFuture,
     pod::PodInfo,
     table::NodeTable,
@@ -104,20 +104,20 @@ pub trait DryRun {
     ///
     /// # Errors
     /// When a PreFilter plugin fails unexpectedly.
-    fn take(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
+    fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
 
-    /// Puts back a pod that was taken.
+    /// Puts back a pod that was taken off.
     ///
     /// # Errors
     /// When a PreFilter plugin fails unexpectedly.
-    fn put_back(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
+    fn add_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
 
-    /// Whether the pod fits the node as it is now. Nominated pods of equal or higher priority count as if they were
+    /// Why the pod does not fit the node as it is now; `None` if it does. Nominated pods of equal or higher priority count as if they were
     /// there already, and once more as if they were not.
     ///
     /// # Errors
     /// When a Filter plugin fails unexpectedly.
-    fn fits(&mut self) -> PluginResult<Verdict>;
+    fn rejection(&mut self) -> PluginResult<Option<Reject>>;
 }
 
 /// Pods that wait on Permit.
@@ -131,8 +131,8 @@ pub trait WaitingPods {
     /// The pod gives its node up.
     fn reject(&mut self, uid: &str, plugin: &'static str, message: String);
 
-    /// Pods of the queue that should be tried soon (`namespace/name`).
-    fn activate(&mut self, full_name: String);
+    /// A pod of the queue that should be tried soon.
+    fn activate(&mut self, namespace: &str, name: &str);
 }
 
 /// Owned by one binding: what PreBind, Bind and PostBind see.

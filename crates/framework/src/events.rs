@@ -227,6 +227,17 @@ pub enum Hint {
 /// Looks at one pending pod and one change. An error counts as [`Hint::Queue`].
 pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
 
+/// Whether an event may help, decided by one registration of one plugin.
+pub type ErasedHint = Box<dyn Fn(&PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
+
+/// An event a plugin listens to, its hint bound to the plugin.
+pub struct ErasedRegistration {
+    /// What it listens to.
+    pub event: ClusterEvent,
+    /// `None`: always queue.
+    pub hint: Option<ErasedHint>,
+}
+
 /// An event that may make pods schedulable that a plugin rejected.
 pub struct Registration<P> {
     /// What the plugin listens to.

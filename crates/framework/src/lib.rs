@@ -2,28 +2,31 @@
 //!
 //! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`cluster`]
 //! with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes pending pods), [`registry`] and [`profile`] (from a configuration to
-//! plugins in order), [`attempt`] (the run loop), [`classes`] and [`totals`] (what outlives an attempt).
+//! plugins in order), [`points`] and [`guard`] (how plugins are called), [`attempt`] (the run loop), `kept` with [`reads`] and `totals` (what outlives an attempt).
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
 
 pub mod attempt;
-pub mod classes;
 pub mod cluster;
 pub mod cycle;
 pub mod diagnosis;
 pub mod events;
+pub mod guard;
 pub mod index;
+mod kept;
 pub mod nodeset;
+pub mod normalize;
 pub mod objects;
 pub mod outcome;
 pub mod plugin;
 pub mod pod;
 pub mod points;
 pub mod profile;
+pub mod reads;
 pub mod registry;
 pub mod sweep;
 pub mod table;
-pub mod totals;
+mod totals;
 pub mod window;
 
 /// What a plugin's file imports.
@@ -32,12 +35,12 @@ pub mod prelude {
         cluster::Cluster,
         cycle::{BindCycle, ClusterApi, Cycle, DryRun, EnqueueCycle, PostFilterCycle, WaitingPods, WhatIf},
         events::{Action, Change, EventResource, Hint, Registration},
-        index::{Index, Known},
+        index::{ClusterView, Index},
         nodeset::{NodeIdx, NodeSet},
         objects::Objects,
         outcome::{
-            BindFailure, Bound, Fix, Nomination, Normalize, Permitted, PluginError, PluginResult,
-            PostFiltered, PreFiltered, PreFlight, PreScored, Reject, Verdict,
+            Bound, Fix, Nomination, Normalize, Permitted, PluginError, PluginResult, PostFiltered,
+            PreFiltered, PreFlight, PreScored, Reject, Stop, Verdict,
         },
         plugin::{
             Bind, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
@@ -45,6 +48,7 @@ pub mod prelude {
         },
         pod::PodInfo,
         points::Points,
+        reads::Reads,
         registry::{Build, BuildCycle, NoArgs},
         sweep::Sweep,
         table::NodeRef,

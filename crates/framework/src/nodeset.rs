@@ -72,6 +72,21 @@ impl NodeSet {
         }
     }
 
+    /// Adds the rows of `other`.
+    pub fn unite(&mut self, other: &NodeSet) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+    }
+
+    /// Whether some row is in both.
+    pub fn intersects(&self, other: &NodeSet) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
     /// Removes the rows of `other`.
     pub fn subtract(&mut self, other: &NodeSet) {
         for (word, gone) in self.words.iter_mut().zip(&other.words) {

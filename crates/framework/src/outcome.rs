@@ -13,8 +13,29 @@ pub type PluginError = Box<dyn Error + Send + Sync>;
 /// The answer of a plugin that may fail unexpectedly.
 pub type PluginResult<T> = Result<T, PluginError>;
 
-/// Fits, or why not.
-pub type Verdict = Result<(), Reject>;
+/// Why a pod does not pass a point. Both kinds convert into it, so that `?` and `.into()` work for either.
+#[derive(Debug)]
+pub enum Stop {
+    /// The plugin says no, and why.
+    Reject(Reject),
+    /// The plugin failed unexpectedly.
+    Error(PluginError),
+}
+
+impl From<Reject> for Stop {
+    fn from(reject: Reject) -> Self {
+        Self::Reject(reject)
+    }
+}
+
+impl<E: Into<PluginError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// The pod passes, or why it does not.
+pub type Verdict = Result<(), Stop>;
 
 /// Could anything that the scheduler does make the pod fit?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +85,7 @@ impl Reject {
     }
 }
 
-/// The answer of PreFilter.
+/// The answer of PreFilter, unless no node can fit.
 #[derive(Debug)]
 pub enum PreFiltered<S> {
     /// The plugin's Filter has nothing to check for this pod.
@@ -76,8 +97,6 @@ pub enum PreFiltered<S> {
         /// The only nodes that can fit.
         only: Option<NodeSet>,
     },
-    /// No node can fit.
-    Reject(Reject),
 }
 
 impl<S> PreFiltered<S> {
@@ -148,15 +167,13 @@ pub enum Nomination {
     Clear,
 }
 
-/// The answer of Permit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The answer of Permit, unless the node is to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permitted {
     /// Go on.
     Allow,
     /// Hold the pod until every waiting plugin allowed it, at most this long (capped at 15 minutes).
     Wait(Duration),
-    /// Give the node up.
-    Reject(Reject),
 }
 
 /// The answer of Bind.
@@ -178,19 +195,4 @@ pub enum PreFlight {
         /// May run beside other parallel PreBind plugins.
         parallel: bool,
     },
-}
-
-/// A failure of PreBind or Bind.
-#[derive(Debug)]
-pub enum BindFailure {
-    /// The plugin says no: reported as `Unschedulable`, retried as an error.
-    Rejected(Reject),
-    /// An unexpected error.
-    Error(PluginError),
-}
-
-impl<E: Into<PluginError>> From<E> for BindFailure {
-    fn from(error: E) -> Self {
-        Self::Error(error.into())
-    }
 }

@@ -18,7 +18,7 @@ pub struct NonZero {
     pub memory: i64,
 }
 
-/// A pod spec and what follows from it. Pods with equal specs share one: the pointer is the pod's *class*.
+/// A pod spec and what follows from it. Pods with equal specs share one. Reads like its [`PodSpec`].
 #[derive(Debug)]
 pub struct SpecInfo {
     /// The spec.
@@ -48,12 +48,19 @@ impl SpecInfo {
     }
 }
 
+impl std::ops::Deref for SpecInfo {
+    type Target = PodSpec;
+    fn deref(&self) -> &PodSpec {
+        &self.spec
+    }
+}
+
 /// A pod as plugins see it. Cheap to clone through its [`Arc`].
 pub struct PodInfo {
     /// The object.
     pub pod: Arc<Pod>,
     /// Shared with all pods of an equal spec.
-    pub class: Arc<SpecInfo>,
+    pub spec: Arc<SpecInfo>,
     /// Present when the status changes what the pod occupies (in-place resize).
     resized: Option<Box<(Resources, NonZero)>>,
 }
@@ -61,18 +68,18 @@ pub struct PodInfo {
 impl PodInfo {
     /// Looks the spec up in `specs`, so that equal specs are shared.
     pub fn new(mut pod: Pod, specs: &mut SpecTable) -> Self {
-        let class = specs.intern(pod.spec.clone());
-        pod.spec = class.spec.clone();
-        Self::with_class(Arc::new(pod), class)
+        let spec = specs.intern(pod.spec.clone());
+        pod.spec = spec.spec.clone();
+        Self::with_spec(Arc::new(pod), spec)
     }
 
-    fn with_class(pod: Arc<Pod>, class: Arc<SpecInfo>) -> Self {
+    fn with_spec(pod: Arc<Pod>, spec: Arc<SpecInfo>) -> Self {
         let status_counts = !pod.status.container_resources.is_empty() || pod.status.pod_level.is_some();
         let resized = status_counts.then(|| {
             let (milli_cpu, memory) = requests::nonzero_request(&pod);
             Box::new((requests::pod_request(&pod), NonZero { milli_cpu, memory }))
         });
-        Self { pod, class, resized }
+        Self { pod, spec, resized }
     }
 
     /// A pod on its own, for tests and one-off questions.
@@ -83,22 +90,22 @@ impl PodInfo {
     /// The same pod, bound to `node`: what the cache holds while the binding is on its way.
     pub fn assumed_on(&self, node: &Str) -> Arc<Self> {
         let pod = Arc::new(Pod { node_name: Some(node.clone()), ..Pod::clone(&self.pod) });
-        Arc::new(Self::with_class(pod, self.class.clone()))
+        Arc::new(Self::with_spec(pod, self.spec.clone()))
     }
 
     /// What the pod occupies on its node, in-place resize included.
     pub fn request(&self) -> &Resources {
-        self.resized.as_ref().map_or(&self.class.request, |r| &r.0)
+        self.resized.as_ref().map_or(&self.spec.request, |r| &r.0)
     }
 
     /// What the pod occupies on its node as scores count it.
     pub fn nonzero(&self) -> NonZero {
-        self.resized.as_ref().map_or(self.class.nonzero, |r| r.1)
+        self.resized.as_ref().map_or(self.spec.nonzero, |r| r.1)
     }
 
     /// The pod's priority.
     pub fn priority(&self) -> i32 {
-        self.class.spec.priority
+        self.spec.priority
     }
 }
 

@@ -1,6 +1,9 @@
-//! How a typed plugin becomes an erased one: [`Points`] lists what it implements, [`install`] ties it up.
+//! How a typed plugin becomes an erased one: [`Points`] lists what it implements, [`Calls`] is what is left of it.
+//!
+//! This is the one place where types of plugins and of their states are looked at. Nobody but [`crate::guard`] makes
+//! the calls.
 
-use std::sync::Arc;
+use std::{any::Any, marker::PhantomData, sync::Arc};
 
 use harbormaster_api::{
     Str,
@@ -9,57 +12,97 @@ use harbormaster_api::{
 
 use crate::{
     cycle::{BindCycle, Cycle, EnqueueCycle, PostFilterCycle, WaitingPods},
-    index::{IndexKind, Indexes, Known},
+    events::{ErasedRegistration, Registration},
+    index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
+    outcome::Bound,
     outcome::{
-        BindFailure, Bound, Normalize, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight,
-        PreScored, Verdict,
+        Normalize, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, PreScored, Stop, Verdict,
     },
     plugin::{
-        Bind, BoxFuture, ErasedHint, ErasedPlugin, ErasedRegistration, Filter, Indexed, Permit, Plugin,
-        PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterAnswer, PreScore, QueueSort, Queued,
-        Reserve, Scope, Score, SignFragment, Slot, Unsignable,
+        Bind, BoxFuture, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue,
+        PreFilter, PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, Unsignable,
     },
     pod::PodInfo,
+    reads::Reads,
     sweep::Sweep,
 };
 
-type FilterState<P> = <P as Plugin>::FilterState;
-type ScoreState<P> = <P as Plugin>::ScoreState;
-type PrepareFn<P> = fn(&P, &mut Indexes, Known<'_>, &PodInfo) -> PluginResult<()>;
-type WhatIfFn<P> = fn(&P, &Cycle<'_>, &mut FilterState<P>, &PodInfo, NodeIdx) -> PluginResult<()>;
+/// A plugin with its type erased.
+pub(crate) type AnyPlugin = Arc<dyn Any + Send + Sync>;
 
-/// The points a plugin implements. Naming one compiles only if the plugin implements its trait.
-pub struct Points<P: Plugin> {
-    set: PointSet,
-    normalize: Normalize,
-    index: Option<(IndexKind, PrepareFn<P>)>,
-    pre_enqueue: Option<fn(&P, EnqueueCycle<'_>) -> PluginResult<Verdict>>,
-    less: Option<fn(&P, Queued<'_>, Queued<'_>) -> bool>,
-    pre_filter: Option<fn(&P, &Cycle<'_>) -> PluginResult<PreFiltered<FilterState<P>>>>,
-    add_pod: Option<WhatIfFn<P>>,
-    remove_pod: Option<WhatIfFn<P>>,
-    filter: Option<fn(&P, &Cycle<'_>, &FilterState<P>, NodeIdx) -> PluginResult<Verdict>>,
-    filter_batch: Option<fn(&P, &Cycle<'_>, &FilterState<P>, &mut Sweep<'_>) -> PluginResult<()>>,
-    post_filter: Option<fn(&P, &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered>>,
-    pre_score: Option<fn(&P, &Cycle<'_>, &NodeSet) -> PluginResult<PreScored<ScoreState<P>>>>,
-    score: Option<fn(&P, &Cycle<'_>, &ScoreState<P>, NodeIdx) -> PluginResult<i64>>,
-    score_batch: Option<fn(&P, &Cycle<'_>, &ScoreState<P>, &NodeSet, &mut [i64]) -> PluginResult<()>>,
-    normalize_own: Option<fn(&P, &Cycle<'_>, &ScoreState<P>, &NodeSet, &mut [i64]) -> PluginResult<()>>,
-    reserve: Option<fn(&P, &Cycle<'_>, &FilterState<P>, NodeIdx) -> PluginResult<Verdict>>,
-    unreserve: Option<fn(&P, &PodInfo, &Str)>,
-    permit: Option<fn(&P, &Cycle<'_>, &Str, &mut dyn WaitingPods) -> PluginResult<Permitted>>,
-    pre_flight: Option<fn(&P, &PodInfo, &Str) -> PluginResult<PreFlight>>,
-    pre_bind: Option<for<'a> fn(&'a P, &'a BindCycle) -> BoxFuture<'a, Result<(), BindFailure>>>,
-    bind: Option<for<'a> fn(&'a P, &'a BindCycle) -> BoxFuture<'a, Result<Bound, BindFailure>>>,
-    post_bind: Option<fn(&P, &BindCycle)>,
+/// A plugin's state in one attempt; `None` where the plugin said `Skip`.
+pub type Slot = Option<Arc<dyn Any + Send + Sync>>;
+
+type This<'a> = &'a (dyn Any + Send + Sync);
+type WhatIfCall = fn(This<'_>, &Cycle<'_>, &mut Slot, &PodInfo, NodeIdx) -> PluginResult<()>;
+type Prepare = fn(This<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> PluginResult<()>;
+
+/// PreFilter's answer with the state put aside.
+#[derive(Clone, Debug)]
+pub enum PreFilterAnswer {
+    /// Filter has nothing to check.
+    Skip,
+    /// Go on, perhaps on fewer nodes.
+    Continue(Option<NodeSet>),
 }
 
-impl<P: Plugin> Points<P> {
-    fn of_plugin() -> Self {
-        let mut points = Self {
+/// What can be called of a plugin whose type is erased; `None` where it does not take part. Every function expects the
+/// very plugin that it was made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) name: &'static str,
+    pub(crate) scope: Scope,
+    pub(crate) set: PointSet,
+    pub(crate) normalization: Normalize,
+    pub(crate) events: fn(&AnyPlugin) -> Option<Vec<ErasedRegistration>>,
+    pub(crate) sign: fn(This<'_>, &PodInfo) -> Result<Vec<SignFragment>, Unsignable>,
+    pub(crate) reads: fn(This<'_>, &PodInfo, &mut Reads),
+    pub(crate) filter_default: fn() -> Slot,
+    pub(crate) score_default: fn() -> Slot,
+    pub(crate) index: Option<(IndexKind, Prepare)>,
+    pub(crate) pre_enqueue: Option<fn(This<'_>, EnqueueCycle<'_>) -> Verdict>,
+    pub(crate) less: Option<fn(This<'_>, Queued<'_>, Queued<'_>) -> bool>,
+    pub(crate) pre_filter: Option<fn(This<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFilterAnswer, Stop>>,
+    pub(crate) add_pod: Option<WhatIfCall>,
+    pub(crate) remove_pod: Option<WhatIfCall>,
+    pub(crate) filter: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
+    pub(crate) filter_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &mut Sweep<'_>) -> PluginResult<()>>,
+    pub(crate) post_filter:
+        Option<fn(This<'_>, &mut PostFilterCycle<'_>, &Slot) -> PluginResult<PostFiltered>>,
+    pub(crate) pre_score: Option<fn(This<'_>, &Cycle<'_>, &NodeSet, &mut Slot) -> PluginResult<()>>,
+    pub(crate) score: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> PluginResult<i64>>,
+    pub(crate) score_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
+    pub(crate) normalize: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
+    pub(crate) reserve: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
+    pub(crate) unreserve: Option<fn(This<'_>, &PodInfo, &Str)>,
+    pub(crate) permit:
+        Option<fn(This<'_>, &Cycle<'_>, &Str, &mut dyn WaitingPods) -> Result<Permitted, Stop>>,
+    pub(crate) pre_flight: Option<fn(This<'_>, &PodInfo, &Str) -> PluginResult<PreFlight>>,
+    pub(crate) pre_bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Verdict>>,
+    pub(crate) bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
+    pub(crate) post_bind: Option<fn(This<'_>, &BindCycle)>,
+}
+
+impl Calls {
+    /// What plugins of type `P` can be called for.
+    pub(crate) fn of<P: Plugin>() -> Self {
+        let mut points = Points::<P> { calls: Self::of_no_point::<P>(), plugin: PhantomData };
+        P::points(&mut points);
+        points.calls
+    }
+
+    fn of_no_point<P: Plugin>() -> Self {
+        Self {
+            name: P::NAME,
+            scope: P::SCOPE,
             set: PointSet::default(),
-            normalize: Normalize::AsIs,
+            normalization: Normalize::AsIs,
+            events: registrations::<P>,
+            sign: |this, pod| plugin::<P>(this).sign(pod),
+            reads: |this, pod, reads| plugin::<P>(this).reads(pod, reads),
+            filter_default: || state(P::FilterState::default()),
+            score_default: || state(P::ScoreState::default()),
             index: None,
             pre_enqueue: None,
             less: None,
@@ -72,7 +115,7 @@ impl<P: Plugin> Points<P> {
             pre_score: None,
             score: None,
             score_batch: None,
-            normalize_own: None,
+            normalize: None,
             reserve: None,
             unreserve: None,
             permit: None,
@@ -80,18 +123,59 @@ impl<P: Plugin> Points<P> {
             pre_bind: None,
             bind: None,
             post_bind: None,
-        };
-        P::points(&mut points);
-        points
+        }
     }
+}
 
-    /// The points as a set.
-    pub fn set_of_plugin() -> PointSet {
-        Self::of_plugin().set
+fn registrations<P: Plugin>(this: &AnyPlugin) -> Option<Vec<ErasedRegistration>> {
+    let erase = |registration: Registration<P>| {
+        let hint = registration.hint.map(|hint| {
+            let this = this.clone();
+            let hint: crate::events::ErasedHint =
+                Box::new(move |pod, change| hint(plugin::<P>(&*this), pod, change));
+            hint
+        });
+        ErasedRegistration { event: registration.event, hint }
+    };
+    Some(plugin::<P>(&**this).events()?.into_iter().map(erase).collect())
+}
+
+/// The plugin itself. A plugin and its calls are only ever put together by [`crate::guard::Guarded::new`].
+fn plugin<P: Plugin>(this: This<'_>) -> &P {
+    match this.downcast_ref() {
+        Some(plugin) => plugin,
+        None => unreachable!("{} was called with another plugin", P::NAME),
     }
+}
 
+fn state<T: Send + Sync + 'static>(state: T) -> Slot {
+    Some(Arc::new(state))
+}
+
+/// A plugin's state. A slot is only ever filled by the same plugin.
+fn state_in<T: 'static>(slot: &Slot) -> Option<&T> {
+    slot.as_deref().and_then(|state| state.downcast_ref())
+}
+
+/// A state to be changed; a copy of it if others hold it as well.
+fn state_to_change<T: Clone + Send + Sync + 'static>(slot: &mut Slot) -> Option<&mut T> {
+    let shared = slot.as_mut()?;
+    if Arc::get_mut(shared).is_none() {
+        let copy: T = shared.downcast_ref::<T>()?.clone();
+        *shared = Arc::new(copy);
+    }
+    Arc::get_mut(shared)?.downcast_mut()
+}
+
+/// The points a plugin implements. Naming one compiles only if the plugin implements its trait.
+pub struct Points<P: Plugin> {
+    calls: Calls,
+    plugin: PhantomData<fn(&P)>,
+}
+
+impl<P: Plugin> Points<P> {
     fn has(&mut self, point: ExtensionPoint) -> &mut Self {
-        self.set.insert(point);
+        self.calls.set.insert(point);
         self
     }
 
@@ -100,11 +184,11 @@ impl<P: Plugin> Points<P> {
     where
         P: Indexed,
     {
-        let prepare: PrepareFn<P> = |p, indexes, known, pod| {
-            p.prepare(indexes.get_mut()?, known, pod);
+        let prepare: Prepare = |this, indexes, view, pod| {
+            plugin::<P>(this).prepare(indexes.get_mut()?, view, pod);
             Ok(())
         };
-        self.index = Some((IndexKind::of::<P::Index>(), prepare));
+        self.calls.index = Some((IndexKind::of::<P::Index>(), prepare));
         self
     }
 
@@ -113,7 +197,7 @@ impl<P: Plugin> Points<P> {
     where
         P: PreEnqueue,
     {
-        self.pre_enqueue = Some(P::pre_enqueue);
+        self.calls.pre_enqueue = Some(|this, cx| plugin::<P>(this).pre_enqueue(cx));
         self.has(ExtensionPoint::PreEnqueue)
     }
 
@@ -122,7 +206,7 @@ impl<P: Plugin> Points<P> {
     where
         P: QueueSort,
     {
-        self.less = Some(P::less);
+        self.calls.less = Some(|this, a, b| plugin::<P>(this).less(a, b));
         self.has(ExtensionPoint::QueueSort)
     }
 
@@ -131,9 +215,26 @@ impl<P: Plugin> Points<P> {
     where
         P: PreFilter,
     {
-        self.pre_filter = Some(P::pre_filter);
-        self.add_pod = Some(|p, cx, state, pod, row| p.add_pod(cx, state, pod, cx.nodes.node(row)));
-        self.remove_pod = Some(|p, cx, state, pod, row| p.remove_pod(cx, state, pod, cx.nodes.node(row)));
+        self.calls.pre_filter = Some(|this, cx, slot| {
+            Ok(match plugin::<P>(this).pre_filter(cx)? {
+                PreFiltered::Skip => {
+                    *slot = None;
+                    PreFilterAnswer::Skip
+                }
+                PreFiltered::Continue { state: made, only } => {
+                    *slot = state(made);
+                    PreFilterAnswer::Continue(only)
+                }
+            })
+        });
+        self.calls.add_pod = Some(|this, cx, slot, pod, row| match state_to_change(slot) {
+            Some(state) => plugin::<P>(this).add_pod(cx, state, pod, cx.nodes.node(row)),
+            None => Ok(()),
+        });
+        self.calls.remove_pod = Some(|this, cx, slot, pod, row| match state_to_change(slot) {
+            Some(state) => plugin::<P>(this).remove_pod(cx, state, pod, cx.nodes.node(row)),
+            None => Ok(()),
+        });
         self.has(ExtensionPoint::PreFilter)
     }
 
@@ -142,8 +243,14 @@ impl<P: Plugin> Points<P> {
     where
         P: Filter,
     {
-        self.filter = Some(|p, cx, state, row| p.filter(cx, state, cx.nodes.node(row)));
-        self.filter_batch = Some(P::filter_batch);
+        self.calls.filter = Some(|this, cx, slot, row| match state_in(slot) {
+            Some(state) => plugin::<P>(this).filter(cx, state, cx.nodes.node(row)),
+            None => Ok(()),
+        });
+        self.calls.filter_batch = Some(|this, cx, slot, sweep| match state_in(slot) {
+            Some(state) => plugin::<P>(this).filter_batch(cx, state, sweep),
+            None => Ok(()),
+        });
         self.has(ExtensionPoint::Filter)
     }
 
@@ -152,7 +259,10 @@ impl<P: Plugin> Points<P> {
     where
         P: PostFilter,
     {
-        self.post_filter = Some(P::post_filter);
+        self.calls.post_filter = Some(|this, cx, slot| match state_in(slot) {
+            Some(state) => plugin::<P>(this).post_filter(cx, state),
+            None => plugin::<P>(this).post_filter(cx, &P::FilterState::default()),
+        });
         self.has(ExtensionPoint::PostFilter)
     }
 
@@ -161,7 +271,13 @@ impl<P: Plugin> Points<P> {
     where
         P: PreScore,
     {
-        self.pre_score = Some(P::pre_score);
+        self.calls.pre_score = Some(|this, cx, candidates, slot| {
+            *slot = match plugin::<P>(this).pre_score(cx, candidates)? {
+                PreScored::Skip => None,
+                PreScored::Continue(made) => state(made),
+            };
+            Ok(())
+        });
         self.has(ExtensionPoint::PreScore)
     }
 
@@ -170,10 +286,19 @@ impl<P: Plugin> Points<P> {
     where
         P: Score,
     {
-        self.normalize = P::NORMALIZE;
-        self.score = Some(|p, cx, state, row| p.score(cx, state, cx.nodes.node(row)));
-        self.score_batch = Some(P::score_batch);
-        self.normalize_own = Some(P::normalize);
+        self.calls.normalization = P::NORMALIZE;
+        self.calls.score = Some(|this, cx, slot, row| match state_in(slot) {
+            Some(state) => plugin::<P>(this).score(cx, state, cx.nodes.node(row)),
+            None => Ok(0),
+        });
+        self.calls.score_batch = Some(|this, cx, slot, rows, out| match state_in(slot) {
+            Some(state) => plugin::<P>(this).score_batch(cx, state, rows, out),
+            None => Ok(()),
+        });
+        self.calls.normalize = Some(|this, cx, slot, rows, scores| match state_in(slot) {
+            Some(state) => plugin::<P>(this).normalize(cx, state, rows, scores),
+            None => Ok(()),
+        });
         self.has(ExtensionPoint::Score)
     }
 
@@ -182,8 +307,14 @@ impl<P: Plugin> Points<P> {
     where
         P: Reserve,
     {
-        self.reserve = Some(|p, cx, state, row| p.reserve(cx, state, cx.nodes.node(row)));
-        self.unreserve = Some(P::unreserve);
+        self.calls.reserve = Some(|this, cx, slot, row| {
+            let (this, node) = (plugin::<P>(this), cx.nodes.node(row));
+            match state_in(slot) {
+                Some(state) => this.reserve(cx, state, node),
+                None => this.reserve(cx, &P::FilterState::default(), node),
+            }
+        });
+        self.calls.unreserve = Some(|this, pod, node| plugin::<P>(this).unreserve(pod, node));
         self.has(ExtensionPoint::Reserve)
     }
 
@@ -192,7 +323,7 @@ impl<P: Plugin> Points<P> {
     where
         P: Permit,
     {
-        self.permit = Some(P::permit);
+        self.calls.permit = Some(|this, cx, node, waiting| plugin::<P>(this).permit(cx, node, waiting));
         self.has(ExtensionPoint::Permit)
     }
 
@@ -201,8 +332,8 @@ impl<P: Plugin> Points<P> {
     where
         P: PreBind,
     {
-        self.pre_flight = Some(P::pre_flight);
-        self.pre_bind = Some(|p, cx| Box::pin(p.pre_bind(cx)));
+        self.calls.pre_flight = Some(|this, pod, node| plugin::<P>(this).pre_flight(pod, node));
+        self.calls.pre_bind = Some(|this, cx| Box::pin(plugin::<P>(this).pre_bind(cx)));
         self.has(ExtensionPoint::PreBind)
     }
 
@@ -211,7 +342,7 @@ impl<P: Plugin> Points<P> {
     where
         P: Bind,
     {
-        self.bind = Some(|p, cx| Box::pin(p.bind(cx)));
+        self.calls.bind = Some(|this, cx| Box::pin(plugin::<P>(this).bind(cx)));
         self.has(ExtensionPoint::Bind)
     }
 
@@ -220,224 +351,7 @@ impl<P: Plugin> Points<P> {
     where
         P: PostBind,
     {
-        self.post_bind = Some(P::post_bind);
+        self.calls.post_bind = Some(|this, cx| plugin::<P>(this).post_bind(cx));
         self.has(ExtensionPoint::PostBind)
-    }
-}
-
-/// Ties a plugin and its points together.
-pub fn install<P: Plugin>(plugin: P) -> Arc<dyn ErasedPlugin> {
-    Arc::new(Installed { plugin, points: Points::of_plugin() })
-}
-
-struct Installed<P: Plugin> {
-    plugin: P,
-    points: Points<P>,
-}
-
-/// The one place where a slot's type is looked at. A slot is only ever filled by the same plugin, so the cast holds;
-/// should it not, the plugin counts as skipped.
-fn state_in<T: 'static>(slot: &Slot) -> Option<&T> {
-    slot.as_deref().and_then(|state| state.downcast_ref())
-}
-
-fn state_in_mut<T: 'static>(slot: &mut Slot) -> Option<&mut T> {
-    slot.as_deref_mut().and_then(|state| state.downcast_mut())
-}
-
-impl<P: Plugin> Installed<P> {
-    fn change_what_if(
-        &self,
-        change: Option<WhatIfFn<P>>,
-        cx: &Cycle<'_>,
-        slot: &mut Slot,
-        pod: &PodInfo,
-        row: NodeIdx,
-    ) -> PluginResult<()> {
-        match (change, state_in_mut(slot)) {
-            (Some(change), Some(state)) => change(&self.plugin, cx, state, pod, row),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl<P: Plugin> ErasedPlugin for Installed<P> {
-    fn name(&self) -> &'static str {
-        P::NAME
-    }
-
-    fn scope(&self) -> Scope {
-        P::SCOPE
-    }
-
-    fn implements(&self, point: ExtensionPoint) -> bool {
-        self.points.set.contains(point)
-    }
-
-    fn events(self: Arc<Self>) -> Option<Vec<ErasedRegistration>> {
-        let bind_hint = |hint: crate::events::HintFn<P>| -> ErasedHint {
-            let this = self.clone();
-            Box::new(move |pod, change| hint(&this.plugin, pod, change))
-        };
-        let events = self.plugin.events()?;
-        Some(
-            events
-                .into_iter()
-                .map(|r| ErasedRegistration { event: r.event, hint: r.hint.map(bind_hint) })
-                .collect(),
-        )
-    }
-
-    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
-        self.plugin.sign(pod)
-    }
-
-    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict> {
-        self.points.pre_enqueue.map_or(Ok(Ok(())), |run| run(&self.plugin, cx))
-    }
-
-    fn index(&self) -> Option<IndexKind> {
-        self.points.index.map(|(kind, _)| kind)
-    }
-
-    fn prepare(&self, indexes: &mut Indexes, known: Known<'_>, pod: &PodInfo) -> PluginResult<()> {
-        self.points.index.map_or(Ok(()), |(_, prepare)| prepare(&self.plugin, indexes, known, pod))
-    }
-
-    fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
-        self.points.less.is_some_and(|less| less(&self.plugin, a, b))
-    }
-
-    fn pre_filter(&self, cx: &Cycle<'_>, slot: &mut Slot) -> PluginResult<PreFilterAnswer> {
-        let Some(run) = self.points.pre_filter else { return Ok(PreFilterAnswer::Skip) };
-        Ok(match run(&self.plugin, cx)? {
-            PreFiltered::Skip => {
-                *slot = None;
-                PreFilterAnswer::Skip
-            }
-            PreFiltered::Continue { state, only } => {
-                *slot = Some(Box::new(state));
-                PreFilterAnswer::Continue(only)
-            }
-            PreFiltered::Reject(reject) => PreFilterAnswer::Reject(reject),
-        })
-    }
-
-    fn default_filter_slot(&self) -> Slot {
-        Some(Box::new(FilterState::<P>::default()))
-    }
-
-    fn add_pod(&self, cx: &Cycle<'_>, slot: &mut Slot, pod: &PodInfo, row: NodeIdx) -> PluginResult<()> {
-        self.change_what_if(self.points.add_pod, cx, slot, pod, row)
-    }
-
-    fn remove_pod(&self, cx: &Cycle<'_>, slot: &mut Slot, pod: &PodInfo, row: NodeIdx) -> PluginResult<()> {
-        self.change_what_if(self.points.remove_pod, cx, slot, pod, row)
-    }
-
-    fn clone_slot(&self, slot: &Slot) -> Slot {
-        let state: &FilterState<P> = state_in(slot)?;
-        Some(Box::new(state.clone()))
-    }
-
-    fn filter(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> PluginResult<Verdict> {
-        match (self.points.filter, state_in(slot)) {
-            (Some(run), Some(state)) => run(&self.plugin, cx, state, row),
-            _ => Ok(Ok(())),
-        }
-    }
-
-    fn filter_batch(&self, cx: &Cycle<'_>, slot: &Slot, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        match (self.points.filter_batch, state_in(slot)) {
-            (Some(run), Some(state)) => run(&self.plugin, cx, state, sweep),
-            _ => Ok(()),
-        }
-    }
-
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
-        match self.points.post_filter {
-            Some(run) => run(&self.plugin, cx),
-            None => Ok(PostFiltered::NoHelp { reasons: Vec::new(), nomination: Default::default() }),
-        }
-    }
-
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet, slot: &mut Slot) -> PluginResult<()> {
-        let Some(run) = self.points.pre_score else { return Ok(()) };
-        *slot = match run(&self.plugin, cx, candidates)? {
-            PreScored::Skip => None,
-            PreScored::Continue(state) => Some(Box::new(state)),
-        };
-        Ok(())
-    }
-
-    fn default_score_slot(&self) -> Slot {
-        Some(Box::new(ScoreState::<P>::default()))
-    }
-
-    fn normalization(&self) -> Normalize {
-        self.points.normalize
-    }
-
-    fn score(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> PluginResult<i64> {
-        match (self.points.score, state_in(slot)) {
-            (Some(run), Some(state)) => run(&self.plugin, cx, state, row),
-            _ => Ok(0),
-        }
-    }
-
-    fn score_batch(&self, cx: &Cycle<'_>, slot: &Slot, rows: &NodeSet, out: &mut [i64]) -> PluginResult<()> {
-        match (self.points.score_batch, state_in(slot)) {
-            (Some(run), Some(state)) => run(&self.plugin, cx, state, rows, out),
-            _ => Ok(()),
-        }
-    }
-
-    fn normalize(&self, cx: &Cycle<'_>, slot: &Slot, rows: &NodeSet, scores: &mut [i64]) -> PluginResult<()> {
-        match (self.points.normalize_own, state_in(slot)) {
-            (Some(run), Some(state)) => run(&self.plugin, cx, state, rows, scores),
-            _ => Ok(()),
-        }
-    }
-
-    fn reserve(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> PluginResult<Verdict> {
-        let Some(run) = self.points.reserve else { return Ok(Ok(())) };
-        match state_in(slot) {
-            Some(state) => run(&self.plugin, cx, state, row),
-            None => run(&self.plugin, cx, &FilterState::<P>::default(), row),
-        }
-    }
-
-    fn unreserve(&self, pod: &PodInfo, node: &Str) {
-        if let Some(run) = self.points.unreserve {
-            run(&self.plugin, pod, node);
-        }
-    }
-
-    fn permit(&self, cx: &Cycle<'_>, node: &Str, waiting: &mut dyn WaitingPods) -> PluginResult<Permitted> {
-        self.points.permit.map_or(Ok(Permitted::Allow), |run| run(&self.plugin, cx, node, waiting))
-    }
-
-    fn pre_flight(&self, pod: &PodInfo, node: &Str) -> PluginResult<PreFlight> {
-        self.points.pre_flight.map_or(Ok(PreFlight::NothingToDo), |run| run(&self.plugin, pod, node))
-    }
-
-    fn pre_bind<'a>(&'a self, cx: &'a BindCycle) -> BoxFuture<'a, Result<(), BindFailure>> {
-        match self.points.pre_bind {
-            Some(run) => run(&self.plugin, cx),
-            None => Box::pin(async { Ok(()) }),
-        }
-    }
-
-    fn bind<'a>(&'a self, cx: &'a BindCycle) -> BoxFuture<'a, Result<Bound, BindFailure>> {
-        match self.points.bind {
-            Some(run) => run(&self.plugin, cx),
-            None => Box::pin(async { Ok(Bound::NotMine) }),
-        }
-    }
-
-    fn post_bind(&self, cx: &BindCycle) {
-        if let Some(run) = self.points.post_bind {
-            run(&self.plugin, cx);
-        }
     }
 }

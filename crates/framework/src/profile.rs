@@ -1,16 +1,17 @@
 //! A profile: the plugins that pods of one scheduler name go through, in order.
 
-use std::sync::Arc;
-
 use harbormaster_api::{Str, points::ExtensionPoint};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    events::{Action, ClusterEvent, EventResource},
+    cycle::Cycle,
+    events::{Action, ClusterEvent, ErasedRegistration, EventResource},
+    guard::{Guarded, PointError},
     index::IndexKind,
+    kept::Asked,
     outcome::Normalize,
-    plugin::{ErasedPlugin, ErasedRegistration, Queued, Scope, SignFragment},
+    plugin::{Queued, Scope, SignFragment},
     pod::PodInfo,
     registry::{BuildCycle, BuildError, Registry},
     sweep::PluginIdx,
@@ -55,11 +56,14 @@ pub struct Scorer {
 /// Plugins in order, made and ready. Immutable: shared by the engine and by bindings on their way.
 pub struct Profile {
     name: Str,
-    plugins: Vec<Arc<dyn ErasedPlugin>>,
+    plugins: Vec<Guarded>,
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
-    filter_rank: Vec<Option<u16>>,
+    row_filters: Vec<PluginIdx>,
+    /// By plugin: whether it is in PreFilter, and whether in PreScore.
+    pre: Vec<(bool, bool)>,
     indexed: Vec<(PluginIdx, IndexKind)>,
+    implied: Vec<(&'static str, ExtensionPoint)>,
     percentage_of_nodes_to_score: Option<i32>,
 }
 
@@ -69,7 +73,7 @@ impl Profile {
     /// # Errors
     /// When a plugin is not registered or refuses its arguments.
     pub fn build(spec: &ProfileSpec, registry: &Registry, cx: &BuildCycle) -> Result<Self, ProfileError> {
-        let mut plugins: Vec<Arc<dyn ErasedPlugin>> = Vec::new();
+        let mut plugins: Vec<Guarded> = Vec::new();
         let mut points: Vec<Vec<PluginIdx>> = vec![Vec::new(); ExtensionPoint::ALL.len()];
         let mut scorers = Vec::new();
         for (point, entries) in &spec.points {
@@ -94,10 +98,14 @@ impl Profile {
                 }
             }
         }
-        let mut filter_rank = vec![None; plugins.len()];
-        for (rank, plugin) in points[ExtensionPoint::Filter as usize].iter().enumerate() {
-            filter_rank[plugin.at()] = Some(rank as u16);
-        }
+        let implied = add_implied(&plugins, &mut points);
+        let at = |point: ExtensionPoint| &points[point as usize];
+        let is_row = |plugin: &&PluginIdx| plugins[plugin.at()].scope() == Scope::Row;
+        let row_filters = at(ExtensionPoint::Filter).iter().filter(is_row).copied().collect();
+        let all = (0..plugins.len()).map(|at| PluginIdx(at as u16));
+        let pre = all
+            .map(|p| (at(ExtensionPoint::PreFilter).contains(&p), at(ExtensionPoint::PreScore).contains(&p)));
+        let pre = pre.collect();
         let indexed = plugins.iter().enumerate();
         let indexed =
             indexed.filter_map(|(at, plugin)| Some((PluginIdx(at as u16), plugin.index()?))).collect();
@@ -107,7 +115,9 @@ impl Profile {
             plugins,
             points,
             scorers,
-            filter_rank,
+            row_filters,
+            pre,
+            implied,
             percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
         })
     }
@@ -123,7 +133,7 @@ impl Profile {
     }
 
     /// All plugins.
-    pub fn plugins(&self) -> &[Arc<dyn ErasedPlugin>] {
+    pub fn plugins(&self) -> &[Guarded] {
         &self.plugins
     }
 
@@ -133,7 +143,7 @@ impl Profile {
     }
 
     /// One plugin.
-    pub fn plugin(&self, idx: PluginIdx) -> &Arc<dyn ErasedPlugin> {
+    pub fn plugin(&self, idx: PluginIdx) -> &Guarded {
         &self.plugins[idx.at()]
     }
 
@@ -142,14 +152,25 @@ impl Profile {
         &self.scorers
     }
 
+    /// The row-scoped plugins of the Filter point, in order.
+    pub fn row_filters(&self) -> &[PluginIdx] {
+        &self.row_filters
+    }
+
+    /// A row-scoped plugin, to be asked in a cycle.
+    pub(crate) fn asked<'a>(&'a self, idx: PluginIdx, cx: &'a Cycle<'a>) -> Asked<'a> {
+        let (pre_filters, pre_scores) = self.pre[idx.at()];
+        Asked { idx, plugin: self.plugin(idx), pre_filters, pre_scores, cx }
+    }
+
     /// The plugins that use an index.
     pub fn indexed(&self) -> &[(PluginIdx, IndexKind)] {
         &self.indexed
     }
 
-    /// The plugin's place in the order of Filter plugins; of two rejections the earlier one counts.
-    pub fn filter_rank(&self, plugin: PluginIdx) -> u16 {
-        self.filter_rank.get(plugin.at()).copied().flatten().unwrap_or(u16::MAX)
+    /// Points that the configuration left out of a plugin which cannot do without them: they were added.
+    pub fn implied(&self) -> &[(&'static str, ExtensionPoint)] {
+        &self.implied
     }
 
     /// Whether the plugin takes part in that point of this profile.
@@ -158,8 +179,12 @@ impl Profile {
     }
 
     /// Whether `a` goes before `b` in the queue.
-    pub fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
-        self.at(ExtensionPoint::QueueSort).first().is_some_and(|sort| self.plugin(*sort).less(a, b))
+    ///
+    /// # Errors
+    /// When the QueueSort plugin panics.
+    pub fn less(&self, a: Queued<'_>, b: Queued<'_>) -> Result<bool, PointError> {
+        let sort = self.at(ExtensionPoint::QueueSort).first();
+        sort.map_or(Ok(false), |sort| self.plugin(*sort).less(a, b))
     }
 
     /// The events that each plugin with a say in admission listens to.
@@ -178,7 +203,8 @@ impl Profile {
         let mut all = Vec::new();
         for (at, plugin) in self.plugins.iter().enumerate() {
             let idx = PluginIdx(at as u16);
-            let wants = plugin.clone().events();
+            // A plugin that panics instead of telling is taken for one that tells nothing.
+            let wants = plugin.events().unwrap_or_default();
             let has_say = POINTS.iter().any(|point| self.enabled(idx, *point));
             let mut wants = match wants {
                 Some(wants) => wants,
@@ -193,7 +219,10 @@ impl Profile {
 
     /// The pod's signature for opportunistic batching (KEP-5598): pods of equal signature get equal answers from every
     /// plugin. `None` if some plugin cannot sign it.
-    pub fn sign(&self, pod: &PodInfo) -> Option<Vec<SignFragment>> {
+    ///
+    /// # Errors
+    /// When a plugin panics.
+    pub fn sign(&self, pod: &PodInfo) -> Result<Option<Vec<SignFragment>>, PointError> {
         const POINTS: [ExtensionPoint; 4] = [
             ExtensionPoint::PreFilter,
             ExtensionPoint::Filter,
@@ -202,17 +231,38 @@ impl Profile {
         ];
         let mut fragments = vec![SignFragment {
             key: "v1.Pod.Spec.SchedulerName",
-            value: pod.class.spec.scheduler_name.to_string(),
+            value: pod.spec.scheduler_name.to_string(),
         }];
         for (at, plugin) in self.plugins.iter().enumerate() {
             if POINTS.iter().any(|point| self.enabled(PluginIdx(at as u16), *point)) {
-                fragments.extend(plugin.sign(pod).ok()?);
+                match plugin.sign(pod)? {
+                    Some(more) => fragments.extend(more),
+                    None => return Ok(None),
+                }
             }
         }
         fragments.sort();
         fragments.dedup();
-        Some(fragments)
+        Ok(Some(fragments))
     }
+}
+
+/// A plugin's Filter and Reserve look at what its PreFilter made, its Score at what its PreScore made. Where only the
+/// former are enabled the latter are added, behind all others, so that no plugin is ever called without its state.
+fn add_implied(plugins: &[Guarded], points: &mut [Vec<PluginIdx>]) -> Vec<(&'static str, ExtensionPoint)> {
+    use ExtensionPoint as P;
+    let mut implied = Vec::new();
+    for (maker, users) in [(P::PreFilter, [P::Filter, P::Reserve].as_slice()), (P::PreScore, &[P::Score])] {
+        for (at, plugin) in plugins.iter().enumerate() {
+            let idx = PluginIdx(at as u16);
+            let needed = users.iter().any(|user| points[*user as usize].contains(&idx));
+            if needed && plugin.points().contains(maker) && !points[maker as usize].contains(&idx) {
+                points[maker as usize].push(idx);
+                implied.push((plugin.name(), maker));
+            }
+        }
+    }
+    implied
 }
 
 fn everything() -> Vec<ErasedRegistration> {

@@ -1,17 +1,13 @@
 //! The plugins that a binary knows, by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use harbormaster_api::{features::Features, points::PointSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{
-    outcome::PluginError,
-    plugin::{ErasedPlugin, Plugin},
-    points::{Points, install},
-};
+use crate::{guard::Guarded, outcome::PluginError, plugin::Plugin, points::Calls};
 
 /// How a plugin is made from its arguments.
 pub trait Build: Plugin {
@@ -59,7 +55,7 @@ pub enum BuildError {
     },
 }
 
-type BuildFn = fn(Option<&Value>, &BuildCycle) -> Result<Arc<dyn ErasedPlugin>, PluginError>;
+type BuildFn = fn(Option<&Value>, &BuildCycle) -> Result<Guarded, PluginError>;
 
 #[derive(Clone)]
 struct Factory {
@@ -80,9 +76,9 @@ impl Registry {
                 None | Some(Value::Null) => P::Args::default(),
                 Some(value) => P::Args::deserialize(value)?,
             };
-            Ok(install(P::build(args, cx)?))
+            Ok(Guarded::new(P::build(args, cx)?))
         };
-        self.0.insert(P::NAME, Factory { name: P::NAME, points: Points::<P>::set_of_plugin(), build });
+        self.0.insert(P::NAME, Factory { name: P::NAME, points: Calls::of::<P>().set, build });
         self
     }
 
@@ -100,12 +96,7 @@ impl Registry {
     ///
     /// # Errors
     /// When there is no such plugin, or it refuses its arguments.
-    pub fn build(
-        &self,
-        plugin: &str,
-        args: Option<&Value>,
-        cx: &BuildCycle,
-    ) -> Result<Arc<dyn ErasedPlugin>, BuildError> {
+    pub fn build(&self, plugin: &str, args: Option<&Value>, cx: &BuildCycle) -> Result<Guarded, BuildError> {
         let factory = self.0.get(plugin).ok_or_else(|| BuildError::Unknown(plugin.to_owned()))?;
         (factory.build)(args, cx).map_err(|source| BuildError::Refused { plugin: factory.name, source })
     }

@@ -1,5 +1,7 @@
 //! Filtering many rows at once, and the verdicts that come of it.
 
+use rustc_hash::FxHashMap;
+
 use crate::{
     nodeset::{NodeIdx, NodeSet},
     outcome::Reject,
@@ -17,11 +19,25 @@ impl PluginIdx {
 }
 
 /// Why rows were rejected: which plugin, and with which reasons. Equal rejections are stored once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Verdicts {
     /// Per row: 0 fits, otherwise one more than the position in `distinct`.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
+    /// Where a rejection is, once there are more than a few.
+    places: FxHashMap<(PluginIdx, Reject), u32>,
+    compact_at: usize,
+}
+
+/// Up to so many distinct rejections are searched one by one.
+const FEW: usize = 8;
+/// Fewer distinct rejections than this are never too many.
+const MANY: usize = 256;
+
+impl Default for Verdicts {
+    fn default() -> Self {
+        Self { by_row: Vec::new(), distinct: Vec::new(), places: FxHashMap::default(), compact_at: MANY }
+    }
 }
 
 impl Verdicts {
@@ -33,7 +49,12 @@ impl Verdicts {
     /// Forgets everything and every row, keeping the allocations.
     pub fn reset(&mut self) {
         self.by_row.clear();
+        self.forget_rejections();
+    }
+
+    fn forget_rejections(&mut self) {
         self.distinct.clear();
+        self.places.clear();
     }
 
     /// Whether no rejection was recorded.
@@ -47,20 +68,28 @@ impl Verdicts {
         self.distinct.get((code as usize).checked_sub(1)?)
     }
 
+    /// Whether that plugin rejected the row.
+    pub fn is_by(&self, row: NodeIdx, plugin: PluginIdx) -> bool {
+        self.get(row).is_some_and(|(by, _)| *by == plugin)
+    }
+
     /// Records a rejection of `row`.
     pub fn set(&mut self, row: NodeIdx, plugin: PluginIdx, reject: Reject) {
         let code = self.code_of(plugin, reject);
         self.by_row[row.at()] = code;
     }
 
-    /// The row fits.
-    pub fn unset(&mut self, row: NodeIdx) {
-        self.by_row[row.at()] = 0;
-    }
-
-    /// The plugins that rejected rows, perhaps repeated; some of their rejections may be of the past.
-    pub fn plugins(&self) -> impl Iterator<Item = PluginIdx> {
-        self.distinct.iter().map(|(plugin, _)| *plugin)
+    /// Takes over what `others` say of `rows`.
+    pub fn take_over(&mut self, others: &Verdicts, rows: impl Iterator<Item = NodeIdx>) {
+        let mut codes = vec![0; others.distinct.len() + 1];
+        for row in rows {
+            let theirs = others.by_row.get(row.at()).map_or(0, |code| *code as usize);
+            if theirs != 0 && codes[theirs] == 0 {
+                let (plugin, reject) = &others.distinct[theirs - 1];
+                codes[theirs] = self.code_of(*plugin, reject.clone());
+            }
+            self.by_row[row.at()] = codes[theirs];
+        }
     }
 
     /// Counts the rejections of `rows`: each distinct one with its number of rows, in the order first seen.
@@ -72,32 +101,49 @@ impl Verdicts {
         self.distinct.iter().zip(&counts[1..]).filter(|(_, n)| **n > 0).map(|(why, n)| (why, *n)).collect()
     }
 
-    /// Drops rejections that no row has any more, when they pile up.
+    /// Drops rejections that no row has any more, when they pile up: so seldom that it costs little per rejection.
     pub fn compact(&mut self) {
-        if self.distinct.len() < 256 {
+        if self.distinct.len() < self.compact_at {
             return;
         }
         let old = std::mem::take(&mut self.distinct);
-        for code in &mut self.by_row {
-            if let Some((plugin, reject)) = (*code as usize).checked_sub(1).and_then(|at| old.get(at)) {
-                *code = intern(&mut self.distinct, *plugin, reject.clone());
+        self.places.clear();
+        let mut codes = vec![0; old.len() + 1];
+        for at in 0..self.by_row.len() {
+            let code = self.by_row[at] as usize;
+            if code != 0 && codes[code] == 0 {
+                let (plugin, reject) = old[code - 1].clone();
+                codes[code] = self.code_of(plugin, reject);
             }
+            self.by_row[at] = codes[code];
         }
+        self.compact_at = MANY.max(2 * self.distinct.len());
     }
 
     fn code_of(&mut self, plugin: PluginIdx, reject: Reject) -> u32 {
-        intern(&mut self.distinct, plugin, reject)
+        if self.distinct.len() <= FEW {
+            // Backwards: neighbours are usually rejected alike.
+            if let Some(at) = self.distinct.iter().rposition(|(p, r)| *p == plugin && *r == reject) {
+                return at as u32 + 1;
+            }
+        } else if let Some(code) = self.places.get(&(plugin, reject.clone())) {
+            return *code;
+        }
+        self.distinct.push((plugin, reject));
+        let code = self.distinct.len() as u32;
+        if self.distinct.len() == FEW + 1 {
+            let all = self.distinct.iter().cloned().zip(1..);
+            self.places.extend(all);
+        } else if self.distinct.len() > FEW {
+            self.places.extend(self.distinct.last().cloned().map(|last| (last, code)));
+        }
+        code
     }
-}
 
-fn intern(distinct: &mut Vec<(PluginIdx, Reject)>, plugin: PluginIdx, reject: Reject) -> u32 {
-    // Searching backwards: neighbours are usually rejected alike.
-    let known = distinct.iter().rposition(|(p, r)| *p == plugin && *r == reject);
-    let at = known.unwrap_or_else(|| {
-        distinct.push((plugin, reject));
-        distinct.len() - 1
-    });
-    at as u32 + 1
+    /// About how many bytes it holds.
+    pub(crate) fn size(&self) -> usize {
+        4 * self.by_row.capacity() + 128 * self.distinct.len()
+    }
 }
 
 /// One plugin's pass over the rows that still fit.

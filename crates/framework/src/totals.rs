@@ -2,6 +2,7 @@
 
 use crate::{
     nodeset::{NodeIdx, NodeSet},
+    normalize::normalized,
     outcome::Normalize,
     profile::Scorer,
 };
@@ -11,10 +12,10 @@ const UNFIT: i64 = i64::MIN;
 /// Rows per block: the best total of each block is kept.
 const BLOCK: usize = 64;
 
-/// Sums of weighted, normalised scores of one class.
+/// Sums of weighted, normalised scores.
 #[derive(Debug)]
-pub struct Totals {
-    columns: Vec<Column>,
+pub(crate) struct Totals {
+    parts: Vec<Part>,
     totals: Vec<i64>,
     block_best: Vec<i64>,
     stale: bool,
@@ -23,54 +24,74 @@ pub struct Totals {
 }
 
 /// One scorer's part in the totals.
-#[derive(Clone, Copy, Debug)]
-struct Column {
+#[derive(Debug)]
+struct Part {
     /// Position among the scorers.
     at: usize,
     weight: i64,
     normalize: Normalize,
-    /// The largest raw score among rows that fit, at least zero; and how many rows have it.
+    /// The largest raw score among rows that fit, at least zero, which scores are divided by.
     max: i64,
-    at_max: usize,
+    /// The rows that have it, unless it is zero.
+    at_max: NodeSet,
+    how_many: usize,
 }
 
-impl Column {
+impl Part {
     fn normalized(&self, raw: i64) -> i64 {
         normalized(self.normalize, raw, self.max)
     }
 
+    fn is_relative(&self) -> bool {
+        self.normalize != Normalize::AsIs
+    }
+
     fn find_max(&mut self, raw: &[i64], fits: &NodeSet) {
         self.max = fits.iter().map(|row| raw[row.at()]).max().unwrap_or(0).max(0);
-        self.at_max = fits.iter().filter(|row| raw[row.at()] == self.max).count();
+        self.at_max.clear();
+        self.how_many = 0;
+        if self.max > 0 {
+            fits.iter().filter(|row| raw[row.at()] == self.max).for_each(|row| self.at_max.insert(row));
+            self.how_many = self.at_max.len();
+        }
     }
-}
 
-/// The score in 0..=100 for a raw score, given the largest raw score among the candidates.
-pub(crate) fn normalized(how: Normalize, raw: i64, max: i64) -> i64 {
-    match how {
-        Normalize::Proportional { reverse } if max == 0 => {
-            if reverse {
-                100
-            } else {
-                raw
-            }
+    fn leave(&mut self, row: NodeIdx) {
+        if self.max > 0 && self.at_max.contains(row) {
+            self.at_max.remove(row);
+            self.how_many -= 1;
         }
-        Normalize::Proportional { reverse } => {
-            let share = raw.saturating_mul(100) / max;
-            if reverse { 100 - share } else { share }
+    }
+
+    /// Whether the largest score stays what it was.
+    fn enter(&mut self, row: NodeIdx, raw: i64) -> bool {
+        if self.max > 0 && raw == self.max && !self.at_max.contains(row) {
+            self.at_max.insert(row);
+            self.how_many += 1;
         }
-        Normalize::AsIs | Normalize::Custom => raw,
+        raw <= self.max
     }
 }
 
 impl Totals {
-    /// Sums the raw columns of `scorers`; an empty column is a skipped scorer or one that is asked anew every time.
-    pub(crate) fn new(scorers: &[Scorer], raw: &[Vec<i64>], fits: &NodeSet, rows: usize) -> Self {
-        let columns = scorers.iter().enumerate().filter(|(at, _)| !raw[*at].is_empty());
-        let columns =
-            columns.map(|(at, s)| Column { at, weight: s.weight, normalize: s.normalize, max: 0, at_max: 0 });
+    /// Sums of those of `scorers` that have raw scores (`raw` of the scorer's position is not empty).
+    pub(crate) fn new<'a>(
+        scorers: &[Scorer],
+        raw: impl Fn(usize) -> &'a [i64],
+        fits: &NodeSet,
+        rows: usize,
+    ) -> Self {
+        let parts = scorers.iter().enumerate().filter(|(at, _)| !raw(*at).is_empty());
+        let part = |(at, s): (usize, &Scorer)| Part {
+            at,
+            weight: s.weight,
+            normalize: s.normalize,
+            max: 0,
+            at_max: NodeSet::default(),
+            how_many: 0,
+        };
         let mut totals = Self {
-            columns: columns.collect(),
+            parts: parts.map(part).collect(),
             totals: vec![UNFIT; rows],
             block_best: vec![UNFIT; rows.div_ceil(BLOCK)],
             stale: true,
@@ -86,24 +107,15 @@ impl Totals {
         self.invalid == 0
     }
 
-    /// A row that fits is about to change: `raw` still holds its old scores.
-    pub(crate) fn leave(&mut self, row: NodeIdx, raw: &[Vec<i64>]) {
-        for column in &mut self.columns {
-            if raw[column.at][row.at()] == column.max {
-                column.at_max = column.at_max.saturating_sub(1);
-            }
-        }
+    /// A row that fits is about to change.
+    pub(crate) fn leave(&mut self, row: NodeIdx) {
+        self.parts.iter_mut().filter(|part| part.is_relative()).for_each(|part| part.leave(row));
     }
 
     /// The row has changed: `raw` holds its new scores if it fits.
-    pub(crate) fn enter(&mut self, row: NodeIdx, fits: bool, raw: &[Vec<i64>]) {
-        for column in self.columns.iter_mut().filter(|_| fits) {
-            let new = raw[column.at][row.at()];
-            if new == column.max {
-                column.at_max += 1;
-            } else if new > column.max && column.normalize != Normalize::AsIs {
-                self.stale = true;
-            }
+    pub(crate) fn enter<'a>(&mut self, row: NodeIdx, fits: bool, raw: impl Fn(usize) -> &'a [i64]) {
+        for part in self.parts.iter_mut().filter(|part| fits && part.is_relative()) {
+            self.stale |= !part.enter(row, raw(part.at)[row.at()]);
         }
         if !self.stale {
             self.write(row, fits, raw);
@@ -111,9 +123,9 @@ impl Totals {
     }
 
     /// Ends a series of updates.
-    pub(crate) fn settle(&mut self, raw: &[Vec<i64>], fits: &NodeSet) {
-        let max_is_gone = |c: &Column| c.normalize != Normalize::AsIs && c.max > 0 && c.at_max == 0;
-        if !self.stale && !self.columns.iter().any(max_is_gone) {
+    pub(crate) fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
+        let max_is_gone = |part: &Part| part.is_relative() && part.max > 0 && part.how_many == 0;
+        if !self.stale && !self.parts.iter().any(max_is_gone) {
             return;
         }
         self.stale = false;
@@ -123,8 +135,8 @@ impl Totals {
         for row in fits {
             self.totals[row.at()] = 0;
         }
-        for at in 0..self.columns.len() {
-            self.add_column(at, &raw[self.columns[at].at], fits);
+        for at in 0..self.parts.len() {
+            self.add_part(at, raw(self.parts[at].at), fits);
         }
         for block in 0..self.block_best.len() {
             self.block_best[block] = self.best_of_block(block);
@@ -132,21 +144,21 @@ impl Totals {
     }
 
     /// Adds one scorer's part to the totals of all rows that fit.
-    fn add_column(&mut self, at: usize, raw: &[i64], fits: &NodeSet) {
-        if self.columns[at].normalize != Normalize::AsIs {
-            self.columns[at].find_max(raw, fits);
+    fn add_part(&mut self, at: usize, raw: &[i64], fits: &NodeSet) {
+        if self.parts[at].is_relative() {
+            self.parts[at].find_max(raw, fits);
         }
-        let column = self.columns[at];
+        let Part { weight, normalize, max, .. } = self.parts[at];
         for row in fits {
-            let score = column.normalized(raw[row.at()]);
-            self.totals[row.at()] += score.saturating_mul(column.weight);
+            let score = normalized(normalize, raw[row.at()], max);
+            self.totals[row.at()] += score.saturating_mul(weight);
             if !(0..=100).contains(&score) {
                 self.mark_invalid(row, true);
             }
         }
     }
 
-    fn write(&mut self, row: NodeIdx, fits: bool, raw: &[Vec<i64>]) {
+    fn write<'a>(&mut self, row: NodeIdx, fits: bool, raw: impl Fn(usize) -> &'a [i64]) {
         self.mark_invalid(row, false);
         let total = if fits { self.sum(row, raw) } else { UNFIT };
         let block = row.at() / BLOCK;
@@ -158,13 +170,13 @@ impl Totals {
         }
     }
 
-    fn sum(&mut self, row: NodeIdx, raw: &[Vec<i64>]) -> i64 {
+    fn sum<'a>(&mut self, row: NodeIdx, raw: impl Fn(usize) -> &'a [i64]) -> i64 {
         let mut total = 0;
         let mut valid = true;
-        for column in &self.columns {
-            let score = column.normalized(raw[column.at][row.at()]);
+        for part in &self.parts {
+            let score = part.normalized(raw(part.at)[row.at()]);
             valid &= (0..=100).contains(&score);
-            total += score.saturating_mul(column.weight);
+            total += score.saturating_mul(part.weight);
         }
         self.mark_invalid(row, !valid);
         total
@@ -173,7 +185,7 @@ impl Totals {
     fn mark_invalid(&mut self, row: NodeIdx, invalid: bool) {
         if self.is_invalid.contains(row) != invalid {
             self.is_invalid.set(row, invalid);
-            self.invalid = if invalid { self.invalid + 1 } else { self.invalid - 1 };
+            if invalid { self.invalid += 1 } else { self.invalid -= 1 }
         }
     }
 
@@ -184,12 +196,8 @@ impl Totals {
 
     /// Whether the sums are also those of `some` of the rows that fit: whether what raw scores are divided by stays the
     /// same without the others.
-    pub(crate) fn hold_for(&self, raw: &[Vec<i64>], some: &NodeSet) -> bool {
-        self.columns.iter().all(|c| {
-            c.normalize == Normalize::AsIs
-                || c.max == 0
-                || some.iter().any(|row| raw[c.at][row.at()] == c.max)
-        })
+    pub(crate) fn hold_for(&self, some: &NodeSet) -> bool {
+        self.parts.iter().all(|part| !part.is_relative() || part.max == 0 || part.at_max.intersects(some))
     }
 
     /// Copies the sums, one per row; what rows hold that do not fit means nothing.
@@ -217,5 +225,10 @@ impl Totals {
             at = end;
         }
         None
+    }
+
+    /// About how many bytes it holds.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + 8 * (self.totals.len() + self.block_best.len())
     }
 }

@@ -21,6 +21,15 @@ pub enum Tie {
     FirstOnHeap,
 }
 
+/// Where the next search begins, so that not always the same nodes come first. Shared by all profiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// For walks: a position in the walking order.
+    pub position: usize,
+    /// For [`Tie::Rotate`]: a row, the one behind the last choice.
+    pub row: usize,
+}
+
 /// Fewer nodes than this are always all looked at.
 const MIN_FEASIBLE: usize = 100;
 

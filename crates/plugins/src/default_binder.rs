@@ -39,7 +39,7 @@ impl Build for DefaultBinder {
 }
 
 impl Bind for DefaultBinder {
-    async fn bind(&self, cx: &BindCycle) -> Result<Bound, BindFailure> {
+    async fn bind(&self, cx: &BindCycle) -> Result<Bound, Stop> {
         cx.api.bind(&cx.pod, &cx.node).await?;
         Ok(Bound::Done)
     }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(*server.bound.lock().unwrap(), ["default/p n"]);
         let cx = BindCycle { api: Arc::new(Server { refuses: true, ..Server::default() }), ..cx };
         match finished(DefaultBinder.bind(&cx)) {
-            Err(BindFailure::Error(error)) => assert_eq!(error.to_string(), "pods \"p\" not found"),
+            Err(Stop::Error(error)) => assert_eq!(error.to_string(), "pods \"p\" not found"),
             other => panic!("{other:?}"),
         }
     }

@@ -81,13 +81,13 @@ impl Build for DefaultPreemption {
 }
 
 impl PreEnqueue for DefaultPreemption {
-    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict> {
-        Ok(if cx.awaits_eviction { Err(Reject::unresolvable(REASON_WAITS)) } else { Ok(()) })
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
+        if cx.awaits_eviction { Err(Reject::unresolvable(REASON_WAITS).into()) } else { Ok(()) }
     }
 }
 
 impl PostFilter for DefaultPreemption {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
         if let Some(why) = eligibility::obstacle(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }

@@ -19,7 +19,7 @@
 
 use std::borrow::Cow;
 
-use harbormaster_api::{PodSpec, requests};
+use harbormaster_api::{PodSpec, Str, requests};
 use harbormaster_framework::prelude::*;
 
 use crate::sign;
@@ -42,6 +42,14 @@ impl Plugin for ImageLocality {
 
     fn points(points: &mut Points<Self>) {
         points.score();
+    }
+
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        let spec: &PodSpec = &pod.spec;
+        images_of(spec).for_each(|image| {
+            reads.of(image);
+        });
+        reads.of(&containers_of(spec));
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -85,13 +93,20 @@ struct Images<'a> {
     nodes: f64,
 }
 
+fn images_of(spec: &PodSpec) -> impl Iterator<Item = &Str> {
+    requests::container_images(spec).chain(requests::volume_images(spec))
+}
+
+fn containers_of(spec: &PodSpec) -> i64 {
+    (spec.containers.len() + spec.init_containers.len()) as i64
+}
+
 impl<'a> Images<'a> {
     fn of(cx: &Cycle<'a>) -> Self {
-        let spec: &PodSpec = &cx.pod.class.spec;
-        let named = requests::container_images(spec).chain(requests::volume_images(spec));
+        let spec: &PodSpec = &cx.pod.spec;
         Self {
-            names: named.map(|image| requests::normalized_image(image)).collect(),
-            containers: (spec.containers.len() + spec.init_containers.len()) as i64,
+            names: images_of(spec).map(|image| requests::normalized_image(image)).collect(),
+            containers: containers_of(spec),
             nodes: cx.nodes.node_count() as f64,
         }
     }

@@ -65,10 +65,9 @@ pub struct InterPodAffinity {
 
 impl Plugin for InterPodAffinity {
     const NAME: &'static str = "InterPodAffinity";
-    /// `None` when PreFilter did not run.
-    type FilterState = Option<counts::Counts>;
-    /// The sum per topology domain; `None` when PreScore did not run.
-    type ScoreState = Option<sums::Sums>;
+    type FilterState = counts::Counts;
+    /// The sum per topology domain.
+    type ScoreState = sums::Sums;
 
     fn points(points: &mut Points<Self>) {
         points.indexed().pre_filter().filter().pre_score().score();
@@ -84,7 +83,7 @@ impl Plugin for InterPodAffinity {
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
-        let spec = &pod.class.spec;
+        let spec = &pod.spec;
         if spec.pod_affinity.is_some() || spec.pod_anti_affinity.is_some() {
             return Err(Unsignable);
         }
@@ -104,7 +103,7 @@ impl Build for InterPodAffinity {
 impl Indexed for InterPodAffinity {
     type Index = PodIndex;
 
-    fn prepare(&self, index: &mut PodIndex, known: Known<'_>, pod: &PodInfo) {
+    fn prepare(&self, index: &mut PodIndex, known: ClusterView<'_>, pod: &PodInfo) {
         index.watch_terms_about(known, pod);
         let Required { affinity_keys, affinity, anti } = Required::of(pod);
         affinity_keys.iter().for_each(|key| index.watch_key(known, key));

@@ -50,10 +50,10 @@ pub struct NodeAffinity {
 impl Plugin for NodeAffinity {
     const NAME: &'static str = "NodeAffinity";
     const SCOPE: Scope = Scope::Row;
-    /// What the pod demands; `None` when PreFilter did not run.
-    type FilterState = Option<Arc<RequiredNodeAffinity>>;
-    /// What the pod prefers; `None` when PreScore did not run.
-    type ScoreState = Option<ParsedPreferred>;
+    /// What the pod demands.
+    type FilterState = Arc<RequiredNodeAffinity>;
+    /// What the pod prefers.
+    type ScoreState = ParsedPreferred;
 
     fn points(points: &mut Points<Self>) {
         points.pre_filter().filter().pre_score().score();
@@ -62,6 +62,10 @@ impl Plugin for NodeAffinity {
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         let actions = Action::ADD | Action::UPDATE_NODE_LABEL;
         Some(vec![Registration::hinted(EventResource::Node, actions, Self::after_node)])
+    }
+
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&pod.spec.node_selector).of(&pod.spec.node_affinity);
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -93,18 +97,18 @@ impl Build for NodeAffinity {
 }
 
 impl PreFilter for NodeAffinity {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Self::FilterState>> {
-        let spec = &cx.pod.class.spec;
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+        let spec = &cx.pod.spec;
         let terms = spec.node_affinity.as_ref().and_then(|a| a.required.as_ref()).map(|r| &r.terms);
         if terms.is_none() && self.added_required.is_none() && spec.node_selector.is_none() {
             return Ok(PreFiltered::Skip);
         }
-        let state = Some(Arc::new(demands(spec)));
+        let state = Arc::new(demands(spec));
         let Some(names) = terms.filter(|terms| !terms.is_empty()).and_then(|terms| named_nodes(terms)) else {
             return Ok(PreFiltered::state(state));
         };
         if names.is_empty() {
-            return Ok(PreFiltered::Reject(Reject::unresolvable(REASON_CONFLICT)));
+            return Err(Reject::unresolvable(REASON_CONFLICT).into());
         }
         let only = names.iter().filter_map(|name| cx.nodes.find(name)).collect();
         Ok(PreFiltered::Continue { state, only: Some(only) })
@@ -112,11 +116,8 @@ impl PreFilter for NodeAffinity {
 }
 
 impl Filter for NodeAffinity {
-    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> PluginResult<Verdict> {
-        match state {
-            Some(demands) => Ok(self.judge(demands, node)),
-            None => Ok(self.judge(&demands(&cx.pod.class.spec), node)),
-        }
+    fn filter(&self, _: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+        self.objection(state, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason).into()))
     }
 
     fn filter_batch(
@@ -125,17 +126,9 @@ impl Filter for NodeAffinity {
         state: &Self::FilterState,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
-        let made;
-        let demands = match state {
-            Some(demands) => demands.as_ref(),
-            None => {
-                made = demands(&cx.pod.class.spec);
-                &made
-            }
-        };
         let rows = sweep.rows();
         let judged = |wanted: &'static str| {
-            rows.iter().filter(move |row| self.objection(demands, cx.nodes.node(*row)) == Some(wanted))
+            rows.iter().filter(move |row| self.objection(state, cx.nodes.node(*row)) == Some(wanted))
         };
         if self.added_required.is_some() {
             sweep.reject_each(judged(REASON_ADDED), &Reject::unresolvable(REASON_ADDED));
@@ -147,26 +140,22 @@ impl Filter for NodeAffinity {
 
 impl PreScore for NodeAffinity {
     fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
-        let preferred = preferences(&cx.pod.class.spec)?;
+        let preferred = preferences(&cx.pod.spec)?;
         if preferred.is_none() && self.added_preferred.is_none() {
             return Ok(PreScored::Skip);
         }
-        Ok(PreScored::Continue(Some(preferred.unwrap_or_default())))
+        Ok(PreScored::Continue(preferred.unwrap_or_default()))
     }
 }
 
 impl Score for NodeAffinity {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
-    fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
         let Some(object) = node.object() else { return Ok(0) };
         let score = |terms: &ParsedPreferred| terms.score(&object.labels, &object.name);
         let added = self.added_preferred.as_ref().map_or(0, score);
-        let own = match state {
-            Some(own) => score(own),
-            None => preferences(&cx.pod.class.spec)?.as_ref().map_or(0, score),
-        };
-        Ok(added + own)
+        Ok(added + score(state))
     }
 }
 
@@ -191,10 +180,6 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<&Str>> {
 }
 
 impl NodeAffinity {
-    fn judge(&self, demands: &RequiredNodeAffinity, node: NodeRef<'_>) -> Verdict {
-        self.objection(demands, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason)))
-    }
-
     fn objection(&self, demands: &RequiredNodeAffinity, node: NodeRef<'_>) -> Option<&'static str> {
         let nothing = Labels::default();
         let (labels, name) = (node.labels().unwrap_or(&nothing), node.name());
@@ -209,11 +194,11 @@ impl NodeAffinity {
         if self.added_required.as_ref().is_some_and(|added| !added.matches(&new.labels, &new.name)) {
             return Ok(Hint::Skip);
         }
-        if !matches(&pod.class.spec, new)? {
+        if !matches(&pod.spec, new)? {
             return Ok(Hint::Skip);
         }
         let matched_before = match old {
-            Some(old) => matches(&pod.class.spec, old)?,
+            Some(old) => matches(&pod.spec, old)?,
             None => false,
         };
         Ok(if matched_before { Hint::Skip } else { Hint::Queue })

@@ -38,7 +38,7 @@ const KNOWN: [(&str, fn(&PodSpec) -> bool); 5] = [
 ];
 
 /// Which of [`KNOWN`] a pod needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Needs([bool; KNOWN.len()]);
 
 impl Needs {
@@ -84,8 +84,12 @@ impl Plugin for NodeDeclaredFeatures {
         ])
     }
 
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&Needs::of(&pod.spec));
+    }
+
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
-        let bits: String = Needs::of(&pod.class.spec).0.map(|b| if b { '1' } else { '0' }).iter().collect();
+        let bits: String = Needs::of(&pod.spec).0.map(|b| if b { '1' } else { '0' }).iter().collect();
         Ok(vec![sign::features(&bits)])
     }
 }
@@ -98,16 +102,16 @@ impl Build for NodeDeclaredFeatures {
 }
 
 impl PreFilter for NodeDeclaredFeatures {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
-        let nothing_to_do = !self.enabled || Needs::of(&cx.pod.class.spec).is_empty();
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
+        let nothing_to_do = !self.enabled || Needs::of(&cx.pod.spec).is_empty();
         Ok(if nothing_to_do { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
 impl Filter for NodeDeclaredFeatures {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
-        let fits = !self.enabled || Needs::of(&cx.pod.class.spec).met_by(node.declared_features());
-        Ok(if fits { Ok(()) } else { Err(Reject::unresolvable(REASON)) })
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        let fits = !self.enabled || Needs::of(&cx.pod.spec).met_by(node.declared_features());
+        if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 }
 
@@ -133,7 +137,7 @@ impl NodeDeclaredFeatures {
 #[cfg(test)]
 mod tests {
     use harbormaster_api::features::Features;
-    use harbormaster_framework::{events::ClusterEvent, plugin::PreFilterAnswer};
+    use harbormaster_framework::{events::ClusterEvent, points::PreFilterAnswer};
     use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod};
 
     use super::*;
@@ -174,7 +178,7 @@ mod tests {
         ] {
             let pod = pod.info();
             for node in ["none", "one", "more"] {
-                let verdict = trial(true).verdict(&nodes, &pod, node).unwrap();
+                let verdict = trial(true).verdict(&nodes, &pod, node);
                 let refused = Err(Reject::unresolvable("node(s) didn't match Pod's required features"));
                 assert_eq!(
                     verdict,
@@ -182,7 +186,7 @@ mod tests {
                     "{} {node}",
                     pod.name
                 );
-                assert_eq!(trial(false).verdict(&nodes, &pod, node).unwrap(), Ok(()), "gate off");
+                assert_eq!(trial(false).verdict(&nodes, &pod, node), Ok(()), "gate off");
             }
         }
     }
@@ -195,7 +199,7 @@ mod tests {
         };
         assert!(skips(true, pod("p")) && skips(false, restarts(pod("p"))));
         assert!(!skips(true, restarts(pod("p"))));
-        assert_eq!(trial(false).plugin().clone().events().map(|e| e.len()), Some(0));
+        assert_eq!(trial(false).plugin().events().unwrap().map(|e| e.len()), Some(0));
     }
 
     #[test]

@@ -41,6 +41,10 @@ impl Plugin for NodeName {
         Some(vec![Registration::always(EventResource::Node, Action::ADD)])
     }
 
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&pod.node_name);
+    }
+
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         Ok(vec![sign::node_name(pod)])
     }
@@ -59,9 +63,9 @@ fn wanted(pod: &PodInfo) -> Option<&str> {
 }
 
 impl Filter for NodeName {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let fits = wanted(cx.pod).is_none_or(|name| name == node.name().as_str());
-        Ok(if fits { Ok(()) } else { Err(Reject::unresolvable(REASON)) })
+        if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
@@ -92,7 +96,7 @@ mod tests {
             (pod("p").on("b"), Err(Reject::unresolvable("node(s) didn't match the requested node name"))),
         ] {
             let pod = pod.info();
-            assert_eq!(trial.verdict(&nodes, &pod, "a").unwrap(), on_a);
+            assert_eq!(trial.verdict(&nodes, &pod, "a"), on_a);
             batch_equals_single(&trial, &nodes, &pod);
         }
     }

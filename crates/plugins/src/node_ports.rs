@@ -46,6 +46,10 @@ impl Plugin for NodePorts {
         ])
     }
 
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&pod.spec.host_ports);
+    }
+
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         Ok(vec![sign::host_ports(pod)])
     }
@@ -59,15 +63,15 @@ impl Build for NodePorts {
 }
 
 impl PreFilter for NodePorts {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
-        Ok(if cx.pod.class.host_ports.is_empty() { PreFiltered::Skip } else { PreFiltered::state(()) })
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
+        Ok(if cx.pod.spec.host_ports.is_empty() { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
 impl Filter for NodePorts {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let taken = collides(cx.pod, node.used_ports());
-        Ok(if taken { Err(Reject::evictable(REASON)) } else { Ok(()) })
+        if taken { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
@@ -79,7 +83,7 @@ impl Filter for NodePorts {
 }
 
 fn collides(pod: &PodInfo, used: &UsedPorts) -> bool {
-    pod.class.host_ports.iter().any(|port| used.conflicts(port))
+    pod.spec.host_ports.iter().any(|port| used.conflicts(port))
 }
 
 impl NodePorts {
@@ -97,7 +101,7 @@ impl NodePorts {
 #[cfg(test)]
 mod tests {
     use harbormaster_api::pod::HostPort;
-    use harbormaster_framework::{events::ClusterEvent, plugin::PreFilterAnswer};
+    use harbormaster_framework::{events::ClusterEvent, points::PreFilterAnswer};
     use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod};
 
     use super::*;
@@ -126,8 +130,7 @@ mod tests {
             (vec!["TCP/0.0.0.0/1", "UDP/127.0.0.1/2"], vec!["UDP/127.0.0.1/2"], false),
         ] {
             let nodes = cluster([node("n")], [with_ports("bound", &used).on("n")]);
-            let verdict =
-                Trial::of(NodePorts).verdict(&nodes, &with_ports("p", &wanted).info(), "n").unwrap();
+            let verdict = Trial::of(NodePorts).verdict(&nodes, &with_ports("p", &wanted).info(), "n");
             assert_eq!(verdict, if fits { Ok(()) } else { refused.clone() }, "{wanted:?} {used:?}");
         }
     }

@@ -52,6 +52,10 @@ impl Plugin for NodeUnschedulable {
         ])
     }
 
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&pod.spec.tolerations);
+    }
+
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         Ok(vec![sign::tolerations(pod)])
     }
@@ -66,13 +70,13 @@ impl Build for NodeUnschedulable {
 }
 
 impl Filter for NodeUnschedulable {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
-        let fits = !node.unschedulable() || self.tolerated(&cx.pod.class.spec.tolerations);
-        Ok(if fits { Ok(()) } else { Err(Reject::unresolvable(REASON)) })
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        let fits = !node.unschedulable() || self.tolerated(&cx.pod.spec.tolerations);
+        if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        if !self.tolerated(&cx.pod.class.spec.tolerations) {
+        if !self.tolerated(&cx.pod.spec.tolerations) {
             let cordoned = both(sweep.rows(), &cx.nodes.columns().unschedulable);
             sweep.reject_each(cordoned, &Reject::unresolvable(REASON));
         }
@@ -114,20 +118,20 @@ mod tests {
     fn a_cordoned_node_rejects_pods_that_do_not_tolerate_it() {
         let nodes = cluster([node("open"), node("cordoned").unschedulable()], []);
         let plain = pod("p").info();
-        assert_eq!(trial().verdict(&nodes, &plain, "open").unwrap(), Ok(()));
+        assert_eq!(trial().verdict(&nodes, &plain, "open"), Ok(()));
         let reject = Reject::unresolvable("node(s) were unschedulable");
-        assert_eq!(trial().verdict(&nodes, &plain, "cordoned").unwrap(), Err(reject.clone()));
+        assert_eq!(trial().verdict(&nodes, &plain, "cordoned"), Err(reject.clone()));
         let tolerant = pod("p").tolerate(tolerates(KEY, "NoSchedule")).info();
-        assert_eq!(trial().verdict(&nodes, &tolerant, "cordoned").unwrap(), Ok(()));
+        assert_eq!(trial().verdict(&nodes, &tolerant, "cordoned"), Ok(()));
         let wrong_effect = pod("p").tolerate(tolerates(KEY, "NoExecute")).info();
-        assert_eq!(trial().verdict(&nodes, &wrong_effect, "cordoned").unwrap(), Err(reject));
+        assert_eq!(trial().verdict(&nodes, &wrong_effect, "cordoned"), Err(reject));
     }
 
     #[test]
     fn the_real_taints_of_the_node_are_not_looked_at() {
         let tainted = node("tainted").taint(KEY, "", "NoSchedule");
         let nodes = cluster([tainted], []);
-        assert_eq!(trial().verdict(&nodes, &pod("p").info(), "tainted").unwrap(), Ok(()));
+        assert_eq!(trial().verdict(&nodes, &pod("p").info(), "tainted"), Ok(()));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct PodIndex {
 
 impl PodIndex {
     /// Keeps a column for a label key of nodes from now on.
-    pub fn watch_key(&mut self, known: Known<'_>, key: &Str) {
+    pub fn watch_key(&mut self, known: ClusterView<'_>, key: &Str) {
         self.topology.watch(known.nodes, key);
     }
 
@@ -52,7 +52,7 @@ impl PodIndex {
     }
 
     /// Counts the pods that match from now on.
-    pub fn watch_pods(&mut self, known: Known<'_>, selector: &PodSelector) {
+    pub fn watch_pods(&mut self, known: ClusterView<'_>, selector: &PodSelector) {
         self.groups.watch(known.objects, selector);
     }
 
@@ -62,7 +62,7 @@ impl PodIndex {
     }
 
     /// Gets ready to say what pods on nodes say about a pod like this one.
-    pub fn watch_terms_about(&mut self, known: Known<'_>, pod: &PodInfo) {
+    pub fn watch_terms_about(&mut self, known: ClusterView<'_>, pod: &PodInfo) {
         self.groups.watch_terms_about(known.objects, &self.held, pod);
     }
 
@@ -75,7 +75,7 @@ impl PodIndex {
 }
 
 impl Index for PodIndex {
-    fn pod_joined(&mut self, known: Known<'_>, row: NodeIdx, pod: &PodInfo) {
+    fn pod_joined(&mut self, known: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         self.groups.joined(known.objects, row, pod);
         for held in self.held.of(pod).iter() {
             let fresh = self.held.joined(row, held);
@@ -89,18 +89,18 @@ impl Index for PodIndex {
         }
     }
 
-    fn pod_left(&mut self, _: Known<'_>, row: NodeIdx, pod: &PodInfo) {
+    fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         self.groups.left(row, pod);
         for held in self.held.of(pod).iter() {
             self.held.left(row, held);
         }
     }
 
-    fn node_changed(&mut self, known: Known<'_>, row: NodeIdx) {
+    fn node_changed(&mut self, known: ClusterView<'_>, row: NodeIdx) {
         self.topology.node_changed(known.nodes, row);
     }
 
-    fn object_changed(&mut self, known: Known<'_>, key: &ObjectKey) {
+    fn object_changed(&mut self, known: ClusterView<'_>, key: &ObjectKey) {
         if key.kind == ObjectKind::Namespace {
             self.groups.namespace_changed(known.objects, &self.held, &key.name);
         }

@@ -71,7 +71,7 @@ pub struct PodTopologySpread {
 impl Plugin for PodTopologySpread {
     const NAME: &'static str = "PodTopologySpread";
     type FilterState = filter::SpreadState;
-    type ScoreState = score::ScoreState;
+    type ScoreState = score::Worth;
 
     fn points(points: &mut Points<Self>) {
         points.indexed().pre_filter().filter().pre_score().score();
@@ -88,7 +88,7 @@ impl Plugin for PodTopologySpread {
 
     /// What a constraint says depends on other pods: no two attempts are alike.
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
-        let spread = !pod.class.spec.topology_spread.is_empty() || !self.defaults.is_empty();
+        let spread = !pod.spec.topology_spread.is_empty() || !self.defaults.is_empty();
         if spread { Err(Unsignable) } else { Ok(Vec::new()) }
     }
 }
@@ -128,7 +128,7 @@ fn system_defaults() -> Vec<(Kind, Constraint)> {
 impl Indexed for PodTopologySpread {
     type Index = PodIndex;
 
-    fn prepare(&self, index: &mut PodIndex, known: Known<'_>, pod: &PodInfo) {
+    fn prepare(&self, index: &mut PodIndex, known: ClusterView<'_>, pod: &PodInfo) {
         for kind in [Kind::Hard, Kind::Soft] {
             // Constraints with an error are told of by the point that applies them.
             for constraint in self.constraints(pod, kind, known.objects).unwrap_or_default() {

@@ -45,12 +45,12 @@ impl Build for SchedulingGates {
 }
 
 impl PreEnqueue for SchedulingGates {
-    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict> {
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
         if cx.pod.scheduling_gates.is_empty() {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let gates = cx.pod.scheduling_gates.join(" ");
-        Ok(Err(Reject::unresolvable(format!("waiting for scheduling gates: [{gates}]"))))
+        Err(Reject::unresolvable(format!("waiting for scheduling gates: [{gates}]")).into())
     }
 }
 
@@ -66,19 +66,20 @@ impl SchedulingGates {
 #[cfg(test)]
 mod tests {
     use harbormaster_framework::events::ClusterEvent;
-    use harbormaster_testkit::{Trial, pod};
+    use harbormaster_testkit::{Trial, pod, rejection};
 
     use super::*;
 
-    fn asked(pod: &PodInfo) -> PluginResult<Verdict> {
-        SchedulingGates.pre_enqueue(EnqueueCycle { pod, awaits_eviction: false })
+    fn asked(pod: &PodInfo) -> Result<(), Reject> {
+        let cx = EnqueueCycle { pod, awaits_eviction: false };
+        Trial::of(SchedulingGates).plugin().pre_enqueue(cx).map_err(rejection)
     }
 
     #[test]
     fn a_pod_waits_while_it_has_gates_and_the_names_are_told_in_order() {
-        assert_eq!(asked(&pod("p").info()).unwrap(), Ok(()));
+        assert_eq!(asked(&pod("p").info()), Ok(()));
         let gated = pod("p").gate("foo").gate("bar").info();
-        let reject = asked(&gated).unwrap().unwrap_err();
+        let reject = asked(&gated).unwrap_err();
         assert_eq!(reject, Reject::unresolvable("waiting for scheduling gates: [foo bar]"));
     }
 

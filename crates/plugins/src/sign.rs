@@ -17,27 +17,27 @@ pub(crate) fn node_name(pod: &PodInfo) -> SignFragment {
 
 /// In any order: what a set of tolerations puts up with does not depend on it.
 pub(crate) fn tolerations(pod: &PodInfo) -> SignFragment {
-    let mut sorted: Vec<&Toleration> = pod.class.spec.tolerations.iter().collect();
+    let mut sorted: Vec<&Toleration> = pod.spec.tolerations.iter().collect();
     sorted.sort_unstable_by(|a, b| (&a.key, &a.value, a).cmp(&(&b.key, &b.value, b)));
     fragment("v1.Pod.Spec.Tolerations", sorted)
 }
 
 pub(crate) fn resources(pod: &PodInfo) -> SignFragment {
     // Scores count containers without requests, so two pods of one request may still score differently.
-    let value = (&pod.class.request, &pod.class.score_request);
+    let value = (&pod.spec.request, &pod.spec.score_request);
     fragment("v1.Pod.Spec.ContainerRequestsAndOverheads()", value)
 }
 
 /// Port numbers alone would not do: two pods that differ in address or protocol may fit different nodes.
 pub(crate) fn host_ports(pod: &PodInfo) -> SignFragment {
-    let mut ports = pod.class.host_ports.clone();
+    let mut ports = pod.spec.host_ports.clone();
     ports.sort_unstable();
     ports.dedup();
     fragment("v1.Pod.Spec.HostPorts()", ports)
 }
 
 pub(crate) fn images(pod: &PodInfo) -> SignFragment {
-    let spec = &pod.class.spec;
+    let spec = &pod.spec;
     let named = requests::container_images(spec).chain(requests::volume_images(spec));
     let mut names: Vec<_> = named.map(|image| requests::normalized_image(image)).collect();
     names.sort_unstable();
@@ -46,7 +46,7 @@ pub(crate) fn images(pod: &PodInfo) -> SignFragment {
 }
 
 pub(crate) fn node_affinity(pod: &PodInfo) -> [SignFragment; 2] {
-    let spec = &pod.class.spec;
+    let spec = &pod.spec;
     let affinity = spec.node_affinity.as_ref().map(|affinity| {
         let mut required: Option<Vec<_>> =
             affinity.required.as_ref().map(|r| r.terms.iter().map(canonical).collect());

@@ -17,7 +17,7 @@
 //! tolerations.
 //!
 //! # Differs from kube-scheduler
-//! Without its PreScore it scores all the same instead of failing.
+//! In nothing.
 
 use harbormaster_api::{
     features::Feature,
@@ -39,8 +39,8 @@ impl Plugin for TaintToleration {
     const NAME: &'static str = "TaintToleration";
     const SCOPE: Scope = Scope::Row;
     type FilterState = ();
-    /// The tolerations that scores look at; `None` when PreScore did not run.
-    type ScoreState = Option<Vec<Toleration>>;
+    /// The tolerations that scores look at.
+    type ScoreState = Vec<Toleration>;
 
     fn points(points: &mut Points<Self>) {
         points.filter().pre_score().score();
@@ -52,6 +52,10 @@ impl Plugin for TaintToleration {
             Registration::hinted(Node, Action::ADD | Action::UPDATE_NODE_TAINT, Self::after_node),
             Registration::hinted(Pod, Action::UPDATE_POD_TOLERATION, Self::after_toleration),
         ])
+    }
+
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&pod.spec.tolerations);
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -68,13 +72,13 @@ impl Build for TaintToleration {
 }
 
 impl Filter for TaintToleration {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
-        let kept_away = self.keeps_away(node.taints(), &cx.pod.class.spec.tolerations);
-        Ok(if kept_away { Err(Reject::unresolvable(REASON)) } else { Ok(()) })
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        let kept_away = self.keeps_away(node.taints(), &cx.pod.spec.tolerations);
+        if kept_away { Err(Reject::unresolvable(REASON).into()) } else { Ok(()) }
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        let tolerations = &cx.pod.class.spec.tolerations;
+        let tolerations = &cx.pod.spec.tolerations;
         let tainted = both(sweep.rows(), &cx.nodes.columns().tainted);
         let rejected = tainted.filter(|row| self.keeps_away(cx.nodes.node(*row).taints(), tolerations));
         sweep.reject_each(rejected, &Reject::unresolvable(REASON));
@@ -84,16 +88,16 @@ impl Filter for TaintToleration {
 
 impl PreScore for TaintToleration {
     fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
-        let tolerations = cx.pod.class.spec.tolerations.iter().filter(|t| matters_for_scores(t));
-        Ok(PreScored::Continue(Some(tolerations.cloned().collect())))
+        let tolerations = cx.pod.spec.tolerations.iter().filter(|t| matters_for_scores(t));
+        Ok(PreScored::Continue(tolerations.cloned().collect()))
     }
 }
 
 impl Score for TaintToleration {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: true };
 
-    fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
-        Ok(self.disliked(node.taints(), tolerations_of(cx, state)))
+    fn score(&self, _: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+        Ok(self.disliked(node.taints(), state))
     }
 
     fn score_batch(
@@ -106,17 +110,11 @@ impl Score for TaintToleration {
         for row in candidates {
             out[row.at()] = 0;
         }
-        let tolerations = tolerations_of(cx, state);
         for row in both(candidates, &cx.nodes.columns().tainted) {
-            out[row.at()] = self.disliked(cx.nodes.node(row).taints(), tolerations);
+            out[row.at()] = self.disliked(cx.nodes.node(row).taints(), state);
         }
         Ok(())
     }
-}
-
-/// A toleration for another effect never matches a `PreferNoSchedule` taint, so the pod's full list does as well.
-fn tolerations_of<'a>(cx: &Cycle<'a>, state: &'a Option<Vec<Toleration>>) -> &'a [Toleration] {
-    state.as_deref().unwrap_or(&cx.pod.class.spec.tolerations)
 }
 
 fn matters_for_scores(toleration: &Toleration) -> bool {
@@ -136,7 +134,7 @@ impl TaintToleration {
 
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
-        let tolerations = &pod.class.spec.tolerations;
+        let tolerations = &pod.spec.tolerations;
         let was_kept_away = old.is_none_or(|old| self.keeps_away(&old.taints, tolerations));
         let helps = was_kept_away && !self.keeps_away(&new.taints, tolerations);
         Ok(if helps { Hint::Queue } else { Hint::Skip })
@@ -174,7 +172,7 @@ mod tests {
 
     fn fits(trial: &Trial, node: NodeBuilder, pod: PodBuilder) -> bool {
         let nodes = cluster([node.node(|n| n.name = "n".into())], []);
-        match trial.verdict(&nodes, &pod.info(), "n").unwrap() {
+        match trial.verdict(&nodes, &pod.info(), "n") {
             Ok(()) => true,
             Err(reject) => {
                 assert_eq!(reject, Reject::unresolvable("node(s) had untolerated taint(s)"));

@@ -6,11 +6,11 @@ use harbormaster_api::{
     PodSpec, Service, pod::TopologySpreadConstraint, points::ExtensionPoint, selector::LabelSelector,
 };
 use harbormaster_framework::{
-    attempt::{Attempt, Found, Search},
+    attempt::{Found, Runner, Search},
     plugin::{QueueSort, Scope},
     pod::SpecTable,
     prelude::*,
-    window::{Tie, Window},
+    window::Rotation,
 };
 use harbormaster_testkit::{
     Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod, profile_with_weights,
@@ -75,7 +75,7 @@ fn batches_agree_with_single_answers_on_random_clusters() {
             for trial in &trials {
                 batch_equals_single(trial, &nodes, &pod);
                 let name = nodes.node(nodes.order()[0]).name();
-                rejected += usize::from(trial.verdict(&nodes, &pod, name).unwrap().is_err());
+                rejected += usize::from(trial.verdict(&nodes, &pod, name).is_err());
                 scored += usize::from(trial.raw_scores(&nodes, &pod).unwrap().is_some());
             }
         }
@@ -138,7 +138,7 @@ fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
 }
 
 /// Every filter and scorer in the order and with the weights of the default profile.
-fn default_attempt() -> Attempt {
+fn default_runner() -> Runner {
     let filters = vec![
         ("NodeUnschedulable", 0),
         ("NodeName", 0),
@@ -159,7 +159,11 @@ fn default_attempt() -> Attempt {
     let pre_scorers = scorers[..4].to_vec();
     let points =
         [("PreFilter", pre_filters), ("Filter", filters), ("PreScore", pre_scorers), ("Score", scorers)];
-    Attempt::new(profile_with_weights(&registry(), &points, &[]))
+    Runner::new(profile_with_weights(&registry(), &points, &[]))
+}
+
+fn found(runner: &mut Runner, nodes: &mut Cluster, pod: &Arc<PodInfo>, rotation: &mut Rotation) -> Found {
+    runner.find(nodes, pod, Search::all(rotation)).unwrap().into_found()
 }
 
 #[test]
@@ -173,9 +177,8 @@ fn the_default_profile_tells_why_no_node_fits() {
         ],
         [pod("there").cpu("1").on("busy")],
     );
-    let search = Search { window: Window::All, tie: Tie::Rotate };
     let pod = pod("p").cpu("2").info();
-    let found = default_attempt().find(&mut nodes, &pod, search, &mut 0, &[], &[]).unwrap();
+    let found = found(&mut default_runner(), &mut nodes, &pod, &mut Rotation::default());
     let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
     assert_eq!(
         diagnosis.message(),
@@ -196,13 +199,12 @@ fn scores_of_the_default_profile_add_up_with_their_weights() {
         [pod("there").cpu("2").memory("4Gi").on("c")],
     );
     let pod = pod("p").cpu("1").memory("2Gi").image("app:1").prefers_node_label(1, "disk", &["ssd"]).info();
-    let explanation = default_attempt().explain(&mut nodes, &pod).unwrap();
+    let explanation = default_runner().explain(&mut nodes, &pod).unwrap();
     let totals: Vec<(String, i64)> =
         explanation.scores.iter().map(|(node, sheet)| (node.to_string(), sheet.total)).collect();
     // Taints 300 or 0, affinity 200 or 0, free share 75, 75 and 25, balance 75, and a third of the image on "a".
     assert_eq!(totals, [("a".into(), 681), ("b".into(), 150), ("c".into(), 400)]);
-    let search = Search { window: Window::All, tie: Tie::Rotate };
-    let found = default_attempt().find(&mut nodes, &pod, search, &mut 0, &[], &[]).unwrap();
+    let found = found(&mut default_runner(), &mut nodes, &pod, &mut Rotation::default());
     let Found::Node { row, .. } = found else { panic!("{found:?}") };
     assert_eq!(nodes.node(row).name(), "a");
 }
@@ -212,17 +214,16 @@ fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
     let mut dice = Dice::new(77);
     let mut nodes = dice.cluster(40);
     let classes: Vec<_> = (0..5).map(|at| dice.pod(&format!("class-{at}")).info()).collect();
-    let mut keeping = default_attempt();
-    let search = Search { window: Window::All, tie: Tie::Rotate };
-    let (mut start, mut fresh_start) = (0, 0);
+    let mut keeping = default_runner();
+    let (mut rotation, mut fresh_rotation) = (Rotation::default(), Rotation::default());
     let mut placed = 0;
     for step in 0..200 {
         nodes.refresh();
         let pod = &classes[step % classes.len()];
-        let kept = keeping.find(&mut nodes, pod, search, &mut start, &[], &[]).unwrap();
-        let fresh = default_attempt().find(&mut nodes, pod, search, &mut fresh_start, &[], &[]).unwrap();
+        let kept = found(&mut keeping, &mut nodes, pod, &mut rotation);
+        let fresh = found(&mut default_runner(), &mut nodes, pod, &mut fresh_rotation);
         assert_eq!(format!("{kept:?}"), format!("{fresh:?}"), "step {step}");
-        assert_eq!(start, fresh_start);
+        assert_eq!(rotation, fresh_rotation);
         let Found::Node { row, .. } = kept else { continue };
         placed += 1;
         let name = nodes.node(row).name().clone();
@@ -240,7 +241,7 @@ fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
 }
 
 /// Plugins that look at other pods, between row-scoped ones.
-fn social_attempt() -> Attempt {
+fn social_runner() -> Runner {
     let filters = vec![
         ("TaintToleration", 0),
         ("NodeResourcesFit", 0),
@@ -261,11 +262,11 @@ fn social_attempt() -> Attempt {
         ("PreScore", scorers.clone()),
         ("Score", scorers),
     ];
-    Attempt::new(profile_with_weights(&registry(), &points, &[]))
+    Runner::new(profile_with_weights(&registry(), &points, &[]))
 }
 
 fn with_spread(dice: &mut Dice, pod: &PodInfo, specs: &mut SpecTable) -> PodInfo {
-    let mut spec = PodSpec::clone(&pod.class.spec);
+    let mut spec = PodSpec::clone(&pod.spec);
     let constraint = |dice: &mut Dice| TopologySpreadConstraint {
         max_skew: 1 + dice.below(3) as i32,
         topology_key: dice.pick(&["zone", "rack", "kubernetes.io/hostname"]).into(),
@@ -282,7 +283,6 @@ fn with_spread(dice: &mut Dice, pod: &PodInfo, specs: &mut SpecTable) -> PodInfo
 
 #[test]
 fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
-    let search = Search { window: Window::All, tie: Tie::Rotate };
     let (mut placed, mut nowhere, mut moved) = (0, 0, 0);
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
@@ -301,12 +301,13 @@ fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
         let selector = Some([("app", "web")].into_iter().collect());
         let service = Service { namespace: "default".into(), name: "s".into(), selector };
         cluster.set_object(harbormaster_api::Object::Service(service));
-        let (mut attempt, mut start) = (social_attempt(), 0);
+        let (mut runner, mut rotation) = (social_runner(), Rotation::default());
         for step in 0..40 {
             cluster.refresh();
             let pod = random_pod(&mut dice, &format!("p{step}"), &mut specs);
-            let pod = with_spread(&mut dice, &pod, &mut specs);
-            let told = social_attempt().explain(&mut cluster, &pod).unwrap();
+            let pod = Arc::new(with_spread(&mut dice, &pod, &mut specs));
+            let start = rotation.row;
+            let told = social_runner().explain(&mut cluster, &pod).unwrap();
             let total = |row: NodeIdx| {
                 let name = cluster.node(row).name();
                 told.scores.iter().find(|(node, _)| node == name).map(|(_, sheet)| sheet.total)
@@ -315,8 +316,8 @@ fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
             let round = (0..rows).map(|at| NodeIdx::from((start + at) % rows));
             let best = round.clone().filter_map(&total).max();
             let expected = best.and_then(|best| round.clone().find(|row| total(*row) == Some(best)));
-            moved += usize::from(expected.is_some_and(|row| row.at() != start));
-            let found = match attempt.find(&mut cluster, &pod, search, &mut start, &[], &[]).unwrap() {
+            moved += usize::from(expected.is_some_and(|row| row.at() != start % rows));
+            let found = match found(&mut runner, &mut cluster, &pod, &mut rotation) {
                 Found::Node { row, .. } => Some(row),
                 Found::Nowhere(_) => None,
             };
@@ -325,7 +326,7 @@ fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
                 Some(row) => {
                     placed += 1;
                     let name = cluster.node(row).name().clone();
-                    cluster.add_pod(&name, Arc::new(pod));
+                    cluster.add_pod(&name, pod);
                 }
                 None => nowhere += 1,
             }
@@ -335,29 +336,55 @@ fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
 }
 
 #[test]
+fn pods_of_which_a_plugin_reads_the_same_get_the_same_answers() {
+    let mut dice = Dice::new(5);
+    let nodes = dice.cluster(30);
+    let pods: Vec<_> = (0..80).map(|at| dice.pod(&format!("p{at}")).info()).collect();
+    let mut alike = 0;
+    for trial in filters_and_scorers().iter().filter(|trial| trial.plugin().scope() == Scope::Row) {
+        let answers = |pod: &PodInfo| {
+            let verdict = |row| trial.verdict(&nodes, pod, nodes.node(row).name());
+            let verdicts: Vec<_> = nodes.live().iter().map(verdict).collect();
+            (verdicts, trial.raw_scores(&nodes, pod).unwrap())
+        };
+        let mut seen: Vec<(Reads, _)> = Vec::new();
+        for pod in &pods {
+            let (reads, answer) = (trial.plugin().reads(pod).unwrap(), answers(pod));
+            match seen.iter().find(|(other, _)| *other == reads) {
+                Some((_, before)) => {
+                    assert_eq!(answer, *before, "{} {pod:?}", trial.plugin().name());
+                    alike += 1;
+                }
+                None => seen.push((reads, answer)),
+            }
+        }
+    }
+    assert!(alike > 100, "hardly two pods are alike: {alike}");
+}
+
+#[test]
 fn asking_about_a_bound_pod_does_not_spoil_what_is_kept_for_waiting_ones() {
     let mut nodes = cluster([node("a"), node("b")], []);
     let mut specs = harbormaster_framework::pod::SpecTable::default();
-    let mut info = |pod: harbormaster_testkit::PodBuilder| {
-        harbormaster_framework::pod::PodInfo::new(pod.build(), &mut specs)
-    };
+    let mut info = |pod: harbormaster_testkit::PodBuilder| Arc::new(PodInfo::new(pod.build(), &mut specs));
     let (bound, waiting) = (info(pod("bound").on("b")), info(pod("waiting")));
-    let mut attempt = default_attempt();
-    let fits = |attempt: &mut Attempt, nodes: &mut _, pod: &_| {
-        let explanation = attempt.explain(nodes, pod).unwrap();
+    let mut runner = default_runner();
+    let fits = |runner: &mut Runner, nodes: &mut _, pod: &_| {
+        let explanation = runner.explain(nodes, pod).unwrap();
         explanation.nodes.iter().map(|(_, why)| why.is_none()).collect::<Vec<_>>()
     };
-    assert_eq!(fits(&mut attempt, &mut nodes, &bound), [false, true]);
-    assert_eq!(fits(&mut attempt, &mut nodes, &waiting), [true, true]);
+    assert_eq!(fits(&mut runner, &mut nodes, &bound), [false, true]);
+    assert_eq!(fits(&mut runner, &mut nodes, &waiting), [true, true]);
 }
 
 #[test]
 fn every_filtering_plugin_signs_pods_and_pods_of_one_template_sign_alike() {
-    let profile = default_attempt().profile().clone();
+    let profile = default_runner().profile().clone();
     let (one, two) = (pod("one").cpu("1").info(), pod("two").cpu("1").info());
-    assert!(profile.sign(&one).is_some());
-    assert_eq!(profile.sign(&one), profile.sign(&two));
-    assert_ne!(profile.sign(&one), profile.sign(&pod("three").cpu("2").info()));
+    let sign = |pod: &PodInfo| profile.sign(pod).unwrap();
+    assert!(sign(&one).is_some());
+    assert_eq!(sign(&one), sign(&two));
+    assert_ne!(sign(&one), sign(&pod("three").cpu("2").info()));
 }
 
 #[test]

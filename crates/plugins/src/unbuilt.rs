@@ -95,7 +95,7 @@ impl Plugin for Unbuilt {
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
-        let needs_none = self.needed(&pod.class.spec).next().is_none();
+        let needs_none = self.needed(&pod.spec).next().is_none();
         if needs_none { Ok(Vec::new()) } else { Err(Unsignable) }
     }
 }
@@ -111,19 +111,19 @@ impl Build for Unbuilt {
 }
 
 impl PreFilter for Unbuilt {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
-        let reasons: Vec<_> = self.needed(&cx.pod.class.spec).map(Guarded::reason).collect();
-        Ok(match reasons.is_empty() {
-            true => PreFiltered::Skip,
-            false => PreFiltered::Reject(Reject { fix: Fix::NothingHelps, reasons }),
-        })
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
+        let reasons: Vec<_> = self.needed(&cx.pod.spec).map(Guarded::reason).collect();
+        match reasons.is_empty() {
+            true => Ok(PreFiltered::Skip),
+            false => Err(Reject { fix: Fix::NothingHelps, reasons }.into()),
+        }
     }
 }
 
 impl PostFilter for Unbuilt {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
         let stands_in = self.missing.iter().any(|guarded| guarded.plugin == DYNAMIC_RESOURCES);
-        let without_claims = cx.pod.class.spec.resource_claims.is_empty();
+        let without_claims = cx.pod.spec.resource_claims.is_empty();
         let not_asked = cx.pre_filter.as_ref().is_some_and(|reject| reject.fix == Fix::NothingHelps);
         if stands_in && without_claims && not_asked {
             return Err(NOT_PRE_FILTERED.into());

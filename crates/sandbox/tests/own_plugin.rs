@@ -40,11 +40,11 @@ impl Build for Avoid {
 }
 
 impl Filter for Avoid {
-    fn filter(&self, _: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
-        Ok(match node.name().starts_with(&self.prefix) {
-            true => Err(Reject::unresolvable("node(s) are to be avoided")),
+    fn filter(&self, _: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        match node.name().starts_with(&self.prefix) {
+            true => Err(Reject::unresolvable("node(s) are to be avoided").into()),
             false => Ok(()),
-        })
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::{cell::RefCell, sync::Arc};
 
 use harbormaster_core::{EngineConfig, cache::Cache};
 use harbormaster_framework::{
-    attempt::{Attempt, Found, Search},
+    attempt::{Attempt, Found, Runner, Search},
     pod::PodInfo,
-    window::{Tie, Window},
+    window::Rotation,
 };
 use serde::Serialize;
 
@@ -18,9 +18,6 @@ use crate::{
     setup::{self, Setup},
     verdict::pre_enqueue,
 };
-
-/// Looks at all nodes and takes the first of the best.
-const SEARCH: Search = Search { window: Window::All, tie: Tie::Rotate };
 
 /// A report with explanations, as `simulate --explain -o json` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -92,15 +89,12 @@ pub fn explain_independently(
 /// Nodes with their pods, and the profiles.
 pub(crate) struct Judge {
     pub(crate) cache: Cache,
-    attempts: Vec<Attempt>,
+    runners: Vec<Runner>,
 }
 
 impl Judge {
     pub(crate) fn new(config: &EngineConfig) -> Self {
-        Self {
-            cache: Cache::default(),
-            attempts: config.profiles.iter().cloned().map(Attempt::new).collect(),
-        }
+        Self { cache: Cache::default(), runners: config.profiles.iter().cloned().map(Runner::new).collect() }
     }
 
     /// Knows everything but the pending pods, which come back.
@@ -123,20 +117,21 @@ impl Judge {
         (judge, pending)
     }
 
-    fn attempt_of(&mut self, pod: &PodInfo) -> Option<usize> {
-        self.attempts.iter().position(|a| *a.profile().name() == pod.spec.scheduler_name)
+    fn runner_of(&mut self, pod: &PodInfo) -> Option<usize> {
+        self.runners.iter().position(|a| *a.profile().name() == pod.spec.scheduler_name)
     }
 
-    fn report(&mut self, pod: &PodInfo) -> PodReport {
+    fn report(&mut self, pod: &Arc<PodInfo>) -> PodReport {
         let mut report = PodReport::of(pod);
-        let Some(at) = self.attempt_of(pod) else {
+        let Some(at) = self.runner_of(pod) else {
             report.is_of_no_profile();
             return report;
         };
-        report.pre_enqueue = pre_enqueue(self.attempts[at].profile(), pod);
+        report.pre_enqueue = pre_enqueue(self.runners[at].profile(), pod);
         report.attempts = 1;
         let nodes = &mut self.cache.cluster;
-        match self.attempts[at].find(nodes, pod, SEARCH, &mut 0, &[], &[]) {
+        let found = self.runners[at].find(nodes, pod, Search::all(&mut Rotation::default()));
+        match found.map(Attempt::into_found) {
             Ok(Found::Node { row, evaluated, feasible, .. }) => {
                 report.node = Some(nodes.node(row).name().as_str().to_owned());
                 report.looked_at = Some((evaluated, feasible));
@@ -148,11 +143,11 @@ impl Judge {
     }
 
     /// What every plugin says about every node; `None` if no profile is responsible for the pod.
-    pub(crate) fn explain(&mut self, pod: &PodInfo) -> Option<PodExplanation> {
-        let at = self.attempt_of(pod)?;
+    pub(crate) fn explain(&mut self, pod: &Arc<PodInfo>) -> Option<PodExplanation> {
+        let at = self.runner_of(pod)?;
         let cluster = &mut self.cache.cluster;
         cluster.refresh();
-        Some(match self.attempts[at].explain(cluster, pod) {
+        Some(match self.runners[at].explain(cluster, pod) {
             Ok(said) => PodExplanation::new(pod, cluster, said),
             Err(error) => PodExplanation::failed(pod, &error),
         })

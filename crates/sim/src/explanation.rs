@@ -4,8 +4,8 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
 use harbormaster_framework::{
     attempt::{AttemptError, Explanation, ScoreSheet},
-    classes::PointError,
     cluster::Cluster,
+    guard::{Call, PointError},
     outcome::{Fix, Reject},
     pod::PodInfo,
 };
@@ -82,7 +82,7 @@ impl PodExplanation {
         use harbormaster_api::points::ExtensionPoint::PreFilter;
         let mut failed = Self { pod: pod.full_name(), ..Self::default() };
         match error {
-            AttemptError::Plugin(PointError { plugin, point: PreFilter, .. }) => {
+            AttemptError::Plugin(PointError { plugin, call: Call::Point(PreFilter), .. }) => {
                 let reasons = vec![error.to_string().into()];
                 failed.pre_filter = Some(Status { plugin: (*plugin).into(), code: "Error".into(), reasons });
             }

@@ -156,7 +156,7 @@ fn trimmed(number: String) -> String {
 /// The taint that keeps the pod away. Whether numbers are compared depends on a feature gate; a taint that is not
 /// tolerated when they are is not tolerated in any case.
 fn untolerated(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
-    let tolerations = &pod.class.spec.tolerations;
+    let tolerations = &pod.spec.tolerations;
     let find = |numbers| find_untolerated(node.taints(), tolerations, numbers, |t| t.effect.forbids());
     let taint = find(true).or_else(|| find(false))?;
     let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
@@ -164,7 +164,7 @@ fn untolerated(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
 }
 
 fn ports(pod: &PodInfo, used: &UsedPorts) -> Option<String> {
-    let taken = pod.class.host_ports.iter().filter(|port| used.conflicts(port));
+    let taken = pod.spec.host_ports.iter().filter(|port| used.conflicts(port));
     let taken: Vec<String> = taken.map(|port| format!("{}/{}", port.port, port.protocol)).collect();
     (!taken.is_empty()).then(|| format!("host port {} is taken", taken.join(", ")))
 }
@@ -173,7 +173,7 @@ fn ports(pod: &PodInfo, used: &UsedPorts) -> Option<String> {
 /// them would not help.
 fn label(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
     let nothing = Labels::default();
-    let (labels, spec) = (node.labels().unwrap_or(&nothing), &pod.class.spec);
+    let (labels, spec) = (node.labels().unwrap_or(&nothing), &pod.spec);
     let selector = spec.node_selector.as_ref();
     let wanted =
         selector.and_then(|wanted| wanted.iter().find(|(key, value)| labels.get(key) != Some(value)));
@@ -203,7 +203,7 @@ fn words(requirement: &Requirement) -> String {
 }
 
 fn spread(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
-    let hard = || pod.class.spec.topology_spread.iter().filter(|constraint| constraint.hard);
+    let hard = || pod.spec.topology_spread.iter().filter(|constraint| constraint.hard);
     let has = |key: &str| node.labels().is_some_and(|labels| labels.get(key).is_some());
     if let Some(constraint) = hard().find(|constraint| !has(&constraint.topology_key)) {
         return Some(format!("no label {}", constraint.topology_key));
@@ -214,7 +214,7 @@ fn spread(pod: &PodInfo, node: NodeRef<'_>) -> Option<String> {
 
 /// By which labels nodes the pod's own terms compare; terms of other pods are not the pod's to name.
 fn affinity(reasons: &[Cow<'static, str>], pod: &PodInfo) -> Option<String> {
-    let (affinity, anti) = (&pod.class.spec.pod_affinity, &pod.class.spec.pod_anti_affinity);
+    let (affinity, anti) = (&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity);
     let own = match reasons.first()?.as_ref() {
         REASON_AFFINITY => affinity,
         REASON_ANTI => anti,

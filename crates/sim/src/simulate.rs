@@ -68,7 +68,7 @@ struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
-    fn tried(&mut self, pod: &PodInfo, attempts: u32) {
+    fn tried(&mut self, pod: &Arc<PodInfo>, attempts: u32) {
         let is_last = self.open.get(&pod.uid).is_some_and(|report| report.attempts == attempts);
         if is_last
             && let Some(report) = self.open.remove(&pod.uid)
@@ -207,8 +207,8 @@ impl<'a> World<'a> {
                 report.message = None;
                 self.fruitless.clear();
             }
-            Outcome::Unschedulable(message) | Outcome::Error(message) => {
-                report.message = Some(message);
+            Outcome::NoNodes | Outcome::Unschedulable(_) | Outcome::Error(_) => {
+                report.message = outcome.message();
                 *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
             }
             Outcome::Skipped => {
@@ -232,7 +232,7 @@ impl<'a> World<'a> {
                     Effect::Bind(task) => self.bind(&task.pod.uid, &task.node),
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
-                    Effect::Event(_) => {}
+                    Effect::Event(_) | Effect::Trouble(_) => {}
                 }
             }
         }

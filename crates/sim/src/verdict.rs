@@ -1,7 +1,7 @@
 //! Answers of single plugins, outside of an attempt.
 
 use harbormaster_api::points::ExtensionPoint;
-use harbormaster_framework::{cycle::EnqueueCycle, pod::PodInfo, profile::Profile};
+use harbormaster_framework::{cycle::EnqueueCycle, guard::Stopped, pod::PodInfo, profile::Profile};
 
 use crate::report::Status;
 
@@ -10,9 +10,9 @@ pub(crate) fn pre_enqueue(profile: &Profile, pod: &PodInfo) -> Option<Status> {
     profile.at(ExtensionPoint::PreEnqueue).iter().find_map(|plugin| {
         let plugin = profile.plugin(*plugin);
         match plugin.pre_enqueue(EnqueueCycle { pod, awaits_eviction: false }) {
-            Ok(Ok(())) => None,
-            Ok(Err(reject)) => Some(Status::new(Some(plugin.name()), reject)),
-            Err(error) => Some(Status {
+            Ok(()) => None,
+            Err(Stopped::Reject(plugin, reject)) => Some(Status::new(Some(plugin), reject)),
+            Err(Stopped::Error(error)) => Some(Status {
                 plugin: plugin.name().into(),
                 code: "Error".into(),
                 reasons: vec![error.to_string().into()],

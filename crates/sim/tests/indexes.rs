@@ -9,7 +9,7 @@ use harbormaster_api::{
     selector::LabelSelector,
 };
 use harbormaster_core::{BindOutcome, BindTask, Effect, Engine, EvictOutcome, EvictTask, Input};
-use harbormaster_framework::index::Known;
+use harbormaster_framework::index::ClusterView;
 use harbormaster_plugins::pod_index::PodIndex;
 use harbormaster_sim::{Choices, setup::setup};
 use harbormaster_testkit::{labels, node, pod, random::Dice};
@@ -58,7 +58,7 @@ impl World {
             match effect {
                 Effect::Bind(task) => self.bindings.push(task),
                 Effect::Evict(task) => self.evictions.push(task),
-                Effect::PatchStatus(_) | Effect::Event(_) => {}
+                Effect::PatchStatus(_) | Effect::Event(_) | Effect::Trouble(_) => {}
             }
         }
     }
@@ -216,7 +216,7 @@ fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
             evicted += usize::from(after.1 > before.1);
             let cluster = &world.engine.cache().cluster;
             if let Ok(index) = cluster.indexes().get::<PodIndex>() {
-                let known = Known { nodes: cluster.nodes(), objects: cluster.objects() };
+                let known = ClusterView { nodes: cluster.nodes(), objects: cluster.objects() };
                 index.check(known).unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
             }
         }

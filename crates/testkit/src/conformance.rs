@@ -5,12 +5,12 @@ use harbormaster_framework::{
     cluster::Cluster,
     cycle::Cycle,
     nodeset::{NodeIdx, NodeSet},
-    outcome::Verdict,
-    plugin::PreFilterAnswer,
+    outcome::Reject,
     pod::PodInfo,
+    points::Slot,
 };
 
-use crate::trial::Trial;
+use crate::trial::{Trial, rejection};
 
 /// A value that no plugin writes: shows which scores were written.
 const UNTOUCHED: i64 = i64::MIN + 7;
@@ -23,10 +23,10 @@ const UNTOUCHED: i64 = i64::MIN + 7;
 pub fn batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
     let every_other: NodeSet = nodes.live().iter().filter(|row| row.0.is_multiple_of(2)).collect();
     for rows in [nodes.live().clone(), every_other, NodeSet::default()] {
-        if trial.plugin().implements(ExtensionPoint::Filter) {
+        if trial.plugin().points().contains(ExtensionPoint::Filter) {
             filter_batch_equals_single(trial, nodes, pod, &rows);
         }
-        if trial.plugin().implements(ExtensionPoint::Score) {
+        if trial.plugin().points().contains(ExtensionPoint::Score) {
             score_batch_equals_single(trial, nodes, pod, &rows);
         }
     }
@@ -36,20 +36,29 @@ fn failed<T>(trial: &Trial, pod: &PodInfo, result: Result<T, impl std::fmt::Disp
     result.unwrap_or_else(|e| panic!("{} fails for {pod:?}: {e}", trial.plugin().name()))
 }
 
-fn single_verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<(NodeIdx, Verdict)>> {
-    let indexes = trial.indexes(nodes, pod);
-    let (answer, slot) = failed(trial, pod, trial.pre_filtered(nodes, pod));
-    if matches!(answer, PreFilterAnswer::Reject(_)) {
-        return None;
+/// What Filter says of one row.
+type Judged = (NodeIdx, Result<(), Reject>);
+
+/// PreFilter's state; `None` if it rejects the pod.
+fn filter_state(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Slot> {
+    match trial.pre_filtered(nodes, pod) {
+        Ok((_, slot)) => Some(slot),
+        Err(stopped) => {
+            rejection(stopped);
+            None
+        }
     }
-    let cx = Cycle::with_indexes(nodes, &indexes, pod);
-    let ask = |row: NodeIdx| (row, failed(trial, pod, trial.plugin().filter(&cx, &slot, row)));
+}
+
+fn single_verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<Judged>> {
+    let (slot, indexes) = (filter_state(trial, nodes, pod)?, trial.indexes(nodes, pod));
+    let ask = |row: NodeIdx| (row, trial.judge(nodes, &indexes, pod, &slot, row));
     Some(nodes.live().iter().map(ask).collect())
 }
 
 fn filter_batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows: &NodeSet) {
     let Some(single) = single_verdicts(trial, nodes, pod) else { return };
-    let batch = failed(trial, pod, trial.batch_verdicts(nodes, pod, rows));
+    let batch = trial.batch_verdicts(nodes, pod, rows).unwrap_or_else(|stopped| panic!("{stopped:?}"));
     for ((row, one), (_, many)) in single.iter().zip(&batch) {
         let expected = if rows.contains(*row) { one } else { &Ok(()) };
         let name = nodes.node(*row).name();
@@ -90,7 +99,7 @@ pub fn adding_and_removing_is_neutral(
 ) {
     let indexes = trial.indexes(nodes, pod);
     let Some(before) = single_verdicts(trial, nodes, pod) else { return };
-    let (_, mut slot) = failed(trial, pod, trial.pre_filtered(nodes, pod));
+    let Some(mut slot) = filter_state(trial, nodes, pod) else { return };
     for (row, _) in &before {
         nodes.what_if().what_if_added(*row, other.clone());
         failed(
@@ -105,9 +114,8 @@ pub fn adding_and_removing_is_neutral(
             trial.plugin().remove_pod(&Cycle::with_indexes(nodes, &indexes, pod), &mut slot, other, *row),
         );
     }
-    let cx = Cycle::with_indexes(nodes, &indexes, pod);
     for (row, verdict) in &before {
-        let after = failed(trial, pod, trial.plugin().filter(&cx, &slot, *row));
+        let after = trial.judge(nodes, &indexes, pod, &slot, *row);
         assert_eq!(after, *verdict, "{}: {pod:?} after {other:?} came and went", trial.plugin().name());
     }
 }
@@ -145,7 +153,7 @@ pub fn row_scope_holds(
         let now = single_verdicts(trial, nodes, pod);
         let scored = failed(trial, pod, trial.raw_scores(nodes, pod));
         nodes.what_if().end_what_if(row, &elsewhere.uid);
-        let others = |all: &Option<Vec<(NodeIdx, Verdict)>>| {
+        let others = |all: &Option<Vec<Judged>>| {
             all.clone().map(|all| all.into_iter().filter(|(r, _)| *r != row).collect::<Vec<_>>())
         };
         assert_eq!(others(&now), others(&verdicts), "{}: looks at other rows", trial.plugin().name());
@@ -185,7 +193,7 @@ mod tests {
     }
 
     impl PreFilter for Broken {
-        fn pre_filter(&self, _: &Cycle<'_>) -> PluginResult<PreFiltered<usize>> {
+        fn pre_filter(&self, _: &Cycle<'_>) -> Result<PreFiltered<usize>, Stop> {
             Ok(PreFiltered::state(0))
         }
         fn add_pod(&self, _: &Cycle<'_>, state: &mut usize, _: &PodInfo, _: NodeRef<'_>) -> PluginResult<()> {
@@ -205,17 +213,17 @@ mod tests {
     }
 
     impl Filter for Broken {
-        fn filter(&self, cx: &Cycle<'_>, added: &usize, node: NodeRef<'_>) -> PluginResult<Verdict> {
+        fn filter(&self, cx: &Cycle<'_>, added: &usize, node: NodeRef<'_>) -> Verdict {
             let pods: i64 = cx.nodes.columns().used_pods.iter().sum();
             let disturbed = (self.reads_labels && !cx.pod.labels.is_empty())
                 || (self.looks_around && pods > 0)
                 || *added > 0;
             let rejected = disturbed || node.name() == "bad";
-            Ok(if rejected { Err(Reject::evictable("bad")) } else { Ok(()) })
+            if rejected { Err(Reject::evictable("bad").into()) } else { Ok(()) }
         }
         fn filter_batch(&self, cx: &Cycle<'_>, added: &usize, sweep: &mut Sweep<'_>) -> PluginResult<()> {
             for row in sweep.rows().iter().filter(|_| !self.forgets_a_reject) {
-                if let Err(reject) = self.filter(cx, added, cx.nodes.node(row))? {
+                if let Err(Stop::Reject(reject)) = self.filter(cx, added, cx.nodes.node(row)) {
                     sweep.reject(row, reject);
                 }
             }

@@ -18,5 +18,5 @@ pub use clusters::{cluster, profile, profile_with_args, profile_with_weights};
 pub use conformance::{adding_and_removing_is_neutral, batch_equals_single, row_scope_holds};
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, labels, pod, tolerates, tolerates_all};
-pub use trial::Trial;
+pub use trial::{Trial, rejection};
 pub use what_if::WhatIfTrial;

@@ -1,40 +1,40 @@
 //! One plugin, asked directly.
 
-use std::sync::Arc;
-
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
     cluster::Cluster,
     cycle::Cycle,
     events::{Change, ClusterEvent, Hint},
-    index::{Indexes, Known},
+    guard::{Guarded, PointError, Stopped},
+    index::{ClusterView, Indexes},
     nodeset::{NodeIdx, NodeSet},
-    outcome::{Normalize, PluginResult, Reject, Verdict},
-    plugin::{ErasedPlugin, Plugin, PreFilterAnswer, Scope, Slot},
+    normalize::normalize,
+    outcome::Reject,
+    plugin::{Plugin, Scope},
     pod::PodInfo,
-    points::install,
+    points::{PreFilterAnswer, Slot},
     sweep::{PluginIdx, Sweep, Verdicts},
 };
 
 /// A plugin on its own. Every question runs what comes before it: Filter after PreFilter, Score after PreScore.
 #[derive(Clone)]
 pub struct Trial {
-    plugin: Arc<dyn ErasedPlugin>,
+    plugin: Guarded,
 }
 
 impl Trial {
     /// Tries that plugin.
     pub fn of<P: Plugin>(plugin: P) -> Self {
-        Self { plugin: install(plugin) }
+        Self { plugin: Guarded::new(plugin) }
     }
 
     /// Tries a plugin that a registry made.
-    pub fn of_made(plugin: Arc<dyn ErasedPlugin>) -> Self {
+    pub fn of_made(plugin: Guarded) -> Self {
         Self { plugin }
     }
 
     /// The plugin, its type erased.
-    pub fn plugin(&self) -> &Arc<dyn ErasedPlugin> {
+    pub fn plugin(&self) -> &Guarded {
         &self.plugin
     }
 
@@ -45,10 +45,10 @@ impl Trial {
     pub fn indexes(&self, nodes: &Cluster, pod: &PodInfo) -> Indexes {
         let mut indexes = Indexes::default();
         if let Some(kind) = self.plugin.index() {
-            let known = Known { nodes: nodes.nodes(), objects: nodes.objects() };
-            indexes.add(kind, known);
-            let prepared = self.plugin.prepare(&mut indexes, known, pod);
-            prepared.unwrap_or_else(|e| panic!("{}: {e}", self.plugin.name()));
+            let view = ClusterView { nodes: nodes.nodes(), objects: nodes.objects() };
+            let prepared =
+                indexes.add(kind, view).and_then(|()| self.plugin.prepare(&mut indexes, view, pod));
+            prepared.unwrap_or_else(|e| panic!("{e}"));
         }
         indexes
     }
@@ -56,8 +56,8 @@ impl Trial {
     /// What PreFilter says.
     ///
     /// # Errors
-    /// As the plugin fails.
-    pub fn pre_filter(&self, nodes: &Cluster, pod: &PodInfo) -> PluginResult<PreFilterAnswer> {
+    /// When the plugin rejects the pod, or fails.
+    pub fn pre_filter(&self, nodes: &Cluster, pod: &PodInfo) -> Result<PreFilterAnswer, Stopped> {
         Ok(self.pre_filtered(nodes, pod)?.0)
     }
 
@@ -65,9 +65,9 @@ impl Trial {
         &self,
         nodes: &Cluster,
         pod: &PodInfo,
-    ) -> PluginResult<(PreFilterAnswer, Slot)> {
+    ) -> Result<(PreFilterAnswer, Slot), Stopped> {
         let mut slot = self.plugin.default_filter_slot();
-        if !self.plugin.implements(ExtensionPoint::PreFilter) {
+        if !self.plugin.points().contains(ExtensionPoint::PreFilter) {
             return Ok((PreFilterAnswer::Continue(None), slot));
         }
         let answer =
@@ -78,32 +78,43 @@ impl Trial {
     /// The verdict on one node, PreFilter included.
     ///
     /// # Errors
-    /// As the plugin fails.
+    /// Why the pod does not fit.
     ///
     /// # Panics
-    /// When there is no such node.
-    pub fn verdict(&self, nodes: &Cluster, pod: &PodInfo, node: &str) -> PluginResult<Verdict> {
+    /// When there is no such node, or the plugin fails.
+    pub fn verdict(&self, nodes: &Cluster, pod: &PodInfo, node: &str) -> Result<(), Reject> {
         let row = nodes.find(node).unwrap_or_else(|| panic!("no node {node:?}"));
-        let (answer, slot) = self.pre_filtered(nodes, pod)?;
+        let (answer, slot) = self.pre_filtered(nodes, pod).map_err(rejection)?;
         match answer {
-            PreFilterAnswer::Reject(reject) => Ok(Err(reject)),
             PreFilterAnswer::Continue(Some(only)) if !only.contains(row) => {
-                Ok(Err(Reject::unresolvable("outside of PreFilter's nodes")))
+                Err(Reject::unresolvable("outside of PreFilter's nodes"))
             }
-            _ => self.plugin.filter(&Cycle::with_indexes(nodes, &self.indexes(nodes, pod), pod), &slot, row),
+            _ => self.judge(nodes, &self.indexes(nodes, pod), pod, &slot, row),
         }
+    }
+
+    /// What Filter says of one row.
+    pub(crate) fn judge(
+        &self,
+        nodes: &Cluster,
+        indexes: &Indexes,
+        pod: &PodInfo,
+        slot: &Slot,
+        row: NodeIdx,
+    ) -> Result<(), Reject> {
+        self.plugin.filter(&Cycle::with_indexes(nodes, indexes, pod), slot, row).map_err(rejection)
     }
 
     /// The verdicts on `rows` by the batch method.
     ///
     /// # Errors
-    /// As the plugin fails.
+    /// When PreFilter rejects the pod, or the plugin fails.
     pub fn batch_verdicts(
         &self,
         nodes: &Cluster,
         pod: &PodInfo,
         rows: &NodeSet,
-    ) -> PluginResult<Vec<(NodeIdx, Verdict)>> {
+    ) -> Result<Vec<(NodeIdx, Result<(), Reject>)>, Stopped> {
         let (_, slot) = self.pre_filtered(nodes, pod)?;
         let mut verdicts = Verdicts::default();
         verdicts.resize(nodes.rows());
@@ -128,9 +139,14 @@ impl Trial {
     ///
     /// # Errors
     /// As the plugin fails.
-    pub fn pre_score(&self, nodes: &Cluster, pod: &PodInfo, candidates: &NodeSet) -> PluginResult<Slot> {
+    pub fn pre_score(
+        &self,
+        nodes: &Cluster,
+        pod: &PodInfo,
+        candidates: &NodeSet,
+    ) -> Result<Slot, PointError> {
         let mut slot = self.plugin.default_score_slot();
-        if self.plugin.implements(ExtensionPoint::PreScore) {
+        if self.plugin.points().contains(ExtensionPoint::PreScore) {
             let none = NodeSet::default();
             let shown = if self.plugin.scope() == Scope::Row { &none } else { candidates };
             self.plugin.pre_score(
@@ -146,7 +162,7 @@ impl Trial {
     ///
     /// # Errors
     /// As the plugin fails.
-    pub fn raw_scores(&self, nodes: &Cluster, pod: &PodInfo) -> PluginResult<Option<Vec<i64>>> {
+    pub fn raw_scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, PointError> {
         let slot = self.pre_score(nodes, pod, nodes.live())?;
         if slot.is_none() {
             return Ok(None);
@@ -157,7 +173,7 @@ impl Trial {
             .order()
             .iter()
             .map(|row| self.plugin.score(&cx, &slot, *row))
-            .collect::<PluginResult<_>>()
+            .collect::<Result<_, _>>()
             .map(Some)
     }
 
@@ -165,44 +181,40 @@ impl Trial {
     ///
     /// # Errors
     /// As the plugin fails.
-    pub fn scores(&self, nodes: &Cluster, pod: &PodInfo) -> PluginResult<Option<Vec<i64>>> {
-        let Some(mut scores) = self.raw_scores(nodes, pod)? else { return Ok(None) };
-        match self.plugin.normalization() {
-            Normalize::AsIs => {}
-            Normalize::Proportional { reverse } => {
-                let max = scores.iter().copied().max().unwrap_or(0).max(0);
-                let share = |raw: i64| if max == 0 { raw } else { 100 * raw / max };
-                scores.iter_mut().for_each(|s| *s = if reverse { 100 - share(*s) } else { share(*s) });
-            }
-            Normalize::Custom => {
-                let slot = self.pre_score(nodes, pod, nodes.live())?;
-                let mut column = vec![0; nodes.rows()];
-                nodes.order().iter().zip(&scores).for_each(|(row, s)| column[row.at()] = *s);
-                self.plugin.normalize(
-                    &Cycle::with_indexes(nodes, &self.indexes(nodes, pod), pod),
-                    &slot,
-                    nodes.live(),
-                    &mut column,
-                )?;
-                scores = nodes.order().iter().map(|row| column[row.at()]).collect();
-            }
-        }
-        Ok(Some(scores))
+    pub fn scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, PointError> {
+        let Some(scores) = self.raw_scores(nodes, pod)? else { return Ok(None) };
+        let slot = self.pre_score(nodes, pod, nodes.live())?;
+        let mut column = vec![0; nodes.rows()];
+        nodes.order().iter().zip(&scores).for_each(|(row, score)| column[row.at()] = *score);
+        let (indexes, all) = (self.indexes(nodes, pod), nodes.live());
+        normalize(&self.plugin, &Cycle::with_indexes(nodes, &indexes, pod), &slot, all, &mut column)?;
+        Ok(Some(nodes.order().iter().map(|row| column[row.at()]).collect()))
     }
 
     /// Whether the plugin wants the pod to be tried again after that event: as the queue decides it, but for this
     /// plugin alone. `None` when the plugin does not listen.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
-        let heard: Vec<_> =
-            self.plugin.clone().events()?.into_iter().filter(|r| r.event.hears(event)).collect();
+        let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
+        let heard: Vec<_> = events?.into_iter().filter(|r| r.event.hears(event)).collect();
         if heard.is_empty() {
             return None;
         }
         let queues = heard.iter().any(|r| match &r.hint {
             None => true,
-            Some(hint) => !matches!(hint(pod, change), Ok(Hint::Skip)),
+            Some(hint) => !matches!(self.plugin.hint(hint, pod, change), Ok(Hint::Skip)),
         });
         Some(if queues { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+/// The rejection that a plugin answered with.
+///
+/// # Panics
+/// When it failed instead.
+pub fn rejection(stopped: Stopped) -> Reject {
+    match stopped {
+        Stopped::Reject(_, reject) => reject,
+        Stopped::Error(error) => panic!("{error}"),
     }
 }
 
@@ -233,7 +245,7 @@ mod tests {
     }
 
     impl Index for Census {
-        fn pod_joined(&mut self, _: Known<'_>, _: NodeIdx, _: &PodInfo) {
+        fn pod_joined(&mut self, _: ClusterView<'_>, _: NodeIdx, _: &PodInfo) {
             self.pods += 1;
         }
     }
@@ -251,15 +263,15 @@ mod tests {
 
     impl Indexed for Counting {
         type Index = Census;
-        fn prepare(&self, index: &mut Census, _: Known<'_>, pod: &PodInfo) {
+        fn prepare(&self, index: &mut Census, _: ClusterView<'_>, pod: &PodInfo) {
             index.asked_for = pod.name.to_string();
         }
     }
 
     impl Filter for Counting {
-        fn filter(&self, cx: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
+        fn filter(&self, cx: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
             let census: &Census = cx.index()?;
-            Ok(Err(Reject::evictable(format!("{} pods before {}", census.pods, census.asked_for))))
+            Err(Reject::evictable(format!("{} pods before {}", census.pods, census.asked_for)).into())
         }
     }
 
@@ -267,7 +279,7 @@ mod tests {
     fn a_plugin_with_an_index_finds_it_made_of_the_cluster_and_ready_for_the_pod() {
         let trial = Trial::of(Counting);
         let nodes = cluster([node("n")], [pod("a").on("n"), pod("b").on("n")]);
-        let verdict = trial.verdict(&nodes, &pod("p").info(), "n").expect("no plugin fails");
+        let verdict = trial.verdict(&nodes, &pod("p").info(), "n");
         assert_eq!(verdict, Err(Reject::evictable("2 pods before p")));
         assert!(nodes.indexes().get::<Census>().is_err(), "the cluster itself keeps none");
     }

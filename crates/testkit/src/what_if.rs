@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use harbormaster_framework::{
-    attempt::{Attempt, Found, NominatedRow, Search},
+    attempt::{Attempt, Found, NominatedRow, Runner, Search},
     cluster::Cluster,
     cycle::{DryRun, PostFilterCycle, WhatIf},
     nodeset::NodeIdx,
@@ -13,24 +13,25 @@ use harbormaster_framework::{
     pod::PodInfo,
     profile::Profile,
     table::NodeTable,
-    window::{Tie, Window},
+    window::Rotation,
 };
 
 /// A cluster in which a pod finds no node.
 pub struct WhatIfTrial {
-    attempt: Attempt,
+    runner: Runner,
+    /// The latest attempt without a node.
+    failed: Option<Attempt>,
     cluster: Cluster,
     nominated: Vec<Arc<PodInfo>>,
     offset: usize,
     dry_runs: Vec<String>,
-    pre_filter: Option<Reject>,
 }
 
 impl WhatIfTrial {
     /// Tries pods of that profile on the cluster.
     pub fn new(profile: Arc<Profile>, cluster: Cluster) -> Self {
-        let attempt = Attempt::new(profile);
-        Self { attempt, cluster, nominated: Vec::new(), offset: 0, dry_runs: Vec::new(), pre_filter: None }
+        let runner = Runner::new(profile);
+        Self { runner, failed: None, cluster, nominated: Vec::new(), offset: 0, dry_runs: Vec::new() }
     }
 
     /// One more pod that counts on the node in its `status.nominatedNodeName`.
@@ -59,20 +60,16 @@ impl WhatIfTrial {
     ///
     /// # Panics
     /// When a plugin of the profile fails.
-    pub fn fits(&mut self, pod: &PodInfo) -> bool {
+    pub fn fits(&mut self, pod: &Arc<PodInfo>) -> bool {
         self.cluster.refresh();
-        let search = Search { window: Window::All, tie: Tie::Rotate };
         let rows = self.cluster.order().to_vec();
         let nominated = rows.into_iter().map(|row| NominatedRow { row, pods: self.counting_on(row, pod) });
         let nominated: Vec<_> = nominated.filter(|n| !n.pods.is_empty()).collect();
-        match self.attempt.find(&mut self.cluster, pod, search, &mut 0, &nominated, &[]) {
-            Ok(Found::Node { .. }) => true,
-            Ok(Found::Nowhere(diagnosis)) => {
-                self.pre_filter = diagnosis.pre_filter.map(|(_, reject)| reject);
-                false
-            }
-            Err(error) => panic!("{error}"),
-        }
+        let mut rotation = Rotation::default();
+        let search = Search { nominated: &nominated, ..Search::all(&mut rotation) };
+        let attempt = self.runner.find(&mut self.cluster, pod, search).unwrap_or_else(|e| panic!("{e}"));
+        self.failed = matches!(attempt.found(), Found::Nowhere(_)).then_some(attempt);
+        self.failed.is_none()
     }
 
     /// What the plugin says when the pod finds no node.
@@ -82,12 +79,13 @@ impl WhatIfTrial {
     ///
     /// # Panics
     /// When the pod does find one.
-    pub fn ask<P: PostFilter>(&mut self, plugin: &P, pod: &PodInfo) -> PluginResult<PostFiltered> {
+    pub fn ask<P: PostFilter>(&mut self, plugin: &P, pod: &Arc<PodInfo>) -> PluginResult<PostFiltered> {
         assert!(!self.fits(pod), "{pod:?} finds a node");
+        let Some(attempt) = self.failed.take() else { panic!("{pod:?} was not tried") };
         self.dry_runs.clear();
-        let pre_filter = self.pre_filter.take();
-        let what_if = &mut Questions { trial: self, pod };
-        plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if })
+        let pre_filter = attempt.diagnosis().pre_filter.map(|(_, reject)| reject);
+        let what_if = &mut Questions { trial: self, attempt, pod };
+        plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if }, &P::FilterState::default())
     }
 
     /// Pods of equal or higher priority that are nominated to the row.
@@ -100,6 +98,7 @@ impl WhatIfTrial {
 
 struct Questions<'a> {
     trial: &'a mut WhatIfTrial,
+    attempt: Attempt,
     pod: &'a PodInfo,
 }
 
@@ -113,12 +112,12 @@ impl WhatIf for Questions<'_> {
     }
 
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {
-        self.trial.attempt.rejection_of(self.pod, row)
+        self.attempt.rejection_of(row).cloned()
     }
 
     fn evictable_rows(&self) -> Vec<NodeIdx> {
         let rows = self.trial.cluster.order();
-        self.trial.attempt.rows_rejected_with(self.pod, rows, Fix::EvictionMayHelp)
+        self.attempt.rows_rejected_with(rows, Fix::EvictionMayHelp)
     }
 
     fn offset(&self) -> usize {
@@ -133,10 +132,6 @@ impl WhatIf for Questions<'_> {
         let nominated = self.trial.counting_on(row, self.pod);
         let name = self.trial.cluster.node(row).name().to_string();
         self.trial.dry_runs.push(name);
-        let (attempt, cluster) = (&self.trial.attempt, &mut self.trial.cluster);
-        match attempt.dry_run(cluster, self.pod, row, &nominated) {
-            Some(mut dry_run) => ask(&mut dry_run),
-            None => Ok(()),
-        }
+        ask(&mut self.attempt.dry_run(&mut self.trial.cluster, row, &nominated))
     }
 }

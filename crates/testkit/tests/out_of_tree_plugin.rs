@@ -26,7 +26,8 @@ struct TicketsArgs {
 struct Tickets {
     most_per_pod: Option<i64>,
     /// Reserved and not yet bound, by pod.
-    reserved: Mutex<BTreeMap<String, i64>>,
+    /// By the UID of the pod.
+    reserved: Mutex<BTreeMap<Str, i64>>,
     printed: Mutex<Vec<String>>,
 }
 
@@ -71,15 +72,15 @@ impl BoxOffice {
 }
 
 impl Index for BoxOffice {
-    fn pod_joined(&mut self, _: Known<'_>, row: NodeIdx, pod: &PodInfo) {
+    fn pod_joined(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         self.sell(row, wanted(pod));
     }
 
-    fn pod_left(&mut self, _: Known<'_>, row: NodeIdx, pod: &PodInfo) {
+    fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         self.sell(row, -wanted(pod));
     }
 
-    fn node_changed(&mut self, known: Known<'_>, row: NodeIdx) {
+    fn node_changed(&mut self, known: ClusterView<'_>, row: NodeIdx) {
         match offered(known.nodes.node(row)) {
             0 => self.offered.remove(&row),
             tickets => self.offered.insert(row, tickets),
@@ -133,14 +134,14 @@ impl Indexed for Tickets {
 }
 
 impl PreEnqueue for Tickets {
-    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> PluginResult<Verdict> {
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
         if self.most_per_pod.is_some_and(|most| wanted(cx.pod) > most) {
-            return Ok(Err(Reject::unresolvable("pod wants too many tickets")));
+            return Err(Reject::unresolvable("pod wants too many tickets").into());
         }
         if cx.awaits_eviction {
-            return Ok(Err(Reject::unresolvable("ticket holders are making way")));
+            return Err(Reject::unresolvable("ticket holders are making way").into());
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -151,13 +152,13 @@ impl QueueSort for Tickets {
 }
 
 impl PreFilter for Tickets {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Taken>> {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Taken>, Stop> {
         let wanted = wanted(cx.pod);
         if wanted == 0 {
             return Ok(PreFiltered::Skip);
         }
         if wanted < 0 {
-            return Ok(PreFiltered::Reject(Reject::unresolvable("pod wants less than no ticket")));
+            return Err(Reject::unresolvable("pod wants less than no ticket").into());
         }
         let office: &BoxOffice = cx.index()?;
         Ok(PreFiltered::Continue {
@@ -190,17 +191,17 @@ impl PreFilter for Tickets {
 }
 
 impl Filter for Tickets {
-    fn filter(&self, _: &Cycle<'_>, state: &Taken, node: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, _: &Cycle<'_>, state: &Taken, node: NodeRef<'_>) -> Verdict {
         let taken = state.by_row.get(&node.idx()).copied().unwrap_or(0);
         if taken + state.wanted > offered(node) {
-            return Ok(Err(Reject::evictable("Insufficient tickets")));
+            return Err(Reject::evictable("Insufficient tickets").into());
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
 impl PostFilter for Tickets {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
         for row in cx.what_if.evictable_rows() {
             let node = cx.what_if.nodes().node(row);
             let (name, priority) = (node.name().clone(), cx.pod.priority());
@@ -226,16 +227,16 @@ impl PostFilter for Tickets {
 /// Those of `holders`, most important first, without whom the pod fits; `None` if it fits without none of them.
 fn who_makes_way(node: &mut dyn DryRun, holders: &[Arc<PodInfo>]) -> PluginResult<Option<Vec<Arc<PodInfo>>>> {
     for holder in holders {
-        node.take(holder)?;
+        node.remove_pod(holder)?;
     }
-    if holders.is_empty() || node.fits()?.is_err() {
+    if holders.is_empty() || node.rejection()?.is_some() {
         return Ok(None);
     }
     let mut victims = Vec::new();
     for holder in holders {
-        node.put_back(holder)?;
-        if node.fits()?.is_err() {
-            node.take(holder)?;
+        node.add_pod(holder)?;
+        if node.rejection()?.is_some() {
+            node.remove_pod(holder)?;
             victims.push(holder.clone());
         }
     }
@@ -274,26 +275,26 @@ impl Score for Tickets {
 }
 
 impl Reserve for Tickets {
-    fn reserve(&self, cx: &Cycle<'_>, state: &Taken, node: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn reserve(&self, cx: &Cycle<'_>, state: &Taken, node: NodeRef<'_>) -> Verdict {
         if node.unschedulable() {
-            return Ok(Err(Reject::evictable("tickets are not sold here any more")));
+            return Err(Reject::evictable("tickets are not sold here any more").into());
         }
-        self.reserved.lock().map_err(|e| e.to_string())?.insert(cx.pod.full_name(), state.wanted);
-        Ok(Ok(()))
+        self.reserved.lock().map_err(|e| e.to_string())?.insert(cx.pod.uid.clone(), state.wanted);
+        Ok(())
     }
 
     fn unreserve(&self, pod: &PodInfo, _: &Str) {
         if let Ok(mut reserved) = self.reserved.lock() {
-            reserved.remove(&pod.full_name());
+            reserved.remove(&pod.uid);
         }
     }
 }
 
 impl Permit for Tickets {
-    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> PluginResult<Permitted> {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
         let Some(pair) = cx.pod.annotations.get(PAIR) else { return Ok(Permitted::Allow) };
         if pair.is_empty() {
-            return Ok(Permitted::Reject(Reject::evictable("a pair needs a name")));
+            return Err(Reject::evictable("a pair needs a name").into());
         }
         let listed = waiting.list();
         let partner = listed.iter().find(|(other, _)| other.annotations.get(PAIR) == Some(pair));
@@ -303,7 +304,7 @@ impl Permit for Tickets {
                 Ok(Permitted::Allow)
             }
             None => {
-                waiting.activate(format!("{}/{pair}", cx.pod.namespace));
+                waiting.activate(&cx.pod.namespace, pair);
                 Ok(Permitted::Wait(Duration::from_secs(30)))
             }
         }
@@ -315,7 +316,7 @@ impl PreBind for Tickets {
         Ok(if wanted(pod) > 0 { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
     }
 
-    async fn pre_bind(&self, cx: &BindCycle) -> Result<(), BindFailure> {
+    async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
         let mut printed = self.printed.lock().map_err(|e| e.to_string())?;
         printed.push(format!("{} tickets for {} on {}", wanted(&cx.pod), cx.pod.name, cx.node));
         Ok(())
@@ -323,7 +324,7 @@ impl PreBind for Tickets {
 }
 
 impl Bind for Tickets {
-    async fn bind(&self, cx: &BindCycle) -> Result<Bound, BindFailure> {
+    async fn bind(&self, cx: &BindCycle) -> Result<Bound, Stop> {
         if wanted(&cx.pod) == 0 {
             return Ok(Bound::NotMine);
         }
@@ -335,7 +336,7 @@ impl Bind for Tickets {
 impl PostBind for Tickets {
     fn post_bind(&self, cx: &BindCycle) {
         if let Ok(mut reserved) = self.reserved.lock() {
-            reserved.remove(&cx.pod.full_name());
+            reserved.remove(&cx.pod.uid);
         }
     }
 }

@@ -44,17 +44,3 @@ impl Backoff {
         entry.backoff_until.unwrap_or(entry.since).truncate_to_second() + Duration::from_secs(1)
     }
 }
-
-/// Order of the heap of failed pods.
-pub(super) fn expires_before(a: &QueuedPod, b: &QueuedPod) -> bool {
-    (a.backoff_until, a.sequence) < (b.backoff_until, b.sequence)
-}
-
-/// Order of the heap of rejected pods: by expiry, then as in the active heap.
-pub(super) fn after_backoff_before(
-    a: &QueuedPod,
-    b: &QueuedPod,
-    order: impl Fn(&QueuedPod, &QueuedPod) -> bool,
-) -> bool {
-    if a.backoff_until == b.backoff_until { order(a, b) } else { a.backoff_until < b.backoff_until }
-}

@@ -28,6 +28,8 @@ pub struct QueuedPod {
     pub pending: Vec<&'static str>,
     /// The PreEnqueue plugin that holds it back.
     pub gated_by: Option<&'static str>,
+    /// A PreEnqueue plugin failed when it was last asked: it is asked again when the backoff ends.
+    pub gate_failed: bool,
     /// When its backoff ends, while it has one.
     pub backoff_until: Option<Timestamp>,
     /// Order of arrival, to break ties.
@@ -47,6 +49,7 @@ impl QueuedPod {
             rejectors: Vec::new(),
             pending: Vec::new(),
             gated_by: None,
+            gate_failed: false,
             backoff_until: None,
             sequence,
         }

@@ -51,8 +51,8 @@ impl<const WHICH: u8> Plugin for Listener<WHICH> {
 }
 
 impl<const WHICH: u8> Filter for Listener<WHICH> {
-    fn filter(&self, _: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
-        Ok(Ok(()))
+    fn filter(&self, _: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> Verdict {
+        Ok(())
     }
 }
 
@@ -166,7 +166,7 @@ proptest! {
                 4 => {
                     if model.get(&name).is_some_and(|p| *p != Place::Out) {
                         model.remove(&name);
-                        queue.delete(&format!("p{name}").into());
+                        queue.delete(&pod(name));
                     }
                 }
                 _ => {
@@ -182,7 +182,7 @@ proptest! {
 fn check(queue: &Queue, model: &BTreeMap<u8, Place>) -> Result<(), TestCaseError> {
     for (name, place) in model {
         let uid: Str = format!("p{name}").into();
-        let waiting = queue.waiting.contains_key(&uid);
+        let waiting = queue.unschedulable.contains_key(&uid);
         prop_assert_eq!(queue.get(&uid).is_some(), *place != Place::Out);
         prop_assert_eq!(waiting, matches!(place, Place::Waiting(_)), "{}", name);
     }
@@ -190,11 +190,11 @@ fn check(queue: &Queue, model: &BTreeMap<u8, Place>) -> Result<(), TestCaseError
     let inside = model.values().filter(|p| **p != Place::Out).count();
     prop_assert_eq!(lengths.active + lengths.backoff + lengths.unschedulable + lengths.gated, inside);
     let indexed: usize = queue.by_rejector.values().map(|pods| pods.len()).sum();
-    let recount: usize = queue.waiting.values().map(|e| e.all_rejectors().count()).sum();
+    let recount: usize = queue.unschedulable.values().map(|e| e.all_rejectors().count()).sum();
     prop_assert_eq!(indexed, recount);
     for (plugin, pods) in &queue.by_rejector {
         for (_, uid) in pods {
-            prop_assert!(queue.waiting[uid].all_rejectors().any(|p| p == *plugin));
+            prop_assert!(queue.unschedulable[uid].all_rejectors().any(|p| p == *plugin));
         }
     }
     Ok(())

@@ -133,19 +133,19 @@ macro_rules! toy {
         }
 
         impl PreBind for $name {
-            async fn pre_bind(&self, cx: &BindCycle) -> Result<(), BindFailure> {
+            async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
                 sleep(Duration::from_millis($millis)).await;
                 log(cx, concat!("pre ", stringify!($name)));
                 match cx.pod.labels.get(stringify!($name)).map(Str::as_str) {
                     Some("pre-error") => Err(PluginError::from("no volume").into()),
-                    Some("pre-reject") => Err(BindFailure::Rejected(Reject::evictable("not now"))),
+                    Some("pre-reject") => Err(Stop::Reject(Reject::evictable("not now"))),
                     _ => Ok(()),
                 }
             }
         }
 
         impl Bind for $name {
-            async fn bind(&self, cx: &BindCycle) -> Result<Bound, BindFailure> {
+            async fn bind(&self, cx: &BindCycle) -> Result<Bound, Stop> {
                 log(cx, concat!("bind ", stringify!($name)));
                 match cx.pod.labels.get(stringify!($name)).map(Str::as_str) {
                     Some("not-mine") => Ok(Bound::NotMine),
@@ -180,7 +180,14 @@ async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOu
     let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client()));
     let pod = labels.iter().fold(pod(name).uid(name), |pod, (key, value)| pod.label(key, value)).info();
     let pre_bind = groups.iter().map(|g| g.iter().map(|i| PluginIdx(*i)).collect()).collect();
-    Binder::new(api, tasks, to_engine).run(BindTask { pod, node: "n1".into(), profile: toys(), pre_bind });
+    Binder::new(api, tasks, to_engine).run(BindTask {
+        pod,
+        node: "n1".into(),
+        profile: toys(),
+        pre_bind,
+        evaluated: 1,
+        feasible: 1,
+    });
     sleep(Duration::from_secs(1)).await;
     let Ok(ToEngine::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
     match inputs.pop() {
@@ -225,6 +232,8 @@ async fn a_failure_ends_the_cycle_and_names_the_plugin() {
 async fn a_plugin_that_panics_loses_no_pod() {
     assert_eq!(
         cycle("f4", &[("Slow", "panic")], &[]).await,
-        BindOutcome::Failed("a plugin panicked while binding: oh no".to_owned())
+        BindOutcome::Failed(
+            "running Bind plugin \"Slow\": plugin \"Slow\" panicked at Bind: oh no".to_owned()
+        )
     );
 }

@@ -115,19 +115,19 @@ impl QueueSort for Jealous {
 }
 
 impl Bind for Jealous {
-    async fn bind(&self, _: &BindCycle) -> Result<Bound, BindFailure> {
+    async fn bind(&self, _: &BindCycle) -> Result<Bound, Stop> {
         Ok(Bound::NotMine)
     }
 }
 
 impl Filter for Jealous {
-    fn filter(&self, _: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
-        Ok(Err(Reject::evictable("node(s) have other pods")))
+    fn filter(&self, _: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> Verdict {
+        Err(Reject::evictable("node(s) have other pods").into())
     }
 }
 
 impl PostFilter for Jealous {
-    fn post_filter(&self, cx: &mut PostFilterCycle<'_>) -> PluginResult<PostFiltered> {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
         let there = cx.what_if.evictable_rows().first().map(|row| cx.what_if.nodes().node(*row));
         let there = there.ok_or("no node")?;
         Ok(PostFiltered::Nominate { node: there.name().clone(), victims: there.pods().to_vec() })
@@ -186,6 +186,6 @@ fn a_plugin_that_panics_fails_its_pod_and_the_thread_goes_on() {
 #[test]
 fn a_panic_elsewhere_ends_the_thread_with_its_words() {
     let hands = started(0);
-    hands.tell(vec![Input::Pod(pod("cursed").build()), Input::Pod(pod("p").build())]);
-    assert_eq!(hands.ended(), Err("the pod is cursed".to_owned()));
+    hands.tell(vec![Input::Node(node("haunted").build()), Input::Pod(pod("p").build())]);
+    assert_eq!(hands.ended(), Err("the node is haunted".to_owned()));
 }

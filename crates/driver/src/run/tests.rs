@@ -1,6 +1,13 @@
 //! The whole driver against a small API server in memory.
 
-use std::{collections::BTreeMap, sync::Mutex, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -20,12 +27,24 @@ use crate::{
     http::ResponseBody,
 };
 
-/// First come, first served; nodes named `full` take no pod, `cursed` ones panic.
+/// First come, first served; nodes named `full` take no pod, `cursed` ones panic, and after a look at `haunted` ones
+/// the state panics when nobody guards it any more.
 struct FirstFit;
+
+#[derive(Clone, Default)]
+struct Haunted(Arc<AtomicBool>);
+
+impl Drop for Haunted {
+    fn drop(&mut self) {
+        if self.0.swap(false, Ordering::Relaxed) && !std::thread::panicking() {
+            panic!("the node is haunted");
+        }
+    }
+}
 
 impl Plugin for FirstFit {
     const NAME: &'static str = "FirstFit";
-    type FilterState = ();
+    type FilterState = Haunted;
     type ScoreState = ();
     fn points(points: &mut Points<Self>) {
         points.queue_sort().filter().bind();
@@ -41,23 +60,23 @@ impl Build for FirstFit {
 
 impl QueueSort for FirstFit {
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
-        assert!([a, b].iter().all(|queued| queued.pod.name != "cursed"), "the pod is cursed");
         a.since < b.since
     }
 }
 
 impl Filter for FirstFit {
-    fn filter(&self, _: &Cycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, _: &Cycle<'_>, state: &Haunted, node: NodeRef<'_>) -> Verdict {
+        state.0.store(node.name() == "haunted", Ordering::Relaxed);
         match node.name().as_str() {
-            "full" => Ok(Err(Reject::unresolvable("node(s) are full"))),
+            "full" => Err(Reject::unresolvable("node(s) are full").into()),
             "cursed" => panic!("the node is cursed"),
-            _ => Ok(Ok(())),
+            _ => Ok(()),
         }
     }
 }
 
 impl Bind for FirstFit {
-    async fn bind(&self, cx: &BindCycle) -> Result<Bound, BindFailure> {
+    async fn bind(&self, cx: &BindCycle) -> Result<Bound, Stop> {
         cx.api.bind(&cx.pod, &cx.node).await?;
         Ok(Bound::Done)
     }
@@ -251,11 +270,11 @@ async fn scheduling_waits_for_a_kind_until_it_may_be_read() {
 #[tokio::test]
 async fn an_engine_that_panics_is_an_error() {
     let world = world(|cluster| {
-        cluster.set_pod("cursed", None);
+        cluster.add_node("haunted");
         cluster.set_pod("p", None);
     });
     let error = world.running.await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "the engine failed: the pod is cursed");
+    assert_eq!(error.to_string(), "the engine failed: the node is haunted");
 }
 
 #[tokio::test]

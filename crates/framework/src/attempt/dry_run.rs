@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use harbormaster_api::points::ExtensionPoint;
 
-use super::{filter_row, slot_of};
+use super::draft::rejection;
 use crate::{
-    classes::{ClassTable, PointError, failed},
     cluster::Cluster,
     cycle::{Cycle, DryRun},
+    guard::{Guarded, PointError},
     nodeset::NodeIdx,
-    outcome::{PluginError, PluginResult, Reject, Verdict},
-    plugin::{ErasedPlugin, Scope, Slot},
+    outcome::{PluginResult, Reject},
+    plugin::Scope,
     pod::PodInfo,
+    points::Slot,
     profile::Profile,
     sweep::PluginIdx,
 };
@@ -20,14 +21,14 @@ use crate::{
 /// A row of the cluster that is changed for a question and changed back when this value goes.
 pub struct RowDryRun<'a> {
     profile: &'a Profile,
-    table: &'a ClassTable,
-    /// States of cluster-scoped plugins as they are with the pods that are taken off now.
+    /// States as they are with the pods that are off the row now. A plugin that changes one that
+    /// others hold as well changes a copy.
     slots: Vec<Slot>,
     cluster: &'a mut Cluster,
     pod: &'a PodInfo,
     row: NodeIdx,
     nominated: &'a [Arc<PodInfo>],
-    taken: Vec<Arc<PodInfo>>,
+    removed: Vec<Arc<PodInfo>>,
     /// The row's pods as they were: their order decides who of equals is the more important one.
     before: Option<Vec<Arc<PodInfo>>>,
     added: Vec<Arc<PodInfo>>,
@@ -36,31 +37,28 @@ pub struct RowDryRun<'a> {
 impl<'a> RowDryRun<'a> {
     pub(super) fn new(
         profile: &'a Profile,
-        table: &'a ClassTable,
-        fresh: &[Slot],
+        slots: &[Slot],
         cluster: &'a mut Cluster,
         pod: &'a PodInfo,
         row: NodeIdx,
         nominated: &'a [Arc<PodInfo>],
     ) -> Self {
-        let slots = copy_slots(profile, fresh);
         Self {
             profile,
-            table,
-            slots,
+            slots: slots.to_vec(),
             cluster,
             pod,
             row,
             nominated,
-            taken: Vec::new(),
+            removed: Vec::new(),
             before: None,
             added: Vec::new(),
         }
     }
 
-    /// Whether the pod fits as if the nominated pods were on the row already.
-    pub(super) fn fits_with_nominated(&mut self) -> Result<Result<(), (PluginIdx, Reject)>, PointError> {
-        let mut slots = copy_slots(self.profile, &self.slots);
+    /// What rejects the pod as if the nominated pods were on the row already.
+    pub(super) fn rejection_with_nominated(&mut self) -> Result<Option<(PluginIdx, Reject)>, PointError> {
+        let mut slots = self.slots.clone();
         for other in self.nominated {
             self.cluster.what_if().what_if_added(self.row, other.clone());
             self.added.push(other.clone());
@@ -69,17 +67,16 @@ impl<'a> RowDryRun<'a> {
         let told = self.nominated.iter().try_for_each(|other| {
             tell(self.profile, &mut slots, |plugin, slot| plugin.add_pod(&cx, slot, other, self.row))
         });
-        let verdict = told.and_then(|()| self.verdict(&slots));
-        self.take_back();
-        verdict
+        let rejection = told.and_then(|()| self.rejection_as_it_is(&slots));
+        self.end_nominated();
+        rejection
     }
 
-    fn verdict(&self, slots: &[Slot]) -> Result<Result<(), (PluginIdx, Reject)>, PointError> {
-        let cx = Cycle::new(self.cluster, self.pod);
-        filter_row(self.profile, &cx, |plugin| slot_of(self.profile, self.table, slots, plugin), self.row)
+    fn rejection_as_it_is(&self, slots: &[Slot]) -> Result<Option<(PluginIdx, Reject)>, PointError> {
+        rejection(self.profile, &Cycle::new(self.cluster, self.pod), slots, self.row)
     }
 
-    fn take_back(&mut self) {
+    fn end_nominated(&mut self) {
         for other in self.added.drain(..).rev() {
             self.cluster.what_if().end_what_if(self.row, &other.uid);
         }
@@ -87,41 +84,40 @@ impl<'a> RowDryRun<'a> {
 }
 
 impl DryRun for RowDryRun<'_> {
-    fn take(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
+    fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
         self.before.get_or_insert_with(|| self.cluster.node(self.row).pods().to_vec());
-        self.taken.extend(self.cluster.what_if().what_if_removed(self.row, &pod.uid));
+        self.removed.extend(self.cluster.what_if().what_if_removed(self.row, &pod.uid));
         let cx = Cycle::new(self.cluster, self.pod);
         let told =
             tell(self.profile, &mut self.slots, |plugin, slot| plugin.remove_pod(&cx, slot, pod, self.row));
-        told.map_err(plain)
+        Ok(told?)
     }
 
-    fn put_back(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
-        if let Some(at) = self.taken.iter().position(|taken| taken.uid == pod.uid) {
-            let pod = self.taken.swap_remove(at);
+    fn add_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
+        if let Some(at) = self.removed.iter().position(|removed| removed.uid == pod.uid) {
+            let pod = self.removed.swap_remove(at);
             self.cluster.what_if().what_if_added(self.row, pod);
         }
         let cx = Cycle::new(self.cluster, self.pod);
         let told =
             tell(self.profile, &mut self.slots, |plugin, slot| plugin.add_pod(&cx, slot, pod, self.row));
-        told.map_err(plain)
+        Ok(told?)
     }
 
-    fn fits(&mut self) -> PluginResult<Verdict> {
-        if !self.nominated.is_empty() {
-            let verdict = self.fits_with_nominated().map_err(plain)?;
-            if let Err((_, reject)) = verdict {
-                return Ok(Err(reject));
-            }
-        }
-        Ok(self.verdict(&self.slots).map_err(plain)?.map_err(|(_, reject)| reject))
+    fn rejection(&mut self) -> PluginResult<Option<Reject>> {
+        let with_nominated = if self.nominated.is_empty() { None } else { self.rejection_with_nominated()? };
+        let rejection = match with_nominated {
+            Some(rejection) => Some(rejection),
+            None => self.rejection_as_it_is(&self.slots)?,
+        };
+        Ok(rejection.map(|(_, reject)| reject))
     }
 }
 
 impl Drop for RowDryRun<'_> {
     fn drop(&mut self) {
-        self.take_back();
-        for pod in self.taken.drain(..).rev() {
+        self.end_nominated();
+        for pod in self.removed.drain(..).rev() {
             self.cluster.what_if().what_if_added(self.row, pod);
         }
         if let Some(before) = self.before.take() {
@@ -130,28 +126,17 @@ impl Drop for RowDryRun<'_> {
     }
 }
 
-/// Filter states of cluster-scoped plugins, to be changed. Those of row-scoped ones depend on no other pod.
-fn copy_slots(profile: &Profile, slots: &[Slot]) -> Vec<Slot> {
-    let copy = |(plugin, slot): (&Arc<dyn ErasedPlugin>, &Slot)| plugin.clone_slot(slot);
-    profile.plugins().iter().zip(slots).map(copy).collect()
-}
-
 /// Tells every cluster-scoped PreFilter plugin that did not skip of a pod that joins or leaves.
 fn tell(
     profile: &Profile,
     slots: &mut [Slot],
-    mut about: impl FnMut(&dyn ErasedPlugin, &mut Slot) -> PluginResult<()>,
+    mut about: impl FnMut(&Guarded, &mut Slot) -> Result<(), PointError>,
 ) -> Result<(), PointError> {
     for plugin in profile.at(ExtensionPoint::PreFilter) {
-        let erased = profile.plugin(*plugin);
-        let slot = &mut slots[plugin.at()];
+        let (erased, slot) = (profile.plugin(*plugin), &mut slots[plugin.at()]);
         if erased.scope() == Scope::Cluster && slot.is_some() {
-            about(&**erased, slot).map_err(failed(erased.name(), ExtensionPoint::PreFilter))?;
+            about(erased, slot)?;
         }
     }
     Ok(())
-}
-
-fn plain(error: PointError) -> PluginError {
-    format!("running {:?} {} plugin: {}", error.plugin, error.point.name(), error.source).into()
 }

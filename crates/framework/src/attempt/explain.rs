@@ -1,9 +1,11 @@
 //! Everything that plugins say about every node, for people and for the oracles.
 
+use std::sync::Arc;
+
 use harbormaster_api::Str;
 
-use super::{Attempt, AttemptError, rejection};
-use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo, profile::Profile};
+use super::{Attempt, AttemptError, Competed, Found, Runner, draft::Draft};
+use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo};
 
 /// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
 #[derive(Clone, Debug, Default)]
@@ -25,67 +27,78 @@ pub struct Explanation {
     pub scores: Vec<(Str, ScoreSheet)>,
 }
 
-impl Attempt {
+impl Runner {
     /// Everything that every plugin says about every node, nodes of nominated pods judged as they are.
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub fn explain(&mut self, nodes: &mut Cluster, pod: &PodInfo) -> Result<Explanation, AttemptError> {
-        let profile = self.profile.clone();
-        self.prepare(nodes, pod)?;
+    pub fn explain(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &Arc<PodInfo>,
+    ) -> Result<Explanation, AttemptError> {
         let mut explanation = Explanation::default();
-        let narrowed = match self.pre_filter(&profile, nodes, pod)? {
-            Ok(narrowed) => narrowed,
-            Err(diagnosis) => {
-                explanation.pre_filter = diagnosis.pre_filter;
+        let mut draft = match self.narrow(cluster, pod)? {
+            Ok(draft) => draft,
+            Err(attempt) => {
+                if let Found::Nowhere(diagnosis) = attempt.into_found() {
+                    explanation.pre_filter = diagnosis.pre_filter;
+                }
                 return Ok(explanation);
             }
         };
-        self.filter_anew(&profile, nodes, pod, &narrowed, &[])?;
-        if let Some(only) = &narrowed.only {
-            self.fits.intersect(only);
-        }
-        let table = self.classes.get(&profile, nodes, pod)?;
-        let outside = narrowed.outside();
-        for row in nodes.order() {
-            let why = match &narrowed.only {
-                Some(only) if !only.contains(*row) => Some((None, outside.clone())),
-                _ => rejection(&profile, table, &self.overlay, &self.forced, *row)
-                    .map(|(plugin, reject)| (Some(profile.plugin(*plugin).name()), reject.clone())),
+        self.filter(cluster, &mut draft, &[])?;
+        for row in cluster.order() {
+            let why = match &draft.narrowed.only {
+                Some(only) if !only.contains(*row) => Some((None, draft.narrowed.outside())),
+                _ => self
+                    .first_word(&draft, *row)
+                    .map(|(plugin, reject)| (Some(draft.profile.plugin(*plugin).name()), reject.clone())),
             };
-            explanation.nodes.push((nodes.node(*row).name().clone(), why));
+            explanation.nodes.push((cluster.node(*row).name().clone(), why));
         }
-        let candidates: Vec<NodeIdx> =
-            nodes.order().iter().copied().filter(|r| self.fits.contains(*r)).collect();
+        let fit = |row: &NodeIdx| draft.fits.contains(*row);
+        let candidates: Vec<NodeIdx> = cluster.order().iter().copied().filter(fit).collect();
         if !candidates.is_empty() {
-            explanation.scores = self.sheets(&profile, nodes, pod, &candidates)?;
+            explanation.scores = self.sheets(cluster, &draft, &candidates)?;
         }
         Ok(explanation)
     }
 
-    /// The scores of the nodes that competed in the attempt that [`Self::find`] has just ended with a node; none if
-    /// there was no other node.
+    /// The scores of the nodes that competed in an attempt that has just ended with a node; none if there was no other
+    /// node.
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub fn scores(&mut self, nodes: &Cluster, pod: &PodInfo) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
-        let profile = self.profile.clone();
-        let rows = self.competed.clone().unwrap_or_else(|| self.fits.iter().collect());
-        if rows.len() < 2 { Ok(Vec::new()) } else { self.sheets(&profile, nodes, pod, &rows) }
+    pub fn scores(
+        &mut self,
+        cluster: &mut Cluster,
+        attempt: &Attempt,
+    ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
+        let rows: Vec<NodeIdx> = match &attempt.competed {
+            Competed::Listed(rows) => rows.clone(),
+            Competed::All(rows) => rows.iter().collect(),
+        };
+        if rows.len() < 2 {
+            return Ok(Vec::new());
+        }
+        match self.narrow(cluster, &attempt.pod)? {
+            Ok(draft) => self.sheets(cluster, &draft, &rows),
+            Err(_) => Ok(Vec::new()),
+        }
     }
 
     fn sheets(
         &mut self,
-        profile: &Profile,
-        nodes: &Cluster,
-        pod: &PodInfo,
+        cluster: &Cluster,
+        draft: &Draft,
         candidates: &[NodeIdx],
     ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
         let mut sheets = vec![ScoreSheet::default(); candidates.len()];
-        self.score_into(profile, nodes, pod, candidates, |at, plugin, raw, score, weighted| {
-            sheets[at].total += weighted;
-            sheets[at].plugins.push((plugin, raw, score, weighted));
+        self.score_into(cluster, draft, candidates, |at, score| {
+            sheets[at].total += score.weighted;
+            sheets[at].plugins.push((score.plugin, score.raw, score.normalized, score.weighted));
         })?;
-        Ok(candidates.iter().zip(sheets).map(|(row, s)| (nodes.node(*row).name().clone(), s)).collect())
+        Ok(candidates.iter().zip(sheets).map(|(row, s)| (cluster.node(*row).name().clone(), s)).collect())
     }
 }

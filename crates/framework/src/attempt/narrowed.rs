@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::{nodeset::NodeSet, outcome::Reject};
 
 /// What PreFilter left to look at.
+#[derive(Debug, Default)]
 pub(super) struct Narrowed {
     /// The only rows that count, if some plugin narrowed them.
     pub(super) only: Option<NodeSet>,

@@ -8,7 +8,7 @@ const REASON_WORKLOAD_AWARE: &str = "not eligible due to workload aware preempti
 
 /// Why the pod may not; `None` if it may.
 pub(super) fn obstacle(cx: &PostFilterCycle<'_>, workload_aware: bool) -> Option<&'static str> {
-    let spec = &cx.pod.class.spec;
+    let spec = &cx.pod.spec;
     if workload_aware && spec.pod_group.is_some() {
         return Some(REASON_WORKLOAD_AWARE);
     }

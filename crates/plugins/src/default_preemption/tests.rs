@@ -5,7 +5,7 @@ use harbormaster_api::{
 };
 use harbormaster_framework::{events::ClusterEvent, registry::Registry};
 use harbormaster_testkit::{
-    NodeBuilder, PodBuilder, Trial, WhatIfTrial, cluster, labels, node, pod, profile,
+    NodeBuilder, PodBuilder, Trial, WhatIfTrial, cluster, labels, node, pod, profile, rejection,
 };
 
 use super::*;
@@ -98,7 +98,12 @@ fn preempted(pod: PodBuilder, reason: &str, status: &str) -> PodBuilder {
 #[test]
 fn a_pod_stays_out_of_the_queue_while_pods_are_evicted_for_it() {
     let pod = pod("p").info();
-    let asked = |awaits_eviction| plugin().pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction }).unwrap();
+    let asked = |awaits_eviction| {
+        Trial::of(plugin())
+            .plugin()
+            .pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction })
+            .map_err(rejection)
+    };
     assert_eq!(asked(false), Ok(()));
     let text = "waiting for the preemption for this pod to be finished";
     assert_eq!(asked(true), Err(Reject::unresolvable(text)));
@@ -448,7 +453,7 @@ fn a_plugin_that_fails_is_an_error_if_there_is_no_candidate() {
     let preemptor = || pod("p").cpu("4").priority(5);
     let mut both =
         world_with("Broken", [node("n").label("broken", ""), node("m").label("broken", "")], pods());
-    let text = "error preemption: running \"Broken\" Filter plugin: broken";
+    let text = "error preemption: running \"Broken\" filter plugin: broken";
     assert_eq!(ask(&mut both, preemptor()), text);
     let mut one = world_with("Broken", [node("n").label("broken", ""), node("m")], pods());
     assert_eq!(ask(&mut one, preemptor()), "m: b");
@@ -508,21 +513,21 @@ test_plugin!(Broken, (), Broken, filter);
 test_plugin!(Few, Option<usize>, Few, pre_filter, filter);
 
 impl Filter for Fickle {
-    fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
         let first = self.0.swap(false, Ordering::Relaxed);
-        Ok(if first { Err(Reject::evictable("not today")) } else { Ok(()) })
+        if first { Err(Reject::evictable("not today").into()) } else { Ok(()) }
     }
 }
 
 impl Filter for Broken {
-    fn filter(&self, _: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, _: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let broken = node.labels().is_some_and(|labels| labels.get("broken").is_some());
-        if broken && node.pods().is_empty() { Err("broken".into()) } else { Ok(Ok(())) }
+        if broken && node.pods().is_empty() { Err("broken".into()) } else { Ok(()) }
     }
 }
 
 impl PreFilter for Few {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Option<usize>>> {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Option<usize>>, Stop> {
         Ok(PreFiltered::state(Some(cx.nodes.nodes().map(|node| node.pods().len()).sum())))
     }
 
@@ -550,24 +555,24 @@ impl PreFilter for Few {
 }
 
 impl Filter for Few {
-    fn filter(&self, _: &Cycle<'_>, pods: &Option<usize>, _: NodeRef<'_>) -> PluginResult<Verdict> {
+    fn filter(&self, _: &Cycle<'_>, pods: &Option<usize>, _: NodeRef<'_>) -> Verdict {
         let full = pods.is_some_and(|pods| pods >= 3);
-        Ok(if full { Err(Reject::evictable("the cluster is full")) } else { Ok(()) })
+        if full { Err(Reject::evictable("the cluster is full").into()) } else { Ok(()) }
     }
 }
 
 struct Refuses;
 test_plugin!(Refuses, (), Refuses, pre_filter);
 impl PreFilter for Refuses {
-    fn pre_filter(&self, _: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
-        Ok(PreFiltered::Reject(Reject::unresolvable("never")))
+    fn pre_filter(&self, _: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
+        Err(Reject::unresolvable("never").into())
     }
 }
 
 struct Narrows;
 test_plugin!(Narrows, (), Narrows, pre_filter);
 impl PreFilter for Narrows {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<()>> {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
         let only = [cx.nodes.find("a").unwrap()].into_iter().collect();
         Ok(PreFiltered::Continue { state: (), only: Some(only) })
     }

@@ -35,16 +35,16 @@ impl Preemptible {
     /// not even fit without any of them.
     pub(super) fn spare(&self, node: &mut dyn DryRun) -> PluginResult<Result<Victims, Reject>> {
         for pod in &self.pods {
-            node.take(pod)?;
+            node.remove_pod(pod)?;
         }
-        if let Err(reject) = node.fits()? {
+        if let Some(reject) = node.rejection()? {
             return Ok(Err(reject));
         }
         let mut victims = Victims { pods: Vec::new(), violations: 0 };
         for (at, pod) in self.pods.iter().enumerate() {
-            node.put_back(pod)?;
-            if node.fits()?.is_err() {
-                node.take(pod)?;
+            node.add_pod(pod)?;
+            if node.rejection()?.is_some() {
+                node.remove_pod(pod)?;
                 victims.pods.push(pod.clone());
                 victims.violations += usize::from(at < self.violating);
             }

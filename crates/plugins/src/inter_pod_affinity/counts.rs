@@ -24,14 +24,14 @@ pub(super) enum Of {
 }
 
 /// The counts when PreFilter ran, and the changes since. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     base: Arc<Base>,
     changes: Vec<Change>,
 }
 
 /// The counts when PreFilter ran.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Base {
     required: Required,
     affinity: Sums,
@@ -148,7 +148,7 @@ impl Counts {
 
 /// The keys of the required anti-affinity terms of `other` that select the pod of the cycle.
 fn anti_affinity_to<'a>(cx: &'a Cycle<'_>, other: &'a PodInfo) -> impl Iterator<Item = &'a Str> {
-    let all = terms::required(&other.class.spec.pod_anti_affinity);
+    let all = terms::required(&other.spec.pod_anti_affinity);
     let good = if terms::check_terms(all).is_ok() { all } else { &[] };
     let selects = |pods: PodTerm| pods.matches_pod(cx.objects, cx.pod);
     good.iter()

@@ -14,7 +14,6 @@ pub const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
 /// A pod there, or in the same domain, that the pod's own anti-affinity excludes.
 pub const REASON_ANTI: &str = "node(s) didn't match pod anti-affinity rules";
 const REASON_ANTI_OF_OTHERS: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
-const NOT_PRE_FILTERED: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
 
 /// The checks in order.
 const CHECKS: [(Of, Fix, &str); 3] = [
@@ -28,10 +27,10 @@ fn reject((_, fix, reason): (Of, Fix, &'static str)) -> Reject {
 }
 
 impl PreFilter for InterPodAffinity {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Self::FilterState>> {
-        let (index, spec) = (cx.index()?, &cx.pod.class.spec);
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+        let (index, spec) = (cx.index()?, &cx.pod.spec);
         if let Err(error) = terms::check(spec) {
-            return Ok(PreFiltered::Reject(Reject::unresolvable(format!("parsing pod: {error}"))));
+            return Err(Reject::unresolvable(format!("parsing pod: {error}")).into());
         }
         let required = !terms::required(&spec.pod_affinity).is_empty()
             || !terms::required(&spec.pod_anti_affinity).is_empty();
@@ -42,7 +41,7 @@ impl PreFilter for InterPodAffinity {
         if !required && counts.nobody_objects() {
             return Ok(PreFiltered::Skip);
         }
-        Ok(PreFiltered::state(Some(counts)))
+        Ok(PreFiltered::state(counts))
     }
 
     fn add_pod(
@@ -52,7 +51,7 @@ impl PreFilter for InterPodAffinity {
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        state.as_mut().ok_or(NOT_PRE_FILTERED)?.change(cx, pod, node, 1)
+        state.change(cx, pod, node, 1)
     }
 
     fn remove_pod(
@@ -62,7 +61,7 @@ impl PreFilter for InterPodAffinity {
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        state.as_mut().ok_or(NOT_PRE_FILTERED)?.change(cx, pod, node, -1)
+        state.change(cx, pod, node, -1)
     }
 }
 
@@ -72,10 +71,10 @@ fn index_is_silent(index: &PodIndex, pod: &PodInfo) -> bool {
 }
 
 impl Filter for InterPodAffinity {
-    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> PluginResult<Verdict> {
-        let lookup = Lookup::new(cx, state.as_ref().ok_or(NOT_PRE_FILTERED)?)?;
+    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+        let lookup = Lookup::new(cx, state)?;
         let failed = CHECKS.into_iter().find(|(of, ..)| lookup.rejects(*of, node.idx()));
-        Ok(failed.map_or(Ok(()), |check| Err(reject(check))))
+        failed.map_or(Ok(()), |check| Err(reject(check).into()))
     }
 
     fn filter_batch(
@@ -84,7 +83,7 @@ impl Filter for InterPodAffinity {
         state: &Self::FilterState,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
-        let lookup = Lookup::new(cx, state.as_ref().ok_or(NOT_PRE_FILTERED)?)?;
+        let lookup = Lookup::new(cx, state)?;
         let mut left = sweep.rows().clone();
         for check in CHECKS.into_iter().filter(|(of, ..)| lookup.matters(*of)) {
             let failed: NodeSet = left.iter().filter(|row| lookup.rejects(check.0, *row)).collect();

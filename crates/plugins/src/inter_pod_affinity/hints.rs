@@ -16,8 +16,7 @@ pub(super) fn after_pod(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint
     if [old, new].into_iter().flatten().any(|other| !has_node(other)) {
         return Ok(Hint::Skip);
     }
-    let (affinity, anti) =
-        (required(&pod.class.spec.pod_affinity), required(&pod.class.spec.pod_anti_affinity));
+    let (affinity, anti) = (required(&pod.spec.pod_affinity), required(&pod.spec.pod_anti_affinity));
     check_terms(affinity)?;
     check_terms(anti)?;
     let helps = match (old, new) {
@@ -65,8 +64,7 @@ fn matches(term: &PodAffinityTerm, owner: &Str, other: &Pod) -> bool {
 /// After a node was added or relabelled.
 pub(super) fn after_node(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Node { old, new: Some(new) } = *change else { return Ok(Hint::Queue) };
-    let (affinity, anti) =
-        (required(&pod.class.spec.pod_affinity), required(&pod.class.spec.pod_anti_affinity));
+    let (affinity, anti) = (required(&pod.spec.pod_affinity), required(&pod.spec.pod_anti_affinity));
     check_terms(affinity)?;
     if affinity.iter().any(|term| gives_a_place(old, new, &term.topology_key)) {
         return Ok(Hint::Queue);

@@ -9,18 +9,17 @@ use super::{
 };
 use crate::pod_index::PodIndex;
 
-const NOT_PRE_SCORED: &str = "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
 const MAX_SCORE: f64 = 100.0;
 
 impl PreScore for InterPodAffinity {
     fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
-        let spec = &cx.pod.class.spec;
+        let spec = &cx.pod.spec;
         if self.args.ignore_preferred_terms_of_existing_pods && !terms::prefers(spec) {
             return Ok(PreScored::Skip);
         }
         terms::check(spec).map_err(|error| format!("failed to parse pod: {error}"))?;
         let sums = self.sums(cx, cx.index()?)?;
-        Ok(if sums.is_empty() { PreScored::Skip } else { PreScored::Continue(Some(sums)) })
+        Ok(if sums.is_empty() { PreScored::Skip } else { PreScored::Continue(sums) })
     }
 }
 
@@ -45,7 +44,7 @@ impl Score for InterPodAffinity {
     const NORMALIZE: Normalize = Normalize::Custom;
 
     fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
-        let axes = state.as_ref().ok_or(NOT_PRE_SCORED)?.axes(cx.index()?)?;
+        let axes = state.axes(cx.index()?)?;
         Ok(total(&axes, node.idx()))
     }
 
@@ -56,7 +55,7 @@ impl Score for InterPodAffinity {
         candidates: &NodeSet,
         out: &mut [i64],
     ) -> PluginResult<()> {
-        let axes = state.as_ref().ok_or(NOT_PRE_SCORED)?.axes(cx.index()?)?;
+        let axes = state.axes(cx.index()?)?;
         for row in candidates {
             out[row.at()] = total(&axes, row);
         }

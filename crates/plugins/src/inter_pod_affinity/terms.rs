@@ -31,7 +31,7 @@ pub(super) struct Required {
 
 impl Required {
     pub(super) fn of(pod: &PodInfo) -> Self {
-        let spec = &pod.class.spec;
+        let spec = &pod.spec;
         let affinity = required(&spec.pod_affinity);
         let mut affinity_keys: Vec<Str> = Vec::with_capacity(affinity.len());
         for term in affinity {
@@ -48,7 +48,7 @@ impl Required {
 
 /// The preferred terms with their weights, those of anti-affinity negative. Terms that match nothing are left out.
 pub(super) fn preferred(pod: &PodInfo) -> Vec<(i64, Term)> {
-    let spec = &pod.class.spec;
+    let spec = &pod.spec;
     let signed = |affinity, sign: i64| {
         let terms = list(affinity).iter();
         terms.filter_map(move |(weight, term)| Some((sign * i64::from(*weight), single(term, pod)?)))

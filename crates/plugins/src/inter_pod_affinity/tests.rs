@@ -12,8 +12,8 @@ use harbormaster_api::{
     pod::{PodAffinity, PodAffinityTerm},
     selector::{LabelSelector, Operator, Requirement},
 };
-use harbormaster_framework::plugin::PreFilterAnswer;
-use harbormaster_testkit::{PodBuilder, Trial, batch_equals_single, labels, pods::one_of};
+use harbormaster_framework::points::PreFilterAnswer;
+use harbormaster_testkit::{PodBuilder, Trial, batch_equals_single, labels, pods::one_of, rejection};
 
 use super::*;
 
@@ -103,7 +103,7 @@ fn verdicts(nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
         other => panic!("{other:?}"),
     }
     batch_equals_single(&trial, nodes, pod);
-    each(nodes).map(|node| word(&trial.verdict(nodes, pod, node.name()).unwrap())).collect()
+    each(nodes).map(|node| word(&trial.verdict(nodes, pod, node.name()))).collect()
 }
 
 const SKIPPED: &str = "skipped";
@@ -112,7 +112,7 @@ const AFFINITY: &str = "affinity";
 const ANTI: &str = "anti-affinity";
 const OTHERS: &str = "anti-affinity of others";
 
-fn word(verdict: &Verdict) -> &'static str {
+fn word(verdict: &Result<(), Reject>) -> &'static str {
     let Err(reject) = verdict else { return FITS };
     match (reject.fix, reject.message().as_str()) {
         (Fix::NothingHelps, "node(s) didn't match pod affinity rules") => AFFINITY,

@@ -2,10 +2,10 @@ use harbormaster_api::{
     Labels,
     selector::{NodeSelector, Requirement},
 };
-use harbormaster_framework::{cluster::Cluster, events::ClusterEvent, plugin::PreFilterAnswer};
+use harbormaster_framework::{cluster::Cluster, events::ClusterEvent, points::PreFilterAnswer};
 use harbormaster_testkit::{
     PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod, pods::one_of,
-    row_scope_holds,
+    rejection, row_scope_holds,
 };
 use serde_json::json;
 
@@ -74,7 +74,7 @@ fn the_selector_and_the_required_affinity_must_both_match() {
         let pod = pod.info();
         let verdict = match trial().pre_filter(&nodes, &pod).unwrap() {
             PreFilterAnswer::Continue(Some(only)) if only.is_empty() => refused.clone(),
-            _ => trial().verdict(&nodes, &pod, "n1").unwrap(),
+            _ => trial().verdict(&nodes, &pod, "n1"),
         };
         assert_eq!(verdict, if fits { Ok(()) } else { refused.clone() }, "{name}");
         batch_equals_single(&trial(), &nodes, &pod);
@@ -120,12 +120,8 @@ fn terms_that_exclude_each_other_conflict() {
     let nodes = cluster([node("n1"), node("n2")], []);
     let both = fields(vec![one_of("metadata.name", &["n1"]), one_of("metadata.name", &["n2"])]);
     let conflicting = pod("p").requires_node(both.clone());
-    match trial().pre_filter(&nodes, &conflicting.clone().info()).unwrap() {
-        PreFilterAnswer::Reject(reject) => {
-            assert_eq!(reject, Reject::unresolvable("pod affinity terms conflict"));
-        }
-        other => panic!("{other:?}"),
-    }
+    let reject = rejection(trial().pre_filter(&nodes, &conflicting.clone().info()).unwrap_err());
+    assert_eq!(reject, Reject::unresolvable("pod affinity terms conflict"));
     let saved = conflicting.requires_node_name(&["n2"]);
     assert!(matches!(trial().pre_filter(&nodes, &saved.info()).unwrap(), PreFilterAnswer::Continue(Some(_))));
 }
@@ -138,11 +134,11 @@ fn added_affinity_is_enforced_with_its_own_reason_and_first() {
             {"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]}]}}))
     };
     let plain = pod("plain").info();
-    assert_eq!(added("ssd").verdict(&nodes, &plain, "n1").unwrap(), Ok(()));
+    assert_eq!(added("ssd").verdict(&nodes, &plain, "n1"), Ok(()));
     let enforced = Err(Reject::unresolvable("node(s) didn't match scheduler-enforced node affinity"));
-    assert_eq!(added("hdd").verdict(&nodes, &plain, "n1").unwrap(), enforced);
+    assert_eq!(added("hdd").verdict(&nodes, &plain, "n1"), enforced);
     let misses_too = pod("misses").node_selector("disk", "hdd").info();
-    assert_eq!(added("nvme").verdict(&nodes, &misses_too, "n1").unwrap(), enforced);
+    assert_eq!(added("nvme").verdict(&nodes, &misses_too, "n1"), enforced);
     batch_equals_single(&added("hdd"), &nodes, &misses_too);
 }
 
@@ -228,16 +224,6 @@ fn a_node_wakes_pods_when_it_begins_to_match() {
     let change = Change::Node { old: None, new: Some(&ssd) };
     let event = ClusterEvent::new(EventResource::Node, Action::ADD);
     assert_eq!(trial().hint(event, &wrong, &change), Some(Hint::Queue), "an error counts as help");
-}
-
-#[test]
-fn it_works_without_its_pre_points() {
-    let nodes = one_node();
-    let pod = pod("p").node_selector("disk", "hdd").prefers_node_label(9, "disk", &["ssd"]).info();
-    let cx = Cycle::new(&nodes, &pod);
-    let row = nodes.node(nodes.order()[0]);
-    assert!(NodeAffinity::default().filter(&cx, &None, row).unwrap().is_err());
-    assert_eq!(NodeAffinity::default().score(&cx, &None, row).unwrap(), 9);
 }
 
 #[test]

@@ -41,6 +41,10 @@ impl Plugin for NodeResourcesBalancedAllocation {
         points.pre_score().score();
     }
 
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&pod.spec.request);
+    }
+
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         Ok(vec![sign::resources(pod)])
     }
@@ -90,11 +94,11 @@ impl Score for NodeResourcesBalancedAllocation {
 
 impl NodeResourcesBalancedAllocation {
     fn asks_for_nothing(&self, pod: &PodInfo) -> bool {
-        self.resources.iter().all(|r| r.of(&pod.class.request) == 0)
+        self.resources.iter().all(|r| r.of(&pod.spec.request) == 0)
     }
 
     fn lanes<'a>(&'a self, cx: &Cycle<'a>) -> Vec<Lane<'a>> {
-        let request = &cx.pod.class.request;
+        let request = &cx.pod.spec.request;
         let asks = self.resources.iter().map(|r| r.of(request));
         Lane::of(&self.resources, asks, cx.nodes, Count::Requested)
     }

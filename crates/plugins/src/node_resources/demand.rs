@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use harbormaster_api::{Node, Resources, Str, resources::is_extended};
 use harbormaster_framework::{
     nodeset::{NodeIdx, NodeSet},
-    outcome::{Fix, Reject, Verdict},
+    outcome::{Fix, Reject},
     sweep::Sweep,
     table::{NodeRef, NodeTable},
 };
@@ -95,7 +95,7 @@ impl Demand {
         }
     }
 
-    pub(super) fn judge(&self, nodes: &NodeTable, node: NodeRef<'_>) -> Verdict {
+    pub(super) fn judge(&self, nodes: &NodeTable, node: NodeRef<'_>) -> Result<(), Reject> {
         let lack = self.lack_of_columns(nodes, node.idx());
         let scalars = self.scalars.iter().map(|scalar| (scalar, scalar.lack(node, 1)));
         if lack == 0 && scalars.clone().all(|(_, lack)| lack == 0) {

@@ -48,14 +48,13 @@ pub struct NodeResourcesFit {
 }
 
 /// A pod's request, ready to be compared with nodes. See [`NodeResourcesFit`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FitState(Arc<Demand>);
 
 impl Plugin for NodeResourcesFit {
     const NAME: &'static str = "NodeResourcesFit";
     const SCOPE: Scope = Scope::Row;
-    /// `None` when PreFilter did not run.
-    type FilterState = Option<FitState>;
+    type FilterState = FitState;
     type ScoreState = ();
 
     fn points(points: &mut Points<Self>) {
@@ -68,6 +67,10 @@ impl Plugin for NodeResourcesFit {
             Registration::hinted(Pod, Action::DELETE | Action::UPDATE_POD_SCALE_DOWN, Self::after_pod),
             Registration::hinted(Node, Action::ADD | Action::UPDATE_NODE_ALLOCATABLE, Self::after_node),
         ])
+    }
+
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&pod.spec.request).of(&pod.spec.score_request);
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -91,17 +94,14 @@ impl Build for NodeResourcesFit {
 }
 
 impl PreFilter for NodeResourcesFit {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<Self::FilterState>> {
-        Ok(PreFiltered::state(Some(self.demand(cx.pod))))
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+        Ok(PreFiltered::state(FitState(Arc::new(Demand::new(&cx.pod.spec.request, &self.ignored)))))
     }
 }
 
 impl Filter for NodeResourcesFit {
-    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> PluginResult<Verdict> {
-        Ok(match state {
-            Some(FitState(demand)) => demand.judge(cx.nodes, node),
-            None => self.demand(cx.pod).0.judge(cx.nodes, node),
-        })
+    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+        Ok(state.0.judge(cx.nodes, node)?)
     }
 
     fn filter_batch(
@@ -110,10 +110,7 @@ impl Filter for NodeResourcesFit {
         state: &Self::FilterState,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
-        match state {
-            Some(FitState(demand)) => demand.sweep(cx.nodes, sweep),
-            None => self.demand(cx.pod).0.sweep(cx.nodes, sweep),
-        }
+        state.0.sweep(cx.nodes, sweep);
         Ok(())
     }
 }
@@ -145,12 +142,8 @@ impl Score for NodeResourcesFit {
 }
 
 impl NodeResourcesFit {
-    fn demand(&self, pod: &PodInfo) -> FitState {
-        FitState(Arc::new(Demand::new(&pod.class.request, &self.ignored)))
-    }
-
     fn lanes<'a>(&'a self, cx: &Cycle<'a>) -> Vec<Lane<'a>> {
-        let request = &cx.pod.class.score_request;
+        let request = &cx.pod.spec.score_request;
         let asks = self.resources.iter().map(|r| r.of(request));
         Lane::of(&self.resources, asks, cx.nodes, Count::NonZero)
     }
@@ -173,7 +166,7 @@ impl NodeResourcesFit {
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
         // As in kube-scheduler, ignored resources count here.
-        let demand = Demand::new(&pod.class.request, &Ignored::default());
+        let demand = Demand::new(&pod.spec.request, &Ignored::default());
         let gains = || old.is_none_or(|old| demand.gains(&old.allocatable, &new.allocatable));
         Ok(if demand.fits_empty(new) && gains() { Hint::Queue } else { Hint::Skip })
     }

@@ -31,17 +31,17 @@ fn small_node(used: PodBuilder) -> Cluster {
     cluster([node], [used.on("n")])
 }
 
-fn verdict_with(trial: &Trial, nodes: &Cluster, pod: PodBuilder) -> Verdict {
+fn verdict_with(trial: &Trial, nodes: &Cluster, pod: PodBuilder) -> Result<(), Reject> {
     let pod = pod.info();
     batch_equals_single(trial, nodes, &pod);
-    trial.verdict(nodes, &pod, "n").unwrap()
+    trial.verdict(nodes, &pod, "n")
 }
 
-fn verdict(used: PodBuilder, pod: PodBuilder) -> Verdict {
+fn verdict(used: PodBuilder, pod: PodBuilder) -> Result<(), Reject> {
     verdict_with(&trial(), &small_node(used), pod)
 }
 
-fn lacking(fix: Fix, reasons: &[&'static str]) -> Verdict {
+fn lacking(fix: Fix, reasons: &[&'static str]) -> Result<(), Reject> {
     Err(Reject { fix, reasons: reasons.iter().map(|r| (*r).into()).collect() })
 }
 
@@ -207,15 +207,6 @@ fn more_scalars_than_a_word_has_bits_are_all_told() {
     let Err(reject) = verdict(pod_of_nothing(), many) else { panic!("fits") };
     assert_eq!((reject.fix, reject.reasons.len()), (Fix::NothingHelps, 80));
     assert_eq!(reject.reasons[79], "Insufficient example.com/r79");
-}
-
-#[test]
-fn it_filters_without_its_pre_filter() {
-    let nodes = small_node(pod("used").cpu("10m"));
-    let pod = asks("1m", "1").info();
-    let plugin = NodeResourcesFit::build(Default::default(), &BuildCycle::default()).unwrap();
-    let cx = Cycle::new(&nodes, &pod);
-    assert!(plugin.filter(&cx, &None, nodes.node(nodes.order()[0])).unwrap().is_err());
 }
 
 #[test]

@@ -91,11 +91,11 @@ impl HeldTerms {
 
     /// What that pod holds.
     pub(super) fn of(&mut self, pod: &PodInfo) -> Arc<[Held]> {
-        let spec = &pod.class.spec;
+        let spec = &pod.spec;
         if spec.pod_affinity.is_none() && spec.pod_anti_affinity.is_none() {
             return Arc::default();
         }
-        let key = (Arc::as_ptr(&pod.class) as usize, pod.namespace.clone());
+        let key = (Arc::as_ptr(&pod.spec) as usize, pod.namespace.clone());
         if let Some((_, held)) = self.by_spec.get(&key) {
             return held.clone();
         }
@@ -103,7 +103,7 @@ impl HeldTerms {
             self.by_spec.clear();
         }
         let held: Arc<[Held]> = held_by(pod).into();
-        self.by_spec.insert(key, (pod.class.clone(), held.clone()));
+        self.by_spec.insert(key, (pod.spec.clone(), held.clone()));
         held
     }
 
@@ -166,7 +166,7 @@ impl HeldTerms {
 
 /// The terms of a pod's four lists. A list with a syntax error counts as empty, as in kube-scheduler.
 fn held_by(pod: &PodInfo) -> Vec<Held> {
-    let spec = &pod.class.spec;
+    let spec = &pod.spec;
     let mut all = Vec::new();
     let mut add = |term: &PodAffinityTerm, how: How| {
         if let Some(pods) = PodTerm::new(term, &pod.namespace, false) {

@@ -13,7 +13,7 @@ impl PodIndex {
     ///
     /// # Errors
     /// Says which selector, term or topology key is wrong.
-    pub fn check(&self, known: Known<'_>) -> Result<(), String> {
+    pub fn check(&self, known: ClusterView<'_>) -> Result<(), String> {
         for (selector, kept) in self.groups.watched() {
             let matches = |pod: &PodInfo| {
                 selector.matches(known.objects, &pod.namespace, &pod.labels, pod.is_terminating())
@@ -43,12 +43,12 @@ impl PodIndex {
     }
 }
 
-fn pods(known: Known<'_>) -> impl Iterator<Item = (NodeIdx, &PodInfo)> {
+fn pods(known: ClusterView<'_>) -> impl Iterator<Item = (NodeIdx, &PodInfo)> {
     let rows = (0..known.nodes.rows()).map(NodeIdx::from);
     rows.flat_map(move |row| known.nodes.node(row).pods().iter().map(move |pod| (row, &**pod)))
 }
 
-fn recount(known: Known<'_>, count: impl Fn(&PodInfo) -> i64) -> Rows {
+fn recount(known: ClusterView<'_>, count: impl Fn(&PodInfo) -> i64) -> Rows {
     let mut rows = Rows::new();
     for (row, pod) in pods(known) {
         match count(pod) {

@@ -224,7 +224,7 @@ impl Changing {
 
     fn holds(&self) {
         let index = self.cluster.indexes().get::<PodIndex>().unwrap();
-        let known = Known { nodes: self.cluster.nodes(), objects: self.cluster.objects() };
+        let known = ClusterView { nodes: self.cluster.nodes(), objects: self.cluster.objects() };
         index.check(known).unwrap();
         for selector in &self.watched {
             let kept: Vec<_> = index.pods(selector).expect("it is watched").iter().collect();
@@ -262,7 +262,7 @@ impl Changing {
         let mut all = Terms::new();
         for row in (0..self.cluster.rows()).map(NodeIdx::from) {
             for holder in self.cluster.node(row).pods() {
-                let spec = &holder.class.spec;
+                let spec = &holder.spec;
                 let lists = [(&spec.pod_affinity, false), (&spec.pod_anti_affinity, true)];
                 for (affinity, anti) in lists.into_iter().filter_map(|(a, anti)| Some((a.as_ref()?, anti))) {
                     if well_formed(affinity.required.iter()) {

@@ -93,7 +93,7 @@ impl PodTopologySpread {
         kind: Kind,
         objects: &Objects,
     ) -> PluginResult<Vec<Constraint>> {
-        if !pod.class.spec.topology_spread.is_empty() {
+        if !pod.spec.topology_spread.is_empty() {
             return self.own_constraints(pod, kind);
         }
         let mut constraints = self.default_constraints(kind);
@@ -113,7 +113,7 @@ impl PodTopologySpread {
     /// # Errors
     /// When a selector of that kind has a syntax error.
     pub(super) fn own_constraints(&self, pod: &PodInfo, kind: Kind) -> PluginResult<Vec<Constraint>> {
-        let of_kind = pod.class.spec.topology_spread.iter().filter(|c| c.hard == (kind == Kind::Hard));
+        let of_kind = pod.spec.topology_spread.iter().filter(|c| c.hard == (kind == Kind::Hard));
         of_kind.map(|c| self.own_constraint(c, &pod.labels, kind)).collect()
     }
 

@@ -14,7 +14,6 @@ use crate::pod_index::{PodIndex, TopologyKey, ValueId};
 
 const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
-const NO_STATE: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
 
 /// In a vector of counts: no node has the value. Counted pods are never negative.
 const NO_DOMAIN: i64 = -1;
@@ -24,13 +23,12 @@ const NO_FEWEST: i64 = i32::MAX as i64;
 /// How the pods are spread, as PreFilter found it and as pods that came and went since changed it.
 #[derive(Clone, Debug, Default)]
 pub struct SpreadState {
-    /// `None` when PreFilter did not run.
-    base: Option<Arc<Base>>,
+    base: Arc<Base>,
     /// What came and went on the one node that is asked about. No entry is zero.
     changes: Vec<Moved>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Base {
     domains: Vec<Domains>,
     inclusion: Inclusion,
@@ -108,10 +106,6 @@ fn insert(fewest: &mut [Option<(ValueId, i64)>; 2], new: (ValueId, i64)) {
 }
 
 impl SpreadState {
-    fn base(&self) -> PluginResult<&Arc<Base>> {
-        self.base.as_ref().ok_or_else(|| NO_STATE.into())
-    }
-
     fn changes_of(&self, at: usize) -> impl Iterator<Item = &Moved> {
         self.changes.iter().filter(move |moved| moved.at == at)
     }
@@ -162,7 +156,7 @@ impl SpreadState {
 }
 
 impl PreFilter for PodTopologySpread {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> PluginResult<PreFiltered<SpreadState>> {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<SpreadState>, Stop> {
         let constraints = self.constraints(cx.pod, Kind::Hard, cx.objects);
         let constraints = constraints.map_err(|e| format!("get constraints from pod: {e}"))?;
         if constraints.is_empty() {
@@ -183,7 +177,7 @@ impl PreFilter for PodTopologySpread {
             Domains::count(cx, constraint, key, &rows)
         };
         let domains = constraints.iter().zip(keys).map(count).collect::<PluginResult<_>>()?;
-        let base = Some(Arc::new(Base { domains, inclusion }));
+        let base = Arc::new(Base { domains, inclusion });
         Ok(PreFiltered::state(SpreadState { base, changes: Vec::new() }))
     }
 
@@ -216,7 +210,7 @@ fn move_pod(
     node: NodeRef<'_>,
     by: i64,
 ) -> PluginResult<()> {
-    let base = state.base()?.clone();
+    let base = state.base.clone();
     if pod.namespace != cx.pod.namespace || node.object().is_none() {
         return Ok(());
     }
@@ -234,23 +228,23 @@ fn move_pod(
 }
 
 impl Filter for PodTopologySpread {
-    fn filter(&self, cx: &Cycle<'_>, state: &SpreadState, node: NodeRef<'_>) -> PluginResult<Verdict> {
-        let base = state.base()?;
+    fn filter(&self, cx: &Cycle<'_>, state: &SpreadState, node: NodeRef<'_>) -> Verdict {
+        let base = &state.base;
         let index: &PodIndex = cx.index()?;
         for (at, domains) in base.domains.iter().enumerate() {
             let key = &domains.constraint.key;
             let Some(value) = index.key(key).ok_or_else(|| unprepared(key))?.value(node.idx()) else {
-                return Ok(Err(Reject::unresolvable(REASON_LABEL)));
+                return Err(Reject::unresolvable(REASON_LABEL).into());
             };
             if state.count(domains, at, value) > state.limit(domains, at) {
-                return Ok(Err(Reject::evictable(REASON_SKEW)));
+                return Err(Reject::evictable(REASON_SKEW).into());
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &SpreadState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        let base = state.base()?;
+        let base = &state.base;
         let keys = columns(cx.index()?, base.domains.iter().map(|d| &d.constraint))?;
         let judge = |(at, (domains, key))| (key, state.counts(domains, at), state.limit(domains, at));
         let judges: Vec<(&TopologyKey, Cow<'_, [i64]>, i64)> =

@@ -64,7 +64,7 @@ impl PodTopologySpread {
     }
 
     fn waiting(&self, pod: &PodInfo) -> PluginResult<Waiting> {
-        if pod.class.spec.topology_spread.is_empty() {
+        if pod.spec.topology_spread.is_empty() {
             return Ok(Waiting {
                 constraints: self.default_constraints(Kind::Hard),
                 selectors_unknown: true,

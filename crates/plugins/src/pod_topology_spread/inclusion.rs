@@ -10,7 +10,7 @@ use super::constraints::Constraint;
 use crate::rows::both;
 
 /// What a pod demands of its nodes, as far as constraints honour it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Inclusion {
     affinity: RequiredNodeAffinity,
     compare_numbers: bool,
@@ -19,7 +19,7 @@ pub(super) struct Inclusion {
 impl Inclusion {
     /// `compare_numbers` is the gate `TaintTolerationComparisonOperators`.
     pub(super) fn new(pod: &PodInfo, compare_numbers: bool) -> Self {
-        let spec = &pod.class.spec;
+        let spec = &pod.spec;
         let affinity = RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref());
         Self { affinity, compare_numbers }
     }
@@ -27,7 +27,7 @@ impl Inclusion {
     /// Whether the constraint, which is one of `pod`, counts that node.
     pub(super) fn admits(&self, constraint: &Constraint, pod: &PodInfo, node: NodeRef<'_>) -> bool {
         !(constraint.honors_affinity && self.excluded_by_affinity(node)
-            || constraint.honors_taints && self.excluded_by_taints(&pod.class.spec.tolerations, node))
+            || constraint.honors_taints && self.excluded_by_taints(&pod.spec.tolerations, node))
     }
 
     /// Which of `rows` some of the constraints of `cx.pod` do not count.
@@ -38,7 +38,7 @@ impl Inclusion {
             excluded.by_affinity = Some(out.collect());
         }
         if constraints.iter().any(|c| c.honors_taints) {
-            let tolerations = &cx.pod.class.spec.tolerations;
+            let tolerations = &cx.pod.spec.tolerations;
             let tainted = both(rows, &cx.nodes.columns().tainted);
             let out = tainted.filter(|row| self.excluded_by_taints(tolerations, cx.nodes.node(*row)));
             excluded.by_taints = Some(out.collect());

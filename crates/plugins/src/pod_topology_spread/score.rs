@@ -11,18 +11,14 @@ use super::{
 };
 use crate::pod_index::{PodIndex, RowCounts, TopologyKey, ValueId};
 
-const NO_STATE: &str = "error reading \"PreScorePodTopologySpread\" from cycleState: not found";
 const MAX_SCORE: i64 = 100;
 
 /// In a vector of counts: no candidate has the value. Counted pods are never negative.
 const NO_DOMAIN: i64 = -1;
 
-/// What the domains of the candidates are worth; `None` when PreScore did not run.
+/// What the domains of the candidates are worth.
 #[derive(Debug, Default)]
-pub struct ScoreState(Option<Worth>);
-
-#[derive(Debug)]
-struct Worth {
+pub struct Worth {
     constraints: Vec<Constraint>,
     /// One per constraint.
     points: Vec<DomainPoints>,
@@ -50,14 +46,8 @@ impl DomainPoints {
     }
 }
 
-impl ScoreState {
-    fn worth(&self) -> PluginResult<&Worth> {
-        self.0.as_ref().ok_or_else(|| NO_STATE.into())
-    }
-}
-
 impl PreScore for PodTopologySpread {
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<ScoreState>> {
+    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<Worth>> {
         if cx.nodes.node_count() == 0 {
             return Ok(PreScored::Skip);
         }
@@ -67,11 +57,11 @@ impl PreScore for PodTopologySpread {
             return Ok(PreScored::Skip);
         }
         // So that under system defaults nodes without a zone are spread all the same.
-        let needs_all_keys = !cx.pod.class.spec.topology_spread.is_empty() || !self.system_defaulted;
+        let needs_all_keys = !cx.pod.spec.topology_spread.is_empty() || !self.system_defaulted;
         let domains = CandidateDomains::new(cx, &constraints, candidates, needs_all_keys)?;
         let points = domains.points(cx, &Inclusion::new(cx.pod, self.compare_numbers))?;
         let ignored = domains.ignored;
-        Ok(PreScored::Continue(ScoreState(Some(Worth { constraints, points, ignored }))))
+        Ok(PreScored::Continue(Worth { constraints, points, ignored }))
     }
 }
 
@@ -207,23 +197,21 @@ impl Rate {
 impl Score for PodTopologySpread {
     const NORMALIZE: Normalize = Normalize::Custom;
 
-    fn score(&self, cx: &Cycle<'_>, state: &ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
-        let worth = state.worth()?;
-        let keys = columns(cx.index()?, &worth.constraints)?;
-        Ok(worth.raw(&keys, node.idx()))
+    fn score(&self, cx: &Cycle<'_>, state: &Worth, node: NodeRef<'_>) -> PluginResult<i64> {
+        let keys = columns(cx.index()?, &state.constraints)?;
+        Ok(state.raw(&keys, node.idx()))
     }
 
     fn score_batch(
         &self,
         cx: &Cycle<'_>,
-        state: &ScoreState,
+        state: &Worth,
         candidates: &NodeSet,
         out: &mut [i64],
     ) -> PluginResult<()> {
-        let worth = state.worth()?;
-        let keys = columns(cx.index()?, &worth.constraints)?;
+        let keys = columns(cx.index()?, &state.constraints)?;
         for row in candidates {
-            out[row.at()] = worth.raw(&keys, row);
+            out[row.at()] = state.raw(&keys, row);
         }
         Ok(())
     }
@@ -231,11 +219,11 @@ impl Score for PodTopologySpread {
     fn normalize(
         &self,
         _: &Cycle<'_>,
-        state: &ScoreState,
+        state: &Worth,
         candidates: &NodeSet,
         scores: &mut [i64],
     ) -> PluginResult<()> {
-        let ignored = &state.worth()?.ignored;
+        let ignored = &state.ignored;
         let (mut min, mut max) = (i64::MAX, 0);
         for row in candidates.iter().filter(|row| !ignored.contains(*row)) {
             min = min.min(scores[row.at()]);

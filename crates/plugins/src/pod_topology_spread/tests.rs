@@ -7,7 +7,7 @@ use harbormaster_api::{
     pod::{OwnerReference, TopologySpreadConstraint},
     selector::{LabelSelector, Operator, Requirement},
 };
-use harbormaster_framework::{cycle::Cycle, plugin::Slot};
+use harbormaster_framework::{cycle::Cycle, points::Slot};
 use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, labels, node, pod};
 use serde_json::json;
 
@@ -169,20 +169,6 @@ fn the_defaults_follow_the_arguments() {
 }
 
 #[test]
-fn without_its_pre_points_it_fails_as_kube_scheduler_does() {
-    let nodes = cluster([node("n")], []);
-    let pod = spreading([hard(1, "node"), soft(1, "node")]).info();
-    let plugin = plugin();
-    let cx = Cycle::new(&nodes, &pod);
-    let node = nodes.node(nodes.order()[0]);
-    let error = plugin.filter(&cx, &Default::default(), node);
-    let error = error.unwrap_err().to_string();
-    assert_eq!(error, "reading \"PreFilterPodTopologySpread\" from cycleState: not found");
-    let error = plugin.score(&cx, &Default::default(), node).unwrap_err().to_string();
-    assert_eq!(error, "error reading \"PreScorePodTopologySpread\" from cycleState: not found");
-}
-
-#[test]
 fn a_selector_with_a_syntax_error_fails_the_point_that_needs_it() {
     let broken = |constraint: TopologySpreadConstraint| {
         let bad = Requirement { key: "k".into(), operator: Operator::Gt, values: vec!["1".into()] };
@@ -197,12 +183,12 @@ fn a_selector_with_a_syntax_error_fails_the_point_that_needs_it() {
     let trial = trial();
     assert_eq!(
         trial.pre_filter(&nodes, &filters).unwrap_err().to_string(),
-        "get constraints from pod: obtaining pod's hard topology spread constraints: \"Gt\" is not a valid label \
+        "running PreFilter plugin \"PodTopologySpread\": get constraints from pod: obtaining pod's hard topology spread constraints: \"Gt\" is not a valid label \
          selector operator"
     );
     assert_eq!(
         trial.scores(&nodes, &scores).unwrap_err().to_string(),
-        "calculating preScoreState: obtaining pod's soft topology spread constraints: \"Gt\" is not a valid label \
+        "running PreScore plugin \"PodTopologySpread\": calculating preScoreState: obtaining pod's soft topology spread constraints: \"Gt\" is not a valid label \
          selector operator"
     );
     assert!(trial.scores(&nodes, &filters).is_ok());

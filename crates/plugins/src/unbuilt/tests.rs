@@ -1,6 +1,8 @@
 use harbormaster_api::{pod::TopologySpreadConstraint, selector::NodeSelectorTerm};
-use harbormaster_framework::{plugin::PreFilterAnswer, registry::Registry};
-use harbormaster_testkit::{PodBuilder, Trial, WhatIfTrial, cluster, node, pod, pods::one_of, profile};
+use harbormaster_framework::{points::PreFilterAnswer, registry::Registry};
+use harbormaster_testkit::{
+    PodBuilder, Trial, WhatIfTrial, cluster, node, pod, pods::one_of, profile, rejection,
+};
 
 use super::*;
 
@@ -24,9 +26,9 @@ fn trial(missing: &[&str]) -> Trial {
 }
 
 fn plugins_needed(missing: &[&str], nodes: &Cluster, pod: PodBuilder) -> Vec<String> {
-    match trial(missing).pre_filter(nodes, &pod.info()).unwrap() {
-        PreFilterAnswer::Skip => Vec::new(),
-        PreFilterAnswer::Reject(reject) => {
+    match trial(missing).pre_filter(nodes, &pod.info()).map_err(rejection) {
+        Ok(PreFilterAnswer::Skip) => Vec::new(),
+        Err(reject) => {
             assert_eq!(reject.fix, Fix::NothingHelps);
             let name = |text: &str| text.split_whitespace().nth(3).unwrap_or_default().to_owned();
             reject.reasons.iter().map(|r| name(r)).collect()
@@ -70,9 +72,7 @@ fn each_hard_constraint_names_the_plugins_that_it_needs() {
 #[test]
 fn the_reason_names_the_field() {
     let nodes = cluster([node("n")], []);
-    let PreFilterAnswer::Reject(reject) = trial(&ALL).pre_filter(&nodes, &claims().info()).unwrap() else {
-        panic!("fits")
-    };
+    let reject = rejection(trial(&ALL).pre_filter(&nodes, &claims().info()).unwrap_err());
     assert_eq!(
         reject.message(),
         "pod needs plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have"
@@ -112,7 +112,7 @@ fn a_pod_that_fits_nowhere_is_told_what_dynamic_resources_would_say() {
 
 #[test]
 fn pods_that_need_a_missing_plugin_are_not_signed() {
-    assert!(trial(&ALL).plugin().sign(&claims().info()).is_err());
-    assert_eq!(trial(&ALL).plugin().sign(&pod("p").info()).map(|f| f.len()), Ok(0));
-    assert_eq!(trial(&[]).plugin().sign(&claims().info()).map(|f| f.len()), Ok(0));
+    assert!(trial(&ALL).plugin().sign(&claims().info()).unwrap().is_none());
+    assert_eq!(trial(&ALL).plugin().sign(&pod("p").info()).unwrap().map(|f| f.len()), Some(0));
+    assert_eq!(trial(&[]).plugin().sign(&claims().info()).unwrap().map(|f| f.len()), Some(0));
 }

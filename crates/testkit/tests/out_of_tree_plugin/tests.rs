@@ -2,13 +2,14 @@
 
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
-    attempt::{Attempt, Found, NominatedRow, Search},
+    attempt::{Found, NominatedRow, Runner, Search, unreserve},
     events::ClusterEvent,
+    guard::Stopped,
     index::{IndexKind, Indexes},
     plugin::BoxFuture,
     pod::SpecTable,
     registry::Registry,
-    window::{Tie, Window},
+    window::Rotation,
 };
 use harbormaster_testkit::{
     PodBuilder, Trial, WhatIfTrial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod,
@@ -36,7 +37,7 @@ fn theatre() -> Cluster {
     )
 }
 
-fn attempt() -> Attempt {
+fn runner() -> Runner {
     let mut registry = Registry::default();
     registry.register::<Tickets>();
     let everywhere: Vec<(&str, &[&str])> = registry
@@ -46,52 +47,61 @@ fn attempt() -> Attempt {
         .map(|point| (point.name(), ["Tickets"].as_slice()))
         .collect();
     assert_eq!(everywhere.len(), 12, "every point but those of pod groups");
-    Attempt::new(profile_with_args(&registry, &everywhere, &[("Tickets", json!({"mostPerPod": 6}))]))
+    Runner::new(profile_with_args(&registry, &everywhere, &[("Tickets", json!({"mostPerPod": 6}))]))
 }
 
-const ALL_NODES: Search = Search { window: Window::All, tie: Tie::Rotate };
+/// What comes of the pod, with these nominated ones around.
+fn find_with(
+    runner: &mut Runner,
+    nodes: &mut Cluster,
+    pod: &Arc<PodInfo>,
+    nominated: &[NominatedRow],
+) -> Found {
+    let mut rotation = Rotation::default();
+    runner.find(nodes, pod, Search { nominated, ..Search::all(&mut rotation) }).unwrap().into_found()
+}
 
 #[test]
 fn the_queue_holds_back_greedy_pods_and_serves_large_orders_first() {
-    let attempt = attempt();
-    let plugin = attempt.profile().plugins()[0].clone();
+    let runner = runner();
+    let plugin = runner.profile().plugins()[0].clone();
     let enters = |tickets: i64, awaits_eviction: bool| {
         let pod = wants("p", tickets).info();
-        plugin.pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction }).unwrap().is_ok()
+        plugin.pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction }).is_ok()
     };
     assert!(enters(6, false) && !enters(7, false) && !enters(6, true));
     let (small, large) = (wants("small", 1).info(), wants("large", 5).info());
     let queued = |pod, since| Queued { pod, since: Timestamp(since) };
-    assert!(attempt.profile().less(queued(&large, 2), queued(&small, 1)));
-    assert!(attempt.profile().less(queued(&small, 1), queued(&small, 2)));
+    assert!(runner.profile().less(queued(&large, 2), queued(&small, 1)).unwrap());
+    assert!(runner.profile().less(queued(&small, 1), queued(&small, 2)).unwrap());
 }
 
 #[test]
 fn only_nodes_with_tickets_left_are_chosen_and_the_message_says_why_not() {
-    let (mut attempt, mut nodes) = (attempt(), theatre());
-    let found = attempt.find(&mut nodes, &wants("p", 3).info(), ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let (mut runner, mut nodes) = (runner(), theatre());
+    let found = find_with(&mut runner, &mut nodes, &wants("p", 3).info(), &[]);
     let Found::Node { row, .. } = found else { panic!("{found:?}") };
     assert_eq!(nodes.node(row).name(), "many");
-    let found = attempt.find(&mut nodes, &wants("p", 5).info(), ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let found = find_with(&mut runner, &mut nodes, &wants("p", 5).info(), &[]);
     let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
     assert_eq!(
         diagnosis.message(),
         "0/3 nodes are available: 1 node(s) didn't satisfy plugin(s) [Tickets], 2 Insufficient tickets."
     );
-    let found = attempt.find(&mut nodes, &wants("p", -1).info(), ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let found = find_with(&mut runner, &mut nodes, &wants("p", -1).info(), &[]);
     let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
     assert_eq!(diagnosis.message(), "0/3 nodes are available: pod wants less than no ticket.");
 }
 
 #[test]
 fn tickets_of_nominated_pods_count() {
-    let (mut attempt, mut nodes) = (attempt(), theatre());
+    let (mut runner, mut nodes) = (runner(), theatre());
     let row = nodes.find("many").unwrap();
     let nominated = [NominatedRow { row, pods: vec![wants("nominated", 3).priority(9).info()] }];
     let pod = wants("p", 2).info();
-    let found = attempt.find(&mut nodes, &pod, ALL_NODES, &mut 0, &nominated, &[]).unwrap();
+    let found = find_with(&mut runner, &mut nodes, &pod, &nominated);
     assert!(matches!(found, Found::Nowhere(_)), "{found:?}");
-    let found = attempt.find(&mut nodes, &pod, ALL_NODES, &mut 0, &[], &[]).unwrap();
+    let found = find_with(&mut runner, &mut nodes, &pod, &[]);
     assert!(matches!(found, Found::Node { .. }), "{found:?}");
 }
 
@@ -102,7 +112,7 @@ fn scores_are_shares_of_the_most_that_is_left() {
     let trial = Trial::of(Tickets::default());
     assert_eq!(trial.scores(&nodes, &wants("p", 1).info()).unwrap(), Some(vec![50, 100, 75]));
     assert_eq!(trial.scores(&nodes, &pod("plain").info()).unwrap(), None);
-    let explained = attempt().explain(&mut theatre(), &wants("p", 1).info()).unwrap();
+    let explained = runner().explain(&mut theatre(), &wants("p", 1).info()).unwrap();
     assert_eq!(explained.scores.len(), 1);
     assert_eq!(explained.scores[0].1.plugins, [("Tickets", 4, 100, 100)]);
 }
@@ -124,12 +134,12 @@ fn it_passes_the_conformance_checks() {
 
 #[test]
 fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_them_must() {
-    let answer = |pod: &PodInfo| {
+    let answer = |pod: &Arc<PodInfo>| {
         let cheap = wants("cheap", 1).priority(-1).on("many");
         let dear = wants("dear", 2).priority(5).on("many");
         let holders = [wants("there", 3).on("many"), cheap, dear, wants("first", 2).on("few")];
         let cluster = cluster([node("few").label(LABEL, "2"), node("many").label(LABEL, "9")], holders);
-        let mut trial = WhatIfTrial::new(attempt().profile().clone(), cluster);
+        let mut trial = WhatIfTrial::new(runner().profile().clone(), cluster);
         let answer = trial.ask(&Tickets::default(), pod).unwrap();
         let after = trial.cluster().find("many").map(|row| taken(trial.cluster().node(row)));
         assert_eq!(after, Some(6), "nothing stays changed");
@@ -183,7 +193,7 @@ fn the_index_equals_one_made_anew_after_random_changes() {
             }
             if step >= 20 {
                 let mut anew = Indexes::default();
-                anew.add(kind, Known { nodes: cluster.nodes(), objects: cluster.objects() });
+                anew.add(kind, ClusterView { nodes: cluster.nodes(), objects: cluster.objects() }).unwrap();
                 let kept: &BoxOffice = cluster.indexes().get().unwrap();
                 assert_eq!(kept, anew.get().unwrap(), "seed {seed}, step {step}");
             }
@@ -208,29 +218,28 @@ impl WaitingPods for Room {
     fn reject(&mut self, uid: &str, plugin: &'static str, message: String) {
         panic!("{plugin} rejects {uid}: {message}");
     }
-    fn activate(&mut self, full_name: String) {
-        self.activated.push(full_name);
+    fn activate(&mut self, namespace: &str, name: &str) {
+        self.activated.push(format!("{namespace}/{name}"));
     }
 }
 
 #[test]
 fn pods_of_a_pair_wait_for_each_other() {
-    let (attempt, nodes) = (attempt(), theatre());
-    let plugin = &attempt.profile().plugins()[0];
+    let (runner, nodes) = (runner(), theatre());
+    let plugin = &runner.profile().plugins()[0];
     let mut room = Room::default();
-    let permit = |pod: &Arc<PodInfo>, room: &mut Room| {
-        plugin.permit(&Cycle::new(&nodes, pod), &"many".into(), room).unwrap()
-    };
+    let permit =
+        |pod: &Arc<PodInfo>, room: &mut Room| plugin.permit(&Cycle::new(&nodes, pod), &"many".into(), room);
     let (one, two) =
         (annotated(wants("one", 1), PAIR, "x").info(), annotated(wants("two", 1), PAIR, "x").info());
-    assert_eq!(permit(&wants("alone", 1).info(), &mut room), Permitted::Allow);
-    assert_eq!(permit(&one, &mut room), Permitted::Wait(Duration::from_secs(30)));
+    assert_eq!(permit(&wants("alone", 1).info(), &mut room).unwrap(), Permitted::Allow);
+    assert_eq!(permit(&one, &mut room).unwrap(), Permitted::Wait(Duration::from_secs(30)));
     assert_eq!(room.activated, ["default/x"]);
     room.waiting.push((one, "many".into()));
-    assert_eq!(permit(&two, &mut room), Permitted::Allow);
+    assert_eq!(permit(&two, &mut room).unwrap(), Permitted::Allow);
     assert_eq!(room.allowed, ["uid-one Tickets"]);
     let nameless = annotated(wants("nameless", 1), PAIR, "").info();
-    assert!(matches!(permit(&nameless, &mut room), Permitted::Reject(_)));
+    assert!(matches!(permit(&nameless, &mut room), Err(Stopped::Reject(..))));
 }
 
 #[derive(Default)]
@@ -247,17 +256,18 @@ impl ClusterApi for Server {
 
 #[test]
 fn a_choice_is_reserved_prepared_bound_and_released() {
-    let (mut attempt, mut nodes) = (attempt(), theatre());
+    let (mut runner, mut nodes) = (runner(), theatre());
     let pod = wants("p", 3).info();
-    let found = attempt.find(&mut nodes, &pod, ALL_NODES, &mut 0, &[], &[]).unwrap();
-    let Found::Node { row, .. } = found else { panic!("{found:?}") };
-    assert!(attempt.reserve(&nodes, &pod, row).unwrap().is_ok());
+    let mut rotation = Rotation::default();
+    let attempt = runner.find(&mut nodes, &pod, Search::all(&mut rotation)).unwrap();
+    let Found::Node { row, .. } = *attempt.found() else { panic!("{attempt:?}") };
+    assert!(attempt.reserve(&nodes, row).is_ok());
     let node = nodes.node(row).name().clone();
-    attempt.unreserve(&pod, &node);
-    assert!(attempt.reserve(&nodes, &pod, row).unwrap().is_ok());
+    unreserve(runner.profile(), &pod, &node).unwrap();
+    assert!(attempt.reserve(&nodes, row).is_ok());
     let server = Arc::new(Server::default());
     let cx = BindCycle { pod, node: node.clone(), api: server.clone() };
-    let plugin = &attempt.profile().plugins()[0];
+    let plugin = &runner.profile().plugins()[0];
     assert_eq!(plugin.pre_flight(&cx.pod, &node).unwrap(), PreFlight::Work { parallel: true });
     assert_eq!(
         plugin.pre_flight(&harbormaster_testkit::pod("plain").info(), &node).unwrap(),
@@ -265,7 +275,7 @@ fn a_choice_is_reserved_prepared_bound_and_released() {
     );
     finished(plugin.pre_bind(&cx)).unwrap();
     assert_eq!(finished(plugin.bind(&cx)).unwrap(), Bound::Done);
-    plugin.post_bind(&cx);
+    plugin.post_bind(&cx).unwrap();
     assert_eq!(*server.0.lock().unwrap(), ["p to many"]);
     let plain = BindCycle { pod: harbormaster_testkit::pod("plain").info(), ..cx };
     assert_eq!(finished(plugin.bind(&plain)).unwrap(), Bound::NotMine);
@@ -282,13 +292,13 @@ fn unreserving_gives_back_exactly_what_was_reserved() {
     };
     assert_eq!((state.wanted, only.len()), (3, 2));
     let many = nodes.node(nodes.find("many").unwrap());
-    plugin.reserve(&cx, &state, many).unwrap().unwrap();
-    assert_eq!(plugin.reserved.lock().unwrap().get("default/p"), Some(&3));
+    plugin.reserve(&cx, &state, many).unwrap();
+    assert_eq!(plugin.reserved.lock().unwrap().get("uid-p"), Some(&3));
     plugin.unreserve(&pod, many.name());
     assert!(plugin.reserved.lock().unwrap().is_empty());
     let cordoned = cluster([node("n").label(LABEL, "9").unschedulable()], []);
     let there = cordoned.node(cordoned.order()[0]);
-    assert!(plugin.reserve(&Cycle::new(&cordoned, &pod), &state, there).unwrap().is_err());
+    assert!(plugin.reserve(&Cycle::new(&cordoned, &pod), &state, there).is_err());
 }
 
 #[test]
@@ -302,8 +312,9 @@ fn its_events_and_its_signature_are_its_own() {
     }
     let added = ClusterEvent::new(EventResource::Node, Action::ADD);
     assert_eq!(trial.hint(added, &waiting, &Change::Other), Some(Hint::Queue));
-    assert_eq!(trial.plugin().sign(&waiting), trial.plugin().sign(&wants("q", 3).info()));
-    assert_ne!(trial.plugin().sign(&waiting), trial.plugin().sign(&wants("q", 4).info()));
+    let sign = |pod: &PodInfo| trial.plugin().sign(pod).unwrap();
+    assert_eq!(sign(&waiting), sign(&wants("q", 3).info()));
+    assert_ne!(sign(&waiting), sign(&wants("q", 4).info()));
 }
 
 #[test]
@@ -311,7 +322,7 @@ fn wrong_arguments_are_refused_with_the_plugins_own_words() {
     let mut registry = Registry::default();
     registry.register::<Tickets>();
     let build = |args: serde_json::Value| registry.build("Tickets", Some(&args), &BuildCycle::default());
-    assert!(build(json!({"mostPerPod": 3})).is_ok_and(|p| p.implements(ExtensionPoint::Permit)));
+    assert!(build(json!({"mostPerPod": 3})).is_ok_and(|p| p.points().contains(ExtensionPoint::Permit)));
     let Err(error) = build(json!({"mostPerPod": 0})) else { panic!("accepted") };
     assert_eq!(error.to_string(), "initializing plugin \"Tickets\": mostPerPod must be at least 1");
     assert!(build(json!({"mostPerPods": 3})).is_err(), "a typing error");

@@ -380,12 +380,8 @@ fn a_selector_with_a_syntax_error_fits_nowhere_and_its_list_is_named() {
             format!("[requiredAffinityTerms: {problem}, preferredAffinityTerms: {problem}]"),
         ),
     ] {
-        match trial().pre_filter(&nodes, &pod.info()).unwrap() {
-            PreFilterAnswer::Reject(reject) => {
-                assert_eq!(reject, Reject::unresolvable(format!("parsing pod: {expected}")));
-            }
-            other => panic!("{other:?}"),
-        }
+        let reject = rejection(trial().pre_filter(&nodes, &pod.info()).unwrap_err());
+        assert_eq!(reject, Reject::unresolvable(format!("parsing pod: {expected}")));
     }
 }
 
@@ -395,13 +391,4 @@ fn a_list_with_a_syntax_error_of_a_pod_on_a_node_is_passed_over() {
     let scanned = || term("zone", &[service(&["scan"])]);
     assert_eq!(on_one_node(&[pod("q").shuns(scanned()).shuns(bad())], scan()), SKIPPED);
     assert_eq!(on_one_node(&[pod("q").shuns(scanned()).dislikes(1, bad())], scan()), OTHERS);
-}
-
-#[test]
-fn filter_without_pre_filter_is_an_error() {
-    let (nodes, pod) = (cluster([node("n")], []), pod("p").info());
-    let (trial, row) = (trial(), nodes.order()[0]);
-    let slot = trial.plugin().default_filter_slot();
-    let error = trial.plugin().filter(&Cycle::new(&nodes, &pod), &slot, row).unwrap_err();
-    assert_eq!(error.to_string(), "error reading \"PreFilterInterPodAffinity\" from cycleState: not found");
 }

@@ -283,19 +283,10 @@ fn a_syntax_error_fails_pre_score() {
         (pod("p").likes(8, bad()), "preferredAffinityTerms"),
         (pod("p").dislikes(5, bad()), "preferredAntiAffinityTerms"),
     ] {
-        let error = trial().pre_score(&nodes, &pod.info(), nodes.live()).unwrap_err().to_string();
+        let error = trial().pre_score(&nodes, &pod.info(), nodes.live()).unwrap_err().source.to_string();
         assert!(
             error.starts_with(&format!("failed to parse pod: {list}: values[0][security]: Invalid")),
             "{error}"
         );
     }
-}
-
-#[test]
-fn score_without_pre_score_is_an_error() {
-    let (nodes, pod) = (cluster([node("n")], []), pod("p").info());
-    let (trial, row) = (trial(), nodes.order()[0]);
-    let slot = trial.plugin().default_score_slot();
-    let error = trial.plugin().score(&Cycle::new(&nodes, &pod), &slot, row).unwrap_err();
-    assert_eq!(error.to_string(), "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found");
 }

@@ -156,7 +156,7 @@ impl ByHand<'_> {
         domains
     }
 
-    fn verdict(&self, node: NodeRef<'_>) -> Verdict {
+    fn verdict(&self, node: NodeRef<'_>) -> Result<(), Reject> {
         for constraint in &self.constraints {
             let Some(value) = node.labels().unwrap().get(&constraint.topology_key) else {
                 return Err(Reject::unresolvable(
@@ -227,7 +227,7 @@ fn filters_and_scores_are_as_counted_by_hand() {
             |constraints, needs_all_keys| ByHand { nodes: &nodes, pod: &pod, constraints, needs_all_keys };
         let hard = by_hand(own(true), true);
         for node in nodes.nodes().nodes() {
-            let verdict = trial().verdict(&nodes, &pod, node.name()).unwrap();
+            let verdict = trial().verdict(&nodes, &pod, node.name());
             assert_eq!(verdict, hard.verdict(node), "world {world}: {} of {:?}", node.name(), pod.spec);
             rejected += usize::from(verdict.is_err());
         }

@@ -1,6 +1,6 @@
 //! Hard constraints.
 
-use harbormaster_framework::plugin::PreFilterAnswer;
+use harbormaster_framework::points::PreFilterAnswer;
 use harbormaster_testkit::{batch_equals_single, tolerates};
 
 use super::*;
@@ -15,7 +15,7 @@ fn verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> 
     let skew = Reject::evictable("node(s) didn't match pod topology spread constraints");
     let label =
         Reject::unresolvable("node(s) didn't match pod topology spread constraints (missing required label)");
-    let name = |row: NodeIdx| match trial.verdict(nodes, pod, nodes.node(row).name()).unwrap() {
+    let name = |row: NodeIdx| match trial.verdict(nodes, pod, nodes.node(row).name()) {
         Ok(()) => FITS,
         Err(reject) if reject == skew => SKEW,
         Err(reject) => {

@@ -1,0 +1,64 @@
+//! In which order pods leave the heaps of the queue.
+
+use std::{cell::RefCell, sync::Arc};
+
+use harbormaster_framework::{guard::PointError, plugin::Queued, profile::Profile};
+
+use super::QueuedPod;
+use crate::heap::Order;
+
+/// The order of the QueueSort plugin; pods of which neither goes first go as they came.
+#[derive(Debug)]
+pub(super) struct BySort {
+    /// All profiles have the same QueueSort plugin.
+    profile: Arc<Profile>,
+    panicked: RefCell<Option<PointError>>,
+}
+
+impl BySort {
+    pub(super) fn new(profile: Arc<Profile>) -> Self {
+        Self { profile, panicked: RefCell::new(None) }
+    }
+
+    /// What the plugin panicked with since the last call. Pods that it panics about go as they came.
+    pub(super) fn take_panic(&self) -> Option<PointError> {
+        self.panicked.take()
+    }
+
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        let (x, y) = (Queued { pod: &a.pod, since: a.since }, Queued { pod: &b.pod, since: b.since });
+        self.profile.less(x, y).unwrap_or_else(|panic| {
+            self.panicked.replace(Some(panic));
+            false
+        })
+    }
+}
+
+impl Order<QueuedPod> for BySort {
+    fn before(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        self.less(a, b) || (!self.less(b, a) && a.sequence < b.sequence)
+    }
+}
+
+/// By the end of the backoff, then by an order for those that end together.
+#[derive(Debug)]
+pub(super) struct ByExpiry<O>(pub(super) O);
+
+impl<O: Order<QueuedPod>> Order<QueuedPod> for ByExpiry<O> {
+    fn before(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        match a.backoff_until.cmp(&b.backoff_until) {
+            std::cmp::Ordering::Equal => self.0.before(a, b),
+            unequal => unequal.is_lt(),
+        }
+    }
+}
+
+/// As they came.
+#[derive(Debug)]
+pub(super) struct ByArrival;
+
+impl Order<QueuedPod> for ByArrival {
+    fn before(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        a.sequence < b.sequence
+    }
+}

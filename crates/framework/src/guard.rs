@@ -1,0 +1,530 @@
+//! The one place through which every call of a plugin goes.
+//!
+//! A call gets here with the plugin's type erased and leaves with an answer or with an error that names plugin and
+//! call. A panic becomes such an error, so that one pod fails and the scheduler goes on. Whoever wants to measure or to
+//! trace calls does it in [`Guarded::call`].
+
+use std::{
+    any::Any,
+    fmt,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use harbormaster_api::{
+    Str,
+    points::{ExtensionPoint, PointSet},
+};
+use thiserror::Error;
+
+use crate::{
+    cycle::{BindCycle, Cycle, EnqueueCycle, PostFilterCycle, WaitingPods},
+    events::ErasedRegistration,
+    index::{ClusterView, IndexKind, Indexes},
+    nodeset::{NodeIdx, NodeSet},
+    outcome::{
+        Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFlight, Reject, Stop,
+    },
+    plugin::{BoxFuture, Plugin, Queued, Scope, SignFragment},
+    pod::PodInfo,
+    points::{AnyPlugin, Calls, PreFilterAnswer, Slot},
+    reads::Reads,
+    sweep::Sweep,
+};
+
+/// What a plugin was called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// One of the extension points.
+    Point(ExtensionPoint),
+    /// A PreFilter plugin is told of a pod that joins a node in a question of the form "what if".
+    AddPod,
+    /// The same of a pod that leaves.
+    RemovePod,
+    /// NormalizeScore.
+    Normalize,
+    /// Unreserve.
+    Unreserve,
+    /// PreBind's pre-flight.
+    PreFlight,
+    /// An index is being got ready, or told of a change.
+    Index,
+    /// A queueing hint.
+    Hint,
+    /// A signature for opportunistic batching, or what is read of a pod.
+    Sign,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Point(point) => point.name(),
+            Self::AddPod => "AddPod",
+            Self::RemovePod => "RemovePod",
+            Self::Normalize => "NormalizeScore",
+            Self::Unreserve => "Unreserve",
+            Self::PreFlight => "PreBindPreFlight",
+            Self::Index => "Index",
+            Self::Hint => "QueueingHint",
+            Self::Sign => "Sign",
+        })
+    }
+}
+
+/// A plugin failed unexpectedly. Reads as kube-scheduler words it.
+#[derive(Debug, Error)]
+pub struct PointError {
+    /// Which plugin.
+    pub plugin: &'static str,
+    /// What it was called for.
+    pub call: Call,
+    /// What it said.
+    pub source: PluginError,
+}
+
+impl PointError {
+    /// Whether the plugin panicked.
+    pub fn is_panic(&self) -> bool {
+        self.source.is::<Panicked>()
+    }
+}
+
+impl fmt::Display for PointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use ExtensionPoint as P;
+        let (plugin, source) = (self.plugin, &self.source);
+        match self.call {
+            Call::Point(P::Filter) => write!(f, "running {plugin:?} filter plugin: {source}"),
+            Call::Point(P::Score) => {
+                write!(f, "running Score plugins: plugin {plugin:?} failed with: {source}")
+            }
+            Call::Normalize => {
+                write!(f, "running Normalize on Score plugins: plugin {plugin:?} failed with: {source}")
+            }
+            Call::AddPod | Call::RemovePod => {
+                write!(f, "running {} on PreFilter plugin {plugin:?}: {source}", self.call)
+            }
+            Call::PreFlight => write!(f, "running PreBindPreFlight {plugin:?}: {source}"),
+            call => write!(f, "running {call} plugin {plugin:?}: {source}"),
+        }
+    }
+}
+
+/// What kept a pod from passing a point.
+#[derive(Debug)]
+pub enum Stopped {
+    /// That plugin rejected it.
+    Reject(&'static str, Reject),
+    /// A plugin failed.
+    Error(PointError),
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reject(_, reject) => f.write_str(&reject.message()),
+            Self::Error(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<PointError> for Stopped {
+    fn from(error: PointError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// The source of a [`PointError`] when the plugin panicked.
+#[derive(Debug, Error)]
+#[error("plugin {plugin:?} panicked at {call}: {text}")]
+pub struct Panicked {
+    plugin: &'static str,
+    call: Call,
+    text: String,
+}
+
+/// What a panic said.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown panic")
+}
+
+/// A plugin as profiles hold it, its type erased.
+#[derive(Clone)]
+pub struct Guarded {
+    plugin: AnyPlugin,
+    calls: Calls,
+}
+
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Guarded({})", self.calls.name)
+    }
+}
+
+impl Guarded {
+    /// Takes a plugin in.
+    pub fn new<P: Plugin>(plugin: P) -> Self {
+        Self { plugin: Arc::new(plugin), calls: Calls::of::<P>() }
+    }
+
+    /// Makes a call. What the plugin leaves half done is its own: the framework throws away whatever it was filling.
+    fn call<T>(&self, call: Call, run: impl FnOnce(&(dyn Any + Send + Sync)) -> T) -> Result<T, PointError> {
+        catch_unwind(AssertUnwindSafe(|| run(&*self.plugin))).map_err(|panic| self.panicked(call, &*panic))
+    }
+
+    /// A call that may fail but cannot reject.
+    fn attempt<T>(
+        &self,
+        call: Call,
+        run: impl FnOnce(&(dyn Any + Send + Sync)) -> PluginResult<T>,
+    ) -> Result<T, PointError> {
+        self.call(call, run)?.map_err(|source| self.failed(call, source))
+    }
+
+    /// A call that may reject or fail.
+    fn ask<T>(
+        &self,
+        call: Call,
+        run: impl FnOnce(&(dyn Any + Send + Sync)) -> Result<T, Stop>,
+    ) -> Result<T, Stopped> {
+        self.call(call, run)?.map_err(|stop| self.stopped(call, stop))
+    }
+
+    /// A call that goes on in the background.
+    async fn ask_async<'a, T>(
+        &'a self,
+        call: Call,
+        run: impl FnOnce() -> BoxFuture<'a, Result<T, Stop>>,
+    ) -> Result<T, Stopped> {
+        let mut future = self.call(call, |_| run())?;
+        let guarded = poll_fn(|cx| {
+            let poll = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+            match poll {
+                Ok(poll) => poll.map(Ok),
+                Err(panic) => std::task::Poll::Ready(Err(self.panicked(call, &*panic))),
+            }
+        });
+        guarded.await?.map_err(|stop| self.stopped(call, stop))
+    }
+
+    fn failed(&self, call: Call, source: PluginError) -> PointError {
+        PointError { plugin: self.calls.name, call, source }
+    }
+
+    fn panicked(&self, call: Call, panic: &(dyn Any + Send)) -> PointError {
+        let panicked = Panicked { plugin: self.calls.name, call, text: panic_text(panic).to_owned() };
+        self.failed(call, panicked.into())
+    }
+
+    fn stopped(&self, call: Call, stop: Stop) -> Stopped {
+        match stop {
+            Stop::Reject(reject) => Stopped::Reject(self.calls.name, reject),
+            Stop::Error(source) => Stopped::Error(self.failed(call, source)),
+        }
+    }
+
+    // --- what it is ---
+
+    /// See [`Plugin::NAME`].
+    pub fn name(&self) -> &'static str {
+        self.calls.name
+    }
+
+    /// See [`Plugin::SCOPE`].
+    pub fn scope(&self) -> Scope {
+        self.calls.scope
+    }
+
+    /// The points that the plugin implements.
+    pub fn points(&self) -> PointSet {
+        self.calls.set
+    }
+
+    /// See [`crate::plugin::Score::NORMALIZE`].
+    pub fn normalization(&self) -> Normalize {
+        self.calls.normalization
+    }
+
+    /// The kind of index the plugin uses; see [`crate::plugin::Indexed`].
+    pub fn index(&self) -> Option<IndexKind> {
+        self.calls.index.map(|(kind, _)| kind)
+    }
+
+    /// Filter state of a plugin without PreFilter.
+    pub fn default_filter_slot(&self) -> Slot {
+        (self.calls.filter_default)()
+    }
+
+    /// Score state of a plugin without PreScore.
+    pub fn default_score_slot(&self) -> Slot {
+        (self.calls.score_default)()
+    }
+
+    // --- the queue ---
+
+    /// See [`Plugin::events`].
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn events(&self) -> Result<Option<Vec<ErasedRegistration>>, PointError> {
+        self.call(Call::Hint, |_| (self.calls.events)(&self.plugin))
+    }
+
+    /// Whether an event may help the pod, by that registration of this plugin.
+    ///
+    /// # Errors
+    /// When the hint fails.
+    pub fn hint(
+        &self,
+        hint: &crate::events::ErasedHint,
+        pod: &PodInfo,
+        change: &crate::events::Change<'_>,
+    ) -> Result<crate::events::Hint, PointError> {
+        self.attempt(Call::Hint, |_| hint(pod, change))
+    }
+
+    /// See [`Plugin::sign`]; `None` if the pod cannot be signed.
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn sign(&self, pod: &PodInfo) -> Result<Option<Vec<SignFragment>>, PointError> {
+        self.call(Call::Sign, |this| (self.calls.sign)(this, pod).ok())
+    }
+
+    /// See [`Plugin::reads`].
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn reads(&self, pod: &PodInfo) -> Result<Reads, PointError> {
+        let mut reads = Reads::default();
+        self.call(Call::Sign, |this| (self.calls.reads)(this, pod, &mut reads))?;
+        Ok(reads)
+    }
+
+    /// See [`crate::plugin::PreEnqueue`].
+    ///
+    /// # Errors
+    /// When the pod is kept out, or the plugin fails.
+    pub fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Result<(), Stopped> {
+        let Some(run) = self.calls.pre_enqueue else { return Ok(()) };
+        self.ask(Call::Point(ExtensionPoint::PreEnqueue), |this| run(this, cx))
+    }
+
+    /// See [`crate::plugin::QueueSort`].
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn less(&self, a: Queued<'_>, b: Queued<'_>) -> Result<bool, PointError> {
+        let Some(run) = self.calls.less else { return Ok(false) };
+        self.call(Call::Point(ExtensionPoint::QueueSort), |this| run(this, a, b))
+    }
+
+    // --- filtering ---
+
+    /// See [`crate::plugin::Indexed::prepare`].
+    ///
+    /// # Errors
+    /// When the plugin panics; its index is then thrown away.
+    pub fn prepare(
+        &self,
+        indexes: &mut Indexes,
+        view: ClusterView<'_>,
+        pod: &PodInfo,
+    ) -> Result<(), PointError> {
+        let Some((kind, run)) = self.calls.index else { return Ok(()) };
+        let prepared = self.attempt(Call::Index, |this| run(this, indexes, view, pod));
+        if prepared.is_err() {
+            indexes.throw_away(kind);
+        }
+        prepared
+    }
+
+    /// See [`crate::plugin::PreFilter`]; fills `slot` unless skipped.
+    ///
+    /// # Errors
+    /// When no node can fit, or the plugin fails.
+    pub fn pre_filter(&self, cx: &Cycle<'_>, slot: &mut Slot) -> Result<PreFilterAnswer, Stopped> {
+        let Some(run) = self.calls.pre_filter else { return Ok(PreFilterAnswer::Skip) };
+        self.ask(Call::Point(ExtensionPoint::PreFilter), |this| run(this, cx, slot))
+    }
+
+    /// See [`crate::plugin::PreFilter::add_pod`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn add_pod(
+        &self,
+        cx: &Cycle<'_>,
+        slot: &mut Slot,
+        pod: &PodInfo,
+        row: NodeIdx,
+    ) -> Result<(), PointError> {
+        let Some(run) = self.calls.add_pod else { return Ok(()) };
+        self.attempt(Call::AddPod, |this| run(this, cx, slot, pod, row))
+    }
+
+    /// See [`crate::plugin::PreFilter::remove_pod`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn remove_pod(
+        &self,
+        cx: &Cycle<'_>,
+        slot: &mut Slot,
+        pod: &PodInfo,
+        row: NodeIdx,
+    ) -> Result<(), PointError> {
+        let Some(run) = self.calls.remove_pod else { return Ok(()) };
+        self.attempt(Call::RemovePod, |this| run(this, cx, slot, pod, row))
+    }
+
+    /// See [`crate::plugin::Filter::filter`]; fits when skipped.
+    ///
+    /// # Errors
+    /// When the pod does not fit, or the plugin fails.
+    pub fn filter(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<(), Stopped> {
+        let Some(run) = self.calls.filter else { return Ok(()) };
+        self.ask(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, row))
+    }
+
+    /// See [`crate::plugin::Filter::filter_batch`]; rejects nothing when skipped.
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn filter_batch(&self, cx: &Cycle<'_>, slot: &Slot, sweep: &mut Sweep<'_>) -> Result<(), PointError> {
+        let Some(run) = self.calls.filter_batch else { return Ok(()) };
+        self.attempt(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, sweep))
+    }
+
+    /// See [`crate::plugin::PostFilter`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn post_filter(&self, cx: &mut PostFilterCycle<'_>, slot: &Slot) -> Result<PostFiltered, PointError> {
+        let no_help = PostFiltered::NoHelp { reasons: Vec::new(), nomination: Default::default() };
+        let Some(run) = self.calls.post_filter else { return Ok(no_help) };
+        self.attempt(Call::Point(ExtensionPoint::PostFilter), |this| run(this, cx, slot))
+    }
+
+    // --- scoring ---
+
+    /// See [`crate::plugin::PreScore`]; leaves `slot` empty when skipped.
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet, slot: &mut Slot) -> Result<(), PointError> {
+        let Some(run) = self.calls.pre_score else { return Ok(()) };
+        self.attempt(Call::Point(ExtensionPoint::PreScore), |this| run(this, cx, candidates, slot))
+    }
+
+    /// See [`crate::plugin::Score::score`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn score(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<i64, PointError> {
+        let Some(run) = self.calls.score else { return Ok(0) };
+        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, row))
+    }
+
+    /// See [`crate::plugin::Score::score_batch`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn score_batch(
+        &self,
+        cx: &Cycle<'_>,
+        slot: &Slot,
+        rows: &NodeSet,
+        out: &mut [i64],
+    ) -> Result<(), PointError> {
+        let Some(run) = self.calls.score_batch else { return Ok(()) };
+        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, rows, out))
+    }
+
+    /// See [`crate::plugin::Score::normalize`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn normalize(
+        &self,
+        cx: &Cycle<'_>,
+        slot: &Slot,
+        rows: &NodeSet,
+        scores: &mut [i64],
+    ) -> Result<(), PointError> {
+        let Some(run) = self.calls.normalize else { return Ok(()) };
+        self.attempt(Call::Normalize, |this| run(this, cx, slot, rows, scores))
+    }
+
+    // --- from the decision to the binding ---
+
+    /// See [`crate::plugin::Reserve::reserve`].
+    ///
+    /// # Errors
+    /// When the plugin says no, or fails.
+    pub fn reserve(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<(), Stopped> {
+        let Some(run) = self.calls.reserve else { return Ok(()) };
+        self.ask(Call::Point(ExtensionPoint::Reserve), |this| run(this, cx, slot, row))
+    }
+
+    /// See [`crate::plugin::Reserve::unreserve`].
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn unreserve(&self, pod: &PodInfo, node: &Str) -> Result<(), PointError> {
+        let Some(run) = self.calls.unreserve else { return Ok(()) };
+        self.call(Call::Unreserve, |this| run(this, pod, node))
+    }
+
+    /// See [`crate::plugin::Permit`].
+    ///
+    /// # Errors
+    /// When the plugin says no, or fails.
+    pub fn permit(
+        &self,
+        cx: &Cycle<'_>,
+        node: &Str,
+        waiting: &mut dyn WaitingPods,
+    ) -> Result<Permitted, Stopped> {
+        let Some(run) = self.calls.permit else { return Ok(Permitted::Allow) };
+        self.ask(Call::Point(ExtensionPoint::Permit), |this| run(this, cx, node, waiting))
+    }
+
+    /// See [`crate::plugin::PreBind::pre_flight`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn pre_flight(&self, pod: &PodInfo, node: &Str) -> Result<PreFlight, PointError> {
+        let Some(run) = self.calls.pre_flight else { return Ok(PreFlight::NothingToDo) };
+        self.attempt(Call::PreFlight, |this| run(this, pod, node))
+    }
+
+    /// See [`crate::plugin::PreBind::pre_bind`].
+    ///
+    /// # Errors
+    /// When the plugin says no, or fails.
+    pub async fn pre_bind<'a>(&'a self, cx: &'a BindCycle) -> Result<(), Stopped> {
+        let Some(run) = self.calls.pre_bind else { return Ok(()) };
+        self.ask_async(Call::Point(ExtensionPoint::PreBind), || run(&*self.plugin, cx)).await
+    }
+
+    /// See [`crate::plugin::Bind`].
+    ///
+    /// # Errors
+    /// When the plugin says no, or fails.
+    pub async fn bind<'a>(&'a self, cx: &'a BindCycle) -> Result<Bound, Stopped> {
+        let Some(run) = self.calls.bind else { return Ok(Bound::NotMine) };
+        self.ask_async(Call::Point(ExtensionPoint::Bind), || run(&*self.plugin, cx)).await
+    }
+
+    /// See [`crate::plugin::PostBind`].
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn post_bind(&self, cx: &BindCycle) -> Result<(), PointError> {
+        let Some(run) = self.calls.post_bind else { return Ok(()) };
+        self.call(Call::Point(ExtensionPoint::PostBind), |this| run(this, cx))
+    }
+}

@@ -1,0 +1,220 @@
+//! What all row-scoped plugins together say of every row, for pods that they cannot tell apart.
+
+use super::column::Column;
+use crate::{
+    cycle::Cycle,
+    guard::PointError,
+    nodeset::{NodeIdx, NodeSet},
+    profile::Profile,
+    sweep::PluginIdx,
+    table::{LogPosition, NodeTable},
+    totals::Totals,
+};
+
+/// The position of a column among those that are kept.
+pub(super) type ColumnId = usize;
+
+/// As many changed rows are looked at one by one; more of them together.
+const ONE_BY_ONE: usize = 8;
+
+/// A pod's columns put together: which rows fit, and their totals.
+///
+/// Invariant: after [`Slate::sync`] they equal what the plugins would say now.
+#[derive(Debug)]
+pub(super) struct Slate {
+    /// By plugin; `None` for cluster-scoped ones.
+    pub(super) columns: Box<[Option<ColumnId>]>,
+    shape: Option<u64>,
+    synced: LogPosition,
+    pub(super) used: u64,
+    /// Rows that no row-scoped Filter plugin rejects.
+    fits: NodeSet,
+    /// `None` if scoring failed.
+    totals: Option<Totals>,
+    /// A scoring plugin failed: an error only for those who want scores.
+    score_failure: Option<PointError>,
+    changed: NodeSet,
+}
+
+/// What a slate works on.
+pub(super) struct Desk<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) cx: &'a Cycle<'a>,
+    pub(super) columns: &'a mut [Column],
+}
+
+impl Slate {
+    pub(super) fn new(columns: Box<[Option<ColumnId>]>) -> Self {
+        Self {
+            columns,
+            shape: None,
+            synced: LogPosition::default(),
+            used: 0,
+            fits: NodeSet::default(),
+            totals: None,
+            score_failure: None,
+            changed: NodeSet::default(),
+        }
+    }
+
+    /// Rows that no row-scoped Filter plugin rejects.
+    pub(super) fn fits(&self) -> &NodeSet {
+        &self.fits
+    }
+
+    /// The sums of scores, if they can be used.
+    pub(super) fn totals(&self) -> Option<&Totals> {
+        self.totals.as_ref().filter(|totals| totals.valid())
+    }
+
+    /// Takes the failure of a scoring plugin, if there was one. Everything is then made anew for the next attempt.
+    pub(super) fn take_score_failure(&mut self) -> Option<PointError> {
+        let failure = self.score_failure.take()?;
+        self.shape = None;
+        Some(failure)
+    }
+
+    /// Brings the slate up to date with the nodes.
+    pub(super) fn sync(&mut self, mut desk: Desk<'_>) -> Result<(), PointError> {
+        let nodes = desk.cx.nodes;
+        if self.shape == Some(nodes.shape()) && self.synced == nodes.log_end() {
+            return Ok(());
+        }
+        let known = self.find_changed(nodes);
+        // Until the rows are done the slate is unusable: an error on the way must not leave it half true.
+        self.shape = None;
+        let done = match known {
+            true => self.update(&mut desk),
+            false => self.rebuild(&mut desk),
+        };
+        done?;
+        self.shape = Some(nodes.shape());
+        self.synced = nodes.log_end();
+        Ok(())
+    }
+
+    /// Collects the rows that have changed; `false` when all of them are to be looked at.
+    fn find_changed(&mut self, nodes: &NodeTable) -> bool {
+        self.changed.clear();
+        if self.shape != Some(nodes.shape()) || self.score_failure.is_some() {
+            return false;
+        }
+        let Some(rows) = nodes.changed_since(self.synced) else { return false };
+        rows.for_each(|row| self.changed.insert(row));
+        self.changed.intersect(nodes.live());
+        true
+    }
+
+    fn rebuild(&mut self, desk: &mut Desk<'_>) -> Result<(), PointError> {
+        self.fits.copy_from(desk.cx.nodes.live());
+        for plugin in desk.profile.row_filters() {
+            self.keep_fitting(desk, *plugin)?;
+        }
+        self.totals = None;
+        let scored = self.score_all(desk);
+        self.keep_failure(scored);
+        if self.score_failure.is_none() {
+            let raw = raw(desk, &self.columns);
+            let rows = desk.cx.nodes.rows();
+            self.totals = Some(Totals::new(desk.profile.scorers(), raw, &self.fits, rows));
+        }
+        Ok(())
+    }
+
+    fn keep_fitting(&mut self, desk: &mut Desk<'_>, plugin: PluginIdx) -> Result<(), PointError> {
+        let Some(column) = self.columns[plugin.at()] else { return Ok(()) };
+        let asked = desk.profile.asked(plugin, desk.cx);
+        desk.columns[column].keep_fitting(asked, &mut self.fits)
+    }
+
+    fn score_all(&mut self, desk: &mut Desk<'_>) -> Result<(), PointError> {
+        for scorer in desk.profile.scorers() {
+            if let Some(column) = self.columns[scorer.plugin.at()] {
+                let asked = desk.profile.asked(scorer.plugin, desk.cx);
+                desk.columns[column].score(asked, &self.fits)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Without scores there are no totals, so that whoever wants scores comes across the failure.
+    fn keep_failure(&mut self, scored: Result<(), PointError>) {
+        self.score_failure = scored.err();
+        if self.score_failure.is_some() {
+            self.totals = None;
+        }
+    }
+
+    fn update(&mut self, desk: &mut Desk<'_>) -> Result<(), PointError> {
+        let changed = std::mem::take(&mut self.changed);
+        if let Some(totals) = &mut self.totals {
+            changed.iter().filter(|row| self.fits.contains(*row)).for_each(|row| totals.leave(row));
+        }
+        let updated = match changed.len() <= ONE_BY_ONE {
+            true => changed.iter().try_for_each(|row| self.update_row(desk, row)),
+            false => self.update_rows(desk, &changed),
+        };
+        if let Some(totals) = &mut self.totals {
+            let raw = raw(desk, &self.columns);
+            changed.iter().for_each(|row| totals.enter(row, self.fits.contains(row), &raw));
+            totals.settle(&raw, &self.fits);
+        }
+        self.changed = changed;
+        updated
+    }
+
+    fn update_row(&mut self, desk: &mut Desk<'_>, row: NodeIdx) -> Result<(), PointError> {
+        self.fits.remove(row);
+        for plugin in desk.profile.row_filters() {
+            let Some(column) = self.columns[plugin.at()] else { continue };
+            let asked = desk.profile.asked(*plugin, desk.cx);
+            if !desk.columns[column].fits_row(asked, row)? {
+                return Ok(());
+            }
+        }
+        self.fits.insert(row);
+        let scored = desk.profile.scorers().iter().try_for_each(|scorer| {
+            let Some(column) = self.columns[scorer.plugin.at()] else { return Ok(()) };
+            let asked = desk.profile.asked(scorer.plugin, desk.cx);
+            desk.columns[column].score_row(asked, row)
+        });
+        if scored.is_err() {
+            self.keep_failure(scored);
+        }
+        Ok(())
+    }
+
+    fn update_rows(&mut self, desk: &mut Desk<'_>, rows: &NodeSet) -> Result<(), PointError> {
+        let mut fitting = rows.clone();
+        for plugin in desk.profile.row_filters() {
+            let Some(column) = self.columns[plugin.at()] else { continue };
+            let asked = desk.profile.asked(*plugin, desk.cx);
+            desk.columns[column].keep_fitting(asked, &mut fitting)?;
+        }
+        self.fits.subtract(rows);
+        self.fits.unite(&fitting);
+        let scored = desk.profile.scorers().iter().try_for_each(|scorer| {
+            let Some(column) = self.columns[scorer.plugin.at()] else { return Ok(()) };
+            let asked = desk.profile.asked(scorer.plugin, desk.cx);
+            desk.columns[column].score(asked, &fitting)
+        });
+        if scored.is_err() {
+            self.keep_failure(scored);
+        }
+        Ok(())
+    }
+
+    /// About how many bytes it holds.
+    pub(super) fn size(&self) -> usize {
+        let totals = self.totals.as_ref().map_or(0, Totals::size);
+        size_of::<Self>() + 8 * (self.fits.words().len() + self.changed.words().len()) + totals
+    }
+}
+
+/// The raw scores of a scorer by its position; empty if nothing is kept of it.
+fn raw<'a>(desk: &'a Desk<'_>, columns: &'a [Option<ColumnId>]) -> impl Fn(usize) -> &'a [i64] {
+    |at| {
+        let column = columns[desk.profile.scorers()[at].plugin.at()];
+        column.map_or(&[], |column| desk.columns[column].raw())
+    }
+}

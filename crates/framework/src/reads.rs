@@ -1,0 +1,54 @@
+//! What a plugin reads of a pod: the key under which its answers are kept.
+
+use std::hash::{Hash, Hasher};
+
+/// What a plugin of [`Scope::Row`](crate::plugin::Scope::Row) reads of a pod. Pods of which it reads the same share
+/// its answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Reads(Vec<u8>);
+
+impl Reads {
+    /// Reads this as well.
+    pub fn of(&mut self, what: &(impl Hash + ?Sized)) -> &mut Self {
+        what.hash(&mut Bytes(&mut self.0));
+        self
+    }
+
+    /// How much is held, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Takes down what is hashed, byte by byte: values of one type that hash the same bytes are equal, as implementations
+/// of [`Hash`] separate what they write.
+struct Bytes<'a>(&'a mut Vec<u8>);
+
+impl Hasher for Bytes<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_reads_differently() {
+        let reads = |first: &str, second: &str| {
+            let mut reads = Reads::default();
+            reads.of(first).of(second);
+            reads
+        };
+        assert_eq!(reads("a", "b"), reads("a", "b"));
+        assert_ne!(reads("ab", ""), reads("a", "b"));
+        let of = |what: &Option<Vec<u32>>| Reads::default().of(what).clone();
+        assert_ne!(of(&None), of(&Some(Vec::new())));
+        assert_ne!(of(&Some(vec![0])), of(&Some(Vec::new())));
+    }
+}
