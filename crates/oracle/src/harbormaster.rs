@@ -33,7 +33,7 @@ pub fn harbormaster_binary(release: bool) -> Result<PathBuf, Error> {
     let release = release || !cfg!(debug_assertions);
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "-p", "harbormaster-cli"]).current_dir(&workspace);
+    command.args(["build", "--quiet", "-p", "harbormaster", "--bin", "harbormaster"]).current_dir(&workspace);
     if release {
         command.arg("--release");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harbormaster_framework::prelude::*;
 use harbormaster_sandbox::{Board, Options, PodState, Sandbox, Scheduler, Source};
-use harbormaster_sim::{Choices, setup};
+use harbormaster_setup::{Choices, Setup};
 use serde::Deserialize;
 
 /// Keeps pods off nodes whose name starts with a prefix.
@@ -74,7 +74,7 @@ spec:
 async fn a_plugin_from_elsewhere_decides_in_the_real_scheduler() {
     let mut choices = Choices::default();
     choices.plugins.register::<Avoid>();
-    let setup = setup::setup(Some(("scheduler.yaml", CONFIG)), &choices).unwrap();
+    let setup = Setup::read(Some(("scheduler.yaml", CONFIG)), &choices).unwrap();
     let options = Options {
         nodes: 2,
         manifests: vec![Source { name: "pods.yaml".to_owned(), text: PODS.to_owned() }],
