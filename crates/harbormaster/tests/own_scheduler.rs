@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use harbormaster_oracle::harbormaster::cargo;
 use harbormaster_sandbox::{Options, PodState, Sandbox, Scheduler, Source};
 
 const CONFIG: &str = "apiVersion: kubescheduler.config.k8s.io/v1
@@ -48,7 +49,7 @@ fn program() -> &'static Path {
         // With the workspace's versions nothing is fetched, and what other tests have built need not be built again.
         fs::copy(workspace().join("Cargo.lock"), example.join("Cargo.lock")).unwrap();
         let target = Path::new(env!("CARGO_BIN_EXE_harbormaster")).parent().unwrap();
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = cargo();
         cargo.args(["test", "--offline"]).current_dir(&example);
         cargo.env("CARGO_TARGET_DIR", target.parent().unwrap());
         // As in the workspace, whose profiles do not reach the example.
