@@ -5,50 +5,34 @@
 //! and [`framework`], and tested with [`testkit`] and [`sandbox`].
 //!
 //! ```no_run
-//! use harbormaster::{prelude::*, serde::Deserialize};
+//! use std::process::ExitCode;
 //!
-//! /// Keeps pods off nodes whose name starts with a prefix.
-//! struct Avoid(AvoidArgs);
-//!
-//! #[derive(Deserialize)]
-//! #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
-//! struct AvoidArgs {
-//!     prefix: String,
-//! }
-//!
-//! impl Plugin for Avoid {
-//!     const NAME: &'static str = "Avoid";
-//!     type FilterState = ();
-//!     type ScoreState = ();
-//!     fn points(points: &mut Points<Self>) {
-//!         points.filter();
-//!     }
-//! }
-//!
-//! impl Build for Avoid {
-//!     type Args = AvoidArgs;
-//!     fn build(args: AvoidArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-//!         Ok(Self(args))
-//!     }
-//! }
-//!
-//! impl Filter for Avoid {
-//!     fn filter(&self, _: &Cycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<Verdict> {
-//!         Ok(match node.name().starts_with(&self.0.prefix) {
-//!             true => Err(Reject::unresolvable("node(s) are to be avoided")),
-//!             false => Ok(()),
-//!         })
-//!     }
-//! }
-//!
-//! fn main() -> std::process::ExitCode {
+//! # use harbormaster::prelude::*;
+//! # struct MyPlugin;
+//! # impl Plugin for MyPlugin {
+//! #     const NAME: &'static str = "MyPlugin";
+//! #     type FilterState = ();
+//! #     type ScoreState = ();
+//! #     fn points(_: &mut Points<Self>) {}
+//! # }
+//! # impl Build for MyPlugin {
+//! #     type Args = NoArgs;
+//! #     fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+//! #         Ok(Self)
+//! #     }
+//! # }
+//! fn main() -> ExitCode {
 //!     harbormaster::main(|registry| {
-//!         registry.register::<Avoid>();
+//!         registry.register::<MyPlugin>();
 //!     })
 //! }
 //! ```
 //!
-//! Everything that is public here is what authors may rely on; `surface.txt` beside this crate's tests lists it.
+//! `examples/own-scheduler` in the repository is a whole one: a plugin with arguments, its program and its test.
+//!
+//! Everything that is public here is what authors may rely on; `tests/surface/surface.txt` lists it.
+//!
+//! Inside: `commands` (the command line), `scheduler` (the same for other programs).
 
 mod commands;
 mod scheduler;
@@ -59,7 +43,7 @@ pub use harbormaster_driver::{DriverError, ExitReason};
 pub use harbormaster_framework::registry::Registry;
 pub use harbormaster_testkit as testkit;
 pub use scheduler::{Builder, Scheduler, Simulation};
-pub use serde;
+pub use {serde, serde_json};
 
 /// A scheduler's program: does what the arguments of the process say, with the plugins of this repository and those that
 /// `register` adds. A plugin of a known name replaces that.
@@ -81,15 +65,23 @@ pub mod prelude {
 pub mod api {
     pub use harbormaster_api::{
         Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
-        Resources, Service, Str, Timestamp, Workload, WorkloadKind, features, labels, node, object, pod,
-        points, quantity, requests, resources, selector, strings, taint, time,
+        Resources, Service, Str, Timestamp, Workload, WorkloadKind,
+        features::{Feature, Features},
+        node, pod,
+        points::ExtensionPoint,
+        requests, resources, selector, taint,
     };
 }
 
-/// What the prelude leaves out because few plugins need it.
+/// What the prelude leaves out because few plugins name it.
 pub mod framework {
     pub use harbormaster_framework::{
-        cluster, cycle, events, index, nodeset, objects, outcome, plugin, pod, points, registry, sweep, table,
+        cycle::MAX_PERMIT_WAIT,
+        events::{ClusterEvent, HintFn},
+        plugin::{BoxFuture, PreFilterAnswer},
+        pod::{NonZero, SpecInfo},
+        registry::{ArgsError, BuildError},
+        table::{Columns, LogPosition, NodeTable, RowImage, UsedPorts},
     };
 }
 
@@ -114,3 +106,8 @@ pub mod sandbox {
         Source, Update, Validate,
     };
 }
+
+/// Compiles the program that the README shows.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -10,40 +10,12 @@ use harbormaster::{
 };
 use own_scheduler::TeamNodes;
 
-fn scheduler(args: &str) -> Result<Scheduler, ConfigErrors> {
-    let config = format!(
-        "apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- plugins: {{filter: {{enabled: [{{name: TeamNodes}}]}}}}
-  pluginConfig:
-  - name: TeamNodes
-    args: {args}
-"
-    );
+const CONFIG: &str = include_str!("../scheduler.yaml");
+const CLUSTER: &str = include_str!("../cluster.yaml");
+
+fn scheduler(config: &str) -> Result<Scheduler, ConfigErrors> {
     Scheduler::builder().plugin::<TeamNodes>().config("scheduler.yaml", config).build()
 }
-
-const CLUSTER: &str = "
-apiVersion: v1
-kind: Node
-metadata: {name: red-1, labels: {example.com/team: red}}
-status: {allocatable: {cpu: '4', memory: 8Gi, pods: '110'}}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: paint}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: ours, namespace: paint}
-spec: {containers: [{name: c, image: i}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: theirs, namespace: default}
-spec: {containers: [{name: c, image: i}]}
-";
 
 fn cluster() -> Vec<Source> {
     vec![Source { name: "cluster.yaml".to_owned(), text: CLUSTER.to_owned() }]
@@ -51,7 +23,7 @@ fn cluster() -> Vec<Source> {
 
 #[tokio::test]
 async fn a_teams_nodes_take_its_own_pods_only() {
-    let scheduler = scheduler("{teams: {red: [paint]}}").unwrap();
+    let scheduler = scheduler(CONFIG).unwrap();
     let options = Options { manifests: cluster(), ..Options::default() };
     let mut sandbox = scheduler.sandbox(options).await.unwrap();
     let decided = sandbox.shows(Duration::from_secs(60), |board| {
@@ -65,7 +37,7 @@ async fn a_teams_nodes_take_its_own_pods_only() {
 
 #[test]
 fn a_simulation_decides_the_same() {
-    let report = scheduler("{teams: {red: [paint]}}").unwrap().simulate(&cluster()).unwrap().report;
+    let report = scheduler(CONFIG).unwrap().simulate(&cluster()).unwrap().report;
     let nodes: Vec<_> = report.pods.iter().map(|pod| (pod.pod.as_str(), pod.node.as_deref())).collect();
     assert_eq!(nodes, [("paint/ours", Some("red-1")), ("default/theirs", None)]);
 }
@@ -74,15 +46,23 @@ fn a_simulation_decides_the_same() {
 fn wrong_arguments_are_told_of_with_file_line_and_field() {
     let args = "profiles[0].pluginConfig[0].args";
     for (wrong, expected) in [
-        ("{teams: {red: paint}}", format!("{args}.teams.red: invalid type: string \"paint\", expected a sequence")),
         (
-            "{team: {}}",
-            format!("{args}.team: unknown field `team`, expected `nodeLabel` or `teams` (did you mean `teams`?)"),
+            "teams: {red: paint}",
+            format!("{args}.teams.red: invalid type: string \"paint\", expected a sequence"),
         ),
-        ("{nodeLabel: a}", format!("{args}: missing field `teams`")),
-        ("{teams: {red: []}}", format!("{args}: team \"red\" has no namespaces, so its nodes would stay empty")),
+        (
+            "team: {}",
+            format!(
+                "{args}.team: unknown field `team`, expected `nodeLabel` or `teams` (did you mean `teams`?)"
+            ),
+        ),
+        ("nodeLabel: a", format!("{args}: missing field `teams`")),
+        (
+            "teams: {red: []}",
+            format!("{args}: team \"red\" has no namespaces, so its nodes would stay empty"),
+        ),
     ] {
-        let error = scheduler(wrong).unwrap_err().to_string();
-        assert!(error.starts_with("scheduler.yaml:7:") && error.ends_with(&expected), "{error}");
+        let error = scheduler(&CONFIG.replace("teams: {red: [paint]}", wrong)).unwrap_err().to_string();
+        assert!(error.starts_with("scheduler.yaml:") && error.ends_with(&expected), "{error}");
     }
 }
