@@ -65,4 +65,8 @@ fn wrong_arguments_are_told_of_with_file_line_and_field() {
         let error = scheduler(&CONFIG.replace("teams: {red: [paint]}", wrong)).unwrap_err().to_string();
         assert!(error.starts_with("scheduler.yaml:") && error.ends_with(&expected), "{error}");
     }
+    let (without, _) = CONFIG.split_once("  pluginConfig").unwrap();
+    let error = scheduler(without).unwrap_err().to_string();
+    let expected = "initializing plugin \"TeamNodes\": missing field `teams`";
+    assert!(error.starts_with("scheduler.yaml:4:3: ") && error.ends_with(expected), "{error}");
 }

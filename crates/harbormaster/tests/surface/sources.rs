@@ -114,7 +114,7 @@ impl Sources {
             "super" => Meaning::Module(module[..module.len() - 1].to_vec()),
             name if self.modules.contains_key(&path[..1]) => Meaning::Module(vec![name.to_owned()]),
             name => {
-                let named = self.named_in(module, name).or_else(|| self.from_globs(module, name));
+                let named = self.named_in(module, name).or_else(|| self.through_globs(module, name));
                 named.unwrap_or_else(|| Meaning::Foreign(name.to_owned()))
             }
         };
@@ -142,7 +142,7 @@ impl Sources {
 
     /// What a name is that a module takes with all others of another one. The paths of those are taken to begin with a
     /// crate, `self` or `super`.
-    fn from_globs(&self, module: &[String], name: &str) -> Option<Meaning> {
+    fn through_globs(&self, module: &[String], name: &str) -> Option<Meaning> {
         let imports = self.imports(module);
         let globs = imports.iter().filter(|import| import.name.is_none());
         let known = globs.filter(|import| {
