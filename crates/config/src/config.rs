@@ -3,7 +3,11 @@
 use harbormaster_api::{args::GoDuration, features::Features, points::ExtensionPoint};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Source, plugin_args::PluginArgs, plugins::Plugins};
+use crate::{
+    error::{ConfigError, Source},
+    plugin_args::PluginArgs,
+    plugins::Plugins,
+};
 
 /// The only version of the API that is read.
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
@@ -237,5 +241,10 @@ impl KubeSchedulerConfiguration {
     /// Whether the field (`leaderElection.leaderElect`) is written in the file, as opposed to having its default.
     pub fn is_written(&self, field: &str) -> bool {
         self.source.is_written(field)
+    }
+
+    /// An error about a field (`profiles[0].pluginConfig[1].args.weight`), with its place in the file.
+    pub fn error(&self, field: &str, message: impl Into<String>) -> ConfigError {
+        self.source.error(field, message)
     }
 }

@@ -23,7 +23,8 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// With the name that may have been meant, if there is one and nothing better to say.
-    pub(crate) fn meaning(mut self, meant: Option<&str>) -> Self {
+    #[must_use]
+    pub fn meaning(mut self, meant: Option<&str>) -> Self {
         let question = || meant.map(|name| format!("did you mean `{name}`?"));
         self.help = self.help.or_else(question);
         self

@@ -13,16 +13,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &["api", "framework"]),
     ("testkit", &["api", "framework"]),
     ("driver", &["api", "framework", "core"]),
-    ("sim", &["api", "objects", "framework", "config", "core", "plugins"]),
+    ("setup", &["api", "framework", "config", "core", "plugins"]),
+    ("sim", &["api", "objects", "framework", "config", "core", "plugins", "setup"]),
     ("oracle", &["api", "sim"]),
     ("objects", &["api"]),
     ("apiserver", &["api", "objects"]),
-    ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "sim", "apiserver"]),
-    ("cli", &["api", "framework", "config", "core", "plugins", "driver", "sim", "sandbox"]),
+    ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
+    (
+        "harbormaster",
+        &["api", "framework", "config", "core", "driver", "setup", "sim", "apiserver", "sandbox", "testkit"],
+    ),
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "cli", "oracle", "apiserver", "sandbox"];
+const OUTSIDE: &[&str] = &["driver", "harbormaster", "oracle", "apiserver", "sandbox"];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 

@@ -54,8 +54,3 @@ pub mod prelude {
         table::NodeRef,
     };
 }
-
-/// Compiles the plugin that the README shows.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -1,24 +1,30 @@
 //! The plugins that a binary knows, by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use harbormaster_api::{features::Features, points::PointSet};
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use harbormaster_api::{
+    features::Features,
+    points::PointSet,
+    similar::{similar, suggestion},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::{guard::Guarded, outcome::PluginError, plugin::Plugin, points::Calls};
 
 /// How a plugin is made from its arguments.
 pub trait Build: Plugin {
-    /// The type that `pluginConfig[].args` decodes into. Use `()`-like unit structs with `Default` for none;
-    /// `deny_unknown_fields` makes typing errors visible.
-    type Args: DeserializeOwned + Default;
+    /// The type that `pluginConfig[].args` decodes into; [`NoArgs`] for none. `deny_unknown_fields` makes typing errors
+    /// visible. A plugin that is given no arguments gets what an empty object decodes into, so that serde's defaults
+    /// count and a field without a default must be given.
+    type Args: DeserializeOwned;
 
     /// Makes the plugin.
     ///
     /// # Errors
-    /// Says what is wrong with the arguments; the scheduler then does not start.
+    /// Says what is wrong with the arguments; the scheduler then does not start. File, line and
+    /// `profiles[].pluginConfig[].args` are put in front of it.
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError>;
 }
 
@@ -45,6 +51,14 @@ pub enum BuildError {
     /// No plugin of that name is registered.
     #[error("plugin {0:?} does not exist")]
     Unknown(String),
+    /// The arguments are not those that the plugin takes.
+    #[error("initializing plugin {plugin:?}: {source}")]
+    Args {
+        /// Which plugin.
+        plugin: &'static str,
+        /// What is wrong with them.
+        source: ArgsError,
+    },
     /// The plugin refused its arguments.
     #[error("initializing plugin {plugin:?}: {source}")]
     Refused {
@@ -55,12 +69,60 @@ pub enum BuildError {
     },
 }
 
-type BuildFn = fn(Option<&Value>, &BuildCycle) -> Result<Guarded, PluginError>;
+/// Arguments that do not decode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgsError {
+    /// The path of the field below the arguments (`strategy.resources[0].weight`); empty for the arguments themselves.
+    pub field: String,
+    /// serde's words.
+    pub message: String,
+    /// The name that was probably meant, where one was given that the plugin does not know.
+    pub meant: Option<String>,
+}
+
+impl std::fmt::Display for ArgsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        write!(f, "{}{}", self.message, suggestion(self.meant.as_deref()))
+    }
+}
+
+impl std::error::Error for ArgsError {}
+
+impl ArgsError {
+    fn of(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let field = match error.path().iter().next() {
+            Some(_) => error.path().to_string(),
+            None => String::new(),
+        };
+        let message = error.inner().to_string();
+        Self { field, meant: meant(&message), message }
+    }
+}
+
+/// The name that was meant in serde's message about a field or a variant that nobody knows:
+/// ``unknown field `a`, expected one of `b`, `c` ``.
+fn meant(message: &str) -> Option<String> {
+    let is_about_names = ["unknown field `", "unknown variant `"].iter().any(|s| message.starts_with(s));
+    let mut names = message.split('`').skip(1).step_by(2);
+    let written = names.next().filter(|_| is_about_names)?;
+    similar(written, names).map(str::to_owned)
+}
+
+fn read<A: DeserializeOwned>(args: Option<&Value>) -> Result<A, ArgsError> {
+    let none = Value::Object(Map::new());
+    let given = args.filter(|args| !args.is_null()).unwrap_or(&none);
+    serde_path_to_error::deserialize(given).map_err(|error| ArgsError::of(&error))
+}
+
+type BuildFn = fn(Option<&Value>, &BuildCycle) -> Result<Guarded, BuildError>;
 
 #[derive(Clone)]
 struct Factory {
-    name: &'static str,
     points: PointSet,
+    home: &'static str,
     build: BuildFn,
 }
 
@@ -72,13 +134,13 @@ impl Registry {
     /// Adds a plugin; a later one of the same name replaces it.
     pub fn register<P: Build>(&mut self) -> &mut Self {
         let build: BuildFn = |args, cx| {
-            let args = match args {
-                None | Some(Value::Null) => P::Args::default(),
-                Some(value) => P::Args::deserialize(value)?,
-            };
-            Ok(Guarded::new(P::build(args, cx)?))
+            let args = read(args).map_err(|source| BuildError::Args { plugin: P::NAME, source })?;
+            let made = P::build(args, cx);
+            Ok(Guarded::new(made.map_err(|source| BuildError::Refused { plugin: P::NAME, source })?))
         };
-        self.0.insert(P::NAME, Factory { name: P::NAME, points: Calls::of::<P>().set, build });
+        let path = std::any::type_name::<P>();
+        let home = path.split("::").next().unwrap_or(path);
+        self.0.insert(P::NAME, Factory { points: Calls::of::<P>().set, home, build });
         self
     }
 
@@ -92,13 +154,18 @@ impl Registry {
         self.0.keys().copied()
     }
 
+    /// The crates that the plugins come from, as the targets of their log lines name them; good for logs only.
+    pub fn homes(&self) -> BTreeSet<&'static str> {
+        self.0.values().map(|factory| factory.home).collect()
+    }
+
     /// Makes a plugin.
     ///
     /// # Errors
     /// When there is no such plugin, or it refuses its arguments.
     pub fn build(&self, plugin: &str, args: Option<&Value>, cx: &BuildCycle) -> Result<Guarded, BuildError> {
         let factory = self.0.get(plugin).ok_or_else(|| BuildError::Unknown(plugin.to_owned()))?;
-        (factory.build)(args, cx).map_err(|source| BuildError::Refused { plugin: factory.name, source })
+        (factory.build)(args, cx)
     }
 }
 

@@ -31,9 +31,8 @@ pub fn harbormaster_binary(release: bool) -> Result<PathBuf, Error> {
     }
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let release = release || !cfg!(debug_assertions);
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "-p", "harbormaster-cli"]).current_dir(&workspace);
+    let mut command = cargo();
+    command.args(["build", "--quiet", "-p", "harbormaster", "--bin", "harbormaster"]).current_dir(&workspace);
     if release {
         command.arg("--release");
     }
@@ -42,6 +41,22 @@ pub fn harbormaster_binary(release: bool) -> Result<PathBuf, Error> {
     }
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
     existing(target.join(if release { "release" } else { "debug" }).join("harbormaster"))
+}
+
+/// The cargo that runs this process, or the one in the path, as a shell would call it.
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo tells a test about its package: build scripts that look at it would run again, and whatever depends on
+    // them would be compiled again, now and after the test once more.
+    let of_package = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// `path` if there is a file.

@@ -7,9 +7,11 @@ use std::{
 };
 
 use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, kubeconfig_yaml};
+use harbormaster_config::ConfigErrors;
 use harbormaster_core::EngineConfig;
 use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason};
-use harbormaster_sim::{Choices, ManifestErrors, SetupError, setup};
+use harbormaster_setup::{Choices, Setup};
+use harbormaster_sim::ManifestErrors;
 use tokio::{
     net::TcpListener,
     sync::oneshot,
@@ -40,7 +42,7 @@ pub enum SandboxError {
     Manifest(String),
     /// No scheduler can be made.
     #[error(transparent)]
-    Setup(#[from] SetupError),
+    Config(#[from] ConfigErrors),
     /// Nothing can listen on the port.
     #[error("listening on 127.0.0.1:{port}: {error}")]
     Listen {
@@ -94,7 +96,7 @@ impl Sandbox {
             Scheduler::None => None,
             Scheduler::Engine(engine) => Some(engine),
             Scheduler::Default => {
-                let setup = setup::setup(None, &Choices::default())?;
+                let setup = Setup::read(None, &Choices::default())?;
                 notices.extend(setup.warnings);
                 Some(setup.engine)
             }

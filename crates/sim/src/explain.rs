@@ -8,6 +8,7 @@ use harbormaster_framework::{
     pod::PodInfo,
     window::Rotation,
 };
+use harbormaster_setup::{Choices, Setup};
 use serde::Serialize;
 
 use crate::{
@@ -15,7 +16,6 @@ use crate::{
     cluster::Cluster,
     explanation::PodExplanation,
     report::{PodReport, Report},
-    setup::{self, Setup},
     verdict::pre_enqueue,
 };
 
@@ -48,7 +48,7 @@ pub fn explain_independent(
     let setup = match kept {
         Some(setup) => setup,
         None => {
-            let setup = Arc::new(setup::setup(config.map(|text| ("", text)), &setup::Choices::default())?);
+            let setup = Arc::new(Setup::read(config.map(|text| ("", text)), &Choices::default())?);
             LAST.set(Some((config.map(str::to_owned), setup.clone())));
             setup
         }

@@ -1,8 +1,7 @@
 //! Scheduling without a cluster: manifests in, placements and explanations out.
 //!
 //! Reading order: [`manifests`] (from files to objects as an API server would store them), [`cluster`] (from these to
-//! nodes and pods, with the pods of workloads), [`setup`] (from a KubeSchedulerConfiguration to an engine's
-//! configuration; a live scheduler uses it too), [`simulate`] (the engine under virtual time), [`explain`] (each pod
+//! nodes and pods, with the pods of workloads), [`simulate`] (the engine under virtual time), [`explain`] (each pod
 //! judged on its own), [`report`] and [`explanation`] (what comes out), `lack` (what nodes lack, in numbers).
 //!
 //! Invariants: nothing here reads a clock, a file or the environment; the same input gives the same report.
@@ -17,7 +16,6 @@ mod known;
 mod lack;
 pub mod manifests;
 pub mod report;
-pub mod setup;
 pub mod simulate;
 mod verdict;
 mod workloads;
@@ -28,15 +26,16 @@ pub use explain::{Explained, explain_independent, explain_independently, indepen
 pub use explanation::PodExplanation;
 pub use manifests::{Manifest, ManifestError, ManifestErrors, Manifests, Source, Validate};
 pub use report::{PodReport, Report};
-pub use setup::{Choices, Setup, SetupError};
 pub use simulate::{explain_simulated, simulate};
+
+use harbormaster_config::ConfigErrors;
 
 /// Why nothing could be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// The configuration is wrong.
     #[error(transparent)]
-    Setup(#[from] SetupError),
+    Config(#[from] ConfigErrors),
     /// Some manifest is wrong.
     #[error(transparent)]
     Manifests(#[from] ManifestErrors),

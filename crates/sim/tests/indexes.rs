@@ -11,7 +11,7 @@ use harbormaster_api::{
 use harbormaster_core::{BindOutcome, BindTask, Effect, Engine, EvictOutcome, EvictTask, Input};
 use harbormaster_framework::index::ClusterView;
 use harbormaster_plugins::pod_index::PodIndex;
-use harbormaster_sim::{Choices, setup::setup};
+use harbormaster_setup::{Choices, Setup};
 use harbormaster_testkit::{labels, node, pod, random::Dice};
 
 const APPS: [&str; 3] = ["web", "db", "job"];
@@ -30,7 +30,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let engine = Engine::new(setup(None, &Choices::default()).unwrap().engine);
+        let engine = Engine::new(Setup::read(None, &Choices::default()).unwrap().engine);
         let mut world = Self {
             dice: Dice::new(seed),
             engine,

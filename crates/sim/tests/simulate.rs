@@ -1,9 +1,10 @@
 //! Simulations of small clusters.
 
 use harbormaster_api::{Node, Pod};
+use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
-    Choices, Cluster, Explained, PodExplanation, PodReport, Report, explain_independent, explain_simulated,
-    independent, setup, simulate,
+    Cluster, Explained, PodExplanation, PodReport, Report, explain_independent, explain_simulated,
+    independent, simulate,
 };
 use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ fn cluster(nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Cluster {
 }
 
 fn run(cluster: Cluster) -> Report {
-    let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
+    let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
     simulate(setup.engine, cluster, &mut |_, _| {})
 }
 
@@ -26,7 +27,7 @@ fn explained(cluster: Cluster) -> Explained {
 }
 
 fn explained_of(cluster: Cluster, concerns: &dyn Fn(&PodReport) -> bool) -> Explained {
-    let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
+    let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
     let report = simulate(setup.engine.clone(), cluster.clone(), &mut |_, _| {});
     let mut explanations = Vec::new();
     explain_simulated(setup.engine, cluster, &report, concerns, &mut |told, said| {
@@ -220,7 +221,7 @@ fn a_pod_that_was_placed_and_then_had_to_go_is_told_of_once() {
 
 #[test]
 fn independent_pods_do_not_see_each_other() {
-    let setup = setup::setup(None, &Choices::default()).expect("the default configuration is valid");
+    let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
     let pods = || vec![pod("first").cpu("1500m"), pod("second").cpu("1500m")];
     let report = independent(&setup.engine, cluster(vec![small("n")], pods()));
     assert_eq!(outcomes(&report), [("default/first", Some("n"), None), ("default/second", Some("n"), None)]);

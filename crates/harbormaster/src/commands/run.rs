@@ -1,4 +1,4 @@
-//! `harbormaster run`: from flags to a running scheduler.
+//! The command `run`: from flags to a running scheduler.
 
 use std::ffi::OsString;
 
@@ -6,19 +6,20 @@ use harbormaster_api::args::GoDuration;
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason};
-use harbormaster_sim::{Choices, Setup, setup};
+use harbormaster_setup::{Choices, Setup};
 
-use crate::{
-    Ended, Failed, files,
+use super::{
+    Ended, Failed, Program, VERSION, files,
     flags::{self, Given, Read},
     log,
 };
+use crate::scheduler;
 
 /// Flags that a configuration file replaces.
 const REPLACED_BY_CONFIG: [&str; 3] = ["kube-api-qps", "kube-api-burst", "kube-api-content-type"];
 
 /// Runs a scheduler until it is told to end. `name` is what the user called.
-pub(crate) fn main(name: &'static str, args: Vec<OsString>) -> Ended {
+pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended {
     let given = match flags::read(name, args) {
         Read::Flags(given) => given,
         Read::Print(help) => {
@@ -28,14 +29,14 @@ pub(crate) fn main(name: &'static str, args: Vec<OsString>) -> Ended {
         Read::Wrong(why) => return usage_error(name, &why),
     };
     if let Some(how) = given.text("version") {
-        return print_version(name, how);
+        return print_version(program, name, how);
     }
     let format = match given.text("logging-format").unwrap_or_default().parse::<log::Format>() {
         Ok(format) => format,
         Err(why) => return usage_error(name, &why),
     };
-    log::start(format, given.parsed("v").unwrap_or(0));
-    match run(&given) {
+    log::start(format, given.parsed("v").unwrap_or(0), &program.plugins);
+    match run(program, &given) {
         Ok(()) => Ok(()),
         Err(why) => {
             match format {
@@ -52,15 +53,14 @@ fn usage_error(name: &str, why: &str) -> Ended {
     Err(Failed::Error)
 }
 
-fn print_version(name: &str, how: &str) -> Ended {
-    const VERSION: &str = env!("CARGO_PKG_VERSION");
+fn print_version(program: &Program, name: &str, how: &str) -> Ended {
     match how {
         "raw" => println!(
             "harbormaster version={VERSION:?} kubernetes=\"v1.36\" os={:?} arch={:?}",
             std::env::consts::OS,
             std::env::consts::ARCH
         ),
-        "true" => println!("harbormaster v{VERSION} (kube-scheduler v1.36)"),
+        "true" => println!("{}", program.version()),
         "false" => return usage_error(name, "--version=false asks for nothing"),
         other => {
             let why = format!(
@@ -72,13 +72,13 @@ fn print_version(name: &str, how: &str) -> Ended {
     Ok(())
 }
 
-fn run(given: &Given) -> Result<(), String> {
+fn run(program: &Program, given: &Given) -> Result<(), String> {
     warn_of_flags(given);
-    let choices = choices(given)?;
+    let choices = choices(program.choices(), given)?;
     let config = configuration(given, &choices)?;
     let connection = connection(given, &config);
     let elects = elects(given, &config);
-    let mut setup = setup::build(config, &choices).map_err(|e| e.to_string())?;
+    let mut setup = Setup::of(config, &choices).map_err(|e| e.to_string())?;
     setup.engine.notes = Notes::at(given.parsed("v").unwrap_or(0));
     if let Some(path) = given.text("write-config-to") {
         std::fs::write(path, setup.config.to_yaml()).map_err(|e| format!("{path}: {e}"))?;
@@ -91,11 +91,10 @@ fn run(given: &Given) -> Result<(), String> {
     start(connection, elects, setup)
 }
 
-/// Whether somebody wants a leader to be elected, as opposed to getting kube-scheduler's default.
+/// Whether somebody wants a leader to be elected.
 fn elects(given: &Given, config: &KubeSchedulerConfiguration) -> bool {
-    let is_asked_for =
-        given.text("leader-elect").is_some() || config.is_written("leaderElection.leaderElect");
-    is_asked_for && config.leader_election.leader_elect
+    scheduler::elects(config)
+        || given.switch("leader-elect").is_some_and(|_| config.leader_election.leader_elect)
 }
 
 fn warn_of_flags(given: &Given) {
@@ -115,12 +114,12 @@ fn warn_of_flags(given: &Given) {
 }
 
 /// What flags decide beside the configuration.
-fn choices(given: &Given) -> Result<Choices, String> {
+fn choices(choices: Choices, given: &Given) -> Result<Choices, String> {
     let gates = FeatureGates::parse(given.list("feature-gates")).map_err(|e| e.to_string())?;
     let max_wait =
         given.parsed::<GoDuration>("pod-max-in-unschedulable-pods-duration").map(GoDuration::to_std);
     let parity = given.switch("parity").unwrap_or(false);
-    Ok(Choices { features: gates.features(), parity, max_wait, ..Choices::default() })
+    Ok(Choices { features: gates.features(), parity, max_wait, ..choices })
 }
 
 /// The configuration file, or the default configuration with the deprecated flags; then the flags of leader election,
@@ -163,13 +162,8 @@ fn set<T>(field: &mut T, given: Option<T>) {
 }
 
 fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionConfig {
-    let client = &config.client_connection;
-    ConnectionConfig {
-        kubeconfig: Some(&client.kubeconfig).filter(|path| !path.is_empty()).map(Into::into),
-        master: given.text("master").filter(|address| !address.is_empty()).map(str::to_owned),
-        qps: client.qps,
-        burst: client.burst,
-    }
+    let master = given.text("master").filter(|address| !address.is_empty()).map(str::to_owned);
+    ConnectionConfig { master, ..scheduler::connection(config) }
 }
 
 /// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
@@ -308,10 +302,14 @@ mod tests {
 
     #[test]
     fn gates_and_durations_become_choices() {
-        let choice = choices(&given(&["--pod-max-in-unschedulable-pods-duration=90s", "--parity"])).unwrap();
+        let choice = choices(
+            Choices::default(),
+            &given(&["--pod-max-in-unschedulable-pods-duration=90s", "--parity"]),
+        )
+        .unwrap();
         assert_eq!(choice.max_wait, Some(std::time::Duration::from_secs(90)));
         assert!(choice.parity);
-        let error = choices(&given(&["--feature-gates=Nonsense=true"])).unwrap_err();
+        let error = choices(Choices::default(), &given(&["--feature-gates=Nonsense=true"])).unwrap_err();
         assert_eq!(error, "unrecognized feature gate: Nonsense");
     }
 

@@ -1,6 +1,6 @@
 //! The flags of `run`: kube-scheduler's, in one table, and how they are read.
 //!
-//! Two steps: [`read`] turns the arguments into [`Given`], what was typed; [`crate::run`] decides what it means.
+//! Two steps: [`read`] turns the arguments into [`Given`], what was typed; [`super::run`] decides what it means.
 
 use std::ffi::OsString;
 
@@ -176,9 +176,9 @@ pub(crate) enum Read {
 }
 
 /// The subcommand, for help and parsing.
-pub(crate) fn command(name: &'static str) -> Command {
+pub(crate) fn command(name: &str) -> Command {
     let args = FLAGS.iter().map(Flag::arg);
-    Command::new(name)
+    Command::new(name.to_owned())
         .about("Schedule the pods of a cluster, in place of kube-scheduler")
         .long_about(
             "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36; \
@@ -192,7 +192,7 @@ pub(crate) fn command(name: &'static str) -> Command {
 }
 
 /// Reads the arguments behind the name of the command.
-pub(crate) fn read(name: &'static str, args: impl IntoIterator<Item = OsString>) -> Read {
+pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read {
     let args = args.into_iter().map(dashed);
     let matches = match command(name).no_binary_name(true).try_get_matches_from(args) {
         Ok(matches) => matches,

@@ -1,4 +1,4 @@
-//! `harbormaster sandbox`.
+//! The command `sandbox`.
 
 mod kubeconfig;
 mod screen;
@@ -13,13 +13,14 @@ use clap::{Args, ValueEnum};
 use harbormaster_config::FeatureGates;
 use harbormaster_core::Notes;
 use harbormaster_sandbox::{Board, News, PodState, Sandbox, Scheduler, Update};
-use harbormaster_sim::{Choices, Validate, setup};
+use harbormaster_setup::{Choices, Setup};
+use harbormaster_sim::Validate;
 
-use crate::{Ended, Failed, files, log, run::Signals};
+use super::{Ended, Failed, Program, files, log, run::Signals};
 use kubeconfig::Kubeconfig;
 use screen::Screen;
 
-/// What `harbormaster sandbox` takes.
+/// What `sandbox` takes.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get -o yaml`, or - for standard input. Without
@@ -77,23 +78,23 @@ impl Options {
     }
 }
 
-pub(crate) fn main(options: &Options) -> Ended {
-    log::start(log::Format::Text, options.verbosity.unwrap_or(-1));
+pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+    log::start(log::Format::Text, options.verbosity.unwrap_or(-1), &program.plugins);
     let ran = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|e| format!("starting the runtime: {e}"))
-        .and_then(|runtime| runtime.block_on(play(options)));
+        .and_then(|runtime| runtime.block_on(play(program, options)));
     ran.map_err(|why| {
         eprintln!("error: {why}");
         Failed::Error
     })
 }
 
-async fn play(options: &Options) -> Result<(), String> {
+async fn play(program: &Program, options: &Options) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
-    let mut sandbox = Sandbox::start(contents(options)?).await.map_err(|e| e.to_string())?;
+    let mut sandbox = Sandbox::start(contents(program, options)?).await.map_err(|e| e.to_string())?;
     if options.is_demonstration() {
         eprintln!("note: without -f and --nodes this is a demonstration");
     }
@@ -118,7 +119,7 @@ async fn play(options: &Options) -> Result<(), String> {
 }
 
 /// What the sandbox begins with.
-fn contents(options: &Options) -> Result<harbormaster_sandbox::Options, String> {
+fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox::Options, String> {
     let scheduler = match options.scheduler {
         Who::None if options.config.is_some() => {
             return Err("--config has no meaning with --scheduler=none".to_owned());
@@ -127,10 +128,10 @@ fn contents(options: &Options) -> Result<harbormaster_sandbox::Options, String> 
         Who::Harbormaster => {
             let gates = FeatureGates::parse(options.feature_gates.iter().map(String::as_str))
                 .map_err(|e| e.to_string())?;
-            let choices = Choices { features: gates.features(), ..Choices::default() };
+            let choices = Choices { features: gates.features(), ..program.choices() };
             let config = options.config.as_deref().map(files::read).transpose()?;
             let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
-            let mut setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
+            let mut setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
             setup.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             setup.engine.notes = Notes::at(options.verbosity.unwrap_or(-1));
             Scheduler::Engine(setup.engine)

@@ -96,7 +96,7 @@ fn assert_fails(args: &[&str], expected: &[&str]) {
 
 #[test]
 fn broken_manifests_name_every_error() {
-    let directory = std::env::temp_dir().join(format!("harbormaster-cli-{}", std::process::id()));
+    let directory = std::env::temp_dir().join(format!("harbormaster-test-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let path = directory.join("broken.yaml");
     fs::write(
@@ -129,7 +129,7 @@ fn wrong_arguments_end_with_one_and_say_what_is_wrong() {
 
 #[test]
 fn errors_of_run_are_lines_for_people_or_one_line_of_json() {
-    let path = std::env::temp_dir().join(format!("harbormaster-cli-errors-{}.yaml", std::process::id()));
+    let path = std::env::temp_dir().join(format!("harbormaster-test-errors-{}.yaml", std::process::id()));
     let start = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
     fs::write(&path, format!("{start}paralelism: 1\nprofils: []\n")).unwrap();
     let path = path.to_str().unwrap();
@@ -160,7 +160,7 @@ fn errors_of_run_are_lines_for_people_or_one_line_of_json() {
 
 #[test]
 fn a_configuration_is_written_and_read_back() {
-    let path = std::env::temp_dir().join(format!("harbormaster-cli-config-{}.yaml", std::process::id()));
+    let path = std::env::temp_dir().join(format!("harbormaster-test-config-{}.yaml", std::process::id()));
     let path = path.to_str().unwrap();
     let output =
         harbormaster(&["run", "--write-config-to", path, "--bind-address=127.0.0.1", "--vmodule=a=1"]);
@@ -210,7 +210,7 @@ fn a_scheduler_without_an_api_server_waits_and_ends_well_on_sigterm() {
 #[cfg(unix)]
 #[test]
 fn under_the_name_kube_scheduler_it_takes_kube_schedulers_flags() {
-    let link = std::env::temp_dir().join(format!("harbormaster-cli-{}-link", std::process::id()));
+    let link = std::env::temp_dir().join(format!("harbormaster-test-{}-link", std::process::id()));
     fs::create_dir_all(&link).unwrap();
     let link = link.join("kube-scheduler");
     let _ = fs::remove_file(&link);

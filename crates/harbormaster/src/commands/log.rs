@@ -4,11 +4,13 @@
 //! Errors and warnings are always written.
 
 use std::{
+    collections::BTreeSet,
     fmt::{self, Write as _},
     time::SystemTime,
 };
 
 use harbormaster_api::Timestamp;
+use harbormaster_framework::registry::Registry;
 use serde_json::{Number, Value};
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -45,22 +47,32 @@ impl std::str::FromStr for Format {
 }
 
 /// Starts logging to stderr. Does nothing if logging was started before.
-pub(crate) fn start(format: Format, verbosity: i64) {
+pub(crate) fn start(format: Format, verbosity: i64, plugins: &Registry) {
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .event_format(Lines { format, process: std::process::id() })
-        .with_filter(Verbosity(verbosity));
+        .with_filter(Verbosity { level: verbosity, homes: plugins.homes() });
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
 /// Lets through what is at most that verbose. Libraries may warn; they may chat from 6 on.
-struct Verbosity(i64);
+struct Verbosity {
+    level: i64,
+    /// The crates that plugins come from, which are no libraries here.
+    homes: BTreeSet<&'static str>,
+}
+
+impl Verbosity {
+    fn is_ours(&self, target: &str) -> bool {
+        let home = target.split("::").next().unwrap_or(target);
+        home.starts_with("harbormaster") || self.homes.contains(home)
+    }
+}
 
 impl<S> Filter<S> for Verbosity {
     fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        let ours = meta.target().starts_with("harbormaster");
-        *meta.level() <= Level::WARN || ours || self.0 >= 6
+        *meta.level() <= Level::WARN || self.is_ours(meta.target()) || self.level >= 6
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
@@ -74,12 +86,12 @@ impl<S> Filter<S> for Verbosity {
             Level::DEBUG => 2,
             _ => 5,
         };
-        v.0.unwrap_or(implied) <= self.0
+        v.0.unwrap_or(implied) <= self.level
     }
 
     /// By convention v 0 is INFO, 1 and 2 DEBUG, and what is above TRACE: whole levels are switched off cheaply.
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(match self.0 {
+        Some(match self.level {
             ..=0 => LevelFilter::INFO,
             1..=2 => LevelFilter::DEBUG,
             _ => LevelFilter::TRACE,
@@ -295,7 +307,7 @@ mod tests {
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(memory.clone())
             .event_format(Lines { format, process: 42 })
-            .with_filter(Verbosity(verbosity));
+            .with_filter(Verbosity { level: verbosity, homes: BTreeSet::from(["own_plugins"]) });
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
         let bytes = memory.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
@@ -331,6 +343,7 @@ mod tests {
             tracing::trace!(v = 4, "four");
             tracing::error!(err = %"broken\nline", pod = "a/b", "failed");
             tracing::warn!(v = 9, "odd");
+            tracing::info!(target: "own_plugins::guard", "own");
             tracing::info!(target: "hyper", "chatter");
         };
         let messages = |verbosity| -> Vec<String> {
@@ -338,10 +351,10 @@ mod tests {
             lines.iter().map(|l| l.split_once("] ").unwrap().1.to_owned()).collect()
         };
         let failed = "\"failed\" err=\"broken\\nline\" pod=\"a/b\"";
-        assert_eq!(messages(0), ["\"zero\" pod=\"a/b\"", failed, "\"odd\""]);
-        assert_eq!(messages(2), ["\"zero\" pod=\"a/b\"", "\"two\"", failed, "\"odd\""]);
-        assert_eq!(messages(5).len(), 5);
-        assert_eq!(messages(6).len(), 6);
+        assert_eq!(messages(0), ["\"zero\" pod=\"a/b\"", failed, "\"odd\"", "\"own\""]);
+        assert_eq!(messages(2), ["\"zero\" pod=\"a/b\"", "\"two\"", failed, "\"odd\"", "\"own\""]);
+        assert_eq!(messages(5).len(), 6);
+        assert_eq!(messages(6).len(), 7);
     }
 
     #[test]

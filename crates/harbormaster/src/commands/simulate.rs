@@ -1,4 +1,4 @@
-//! `harbormaster simulate`.
+//! The command `simulate`.
 
 use std::{
     cell::Cell,
@@ -10,19 +10,20 @@ use clap::{Args, ValueEnum};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_config::FeatureGates;
 use harbormaster_core::EngineConfig;
+use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
-    Choices, Cluster, PodExplanation, PodReport, Reading, Report, Validate, explain_independently,
-    explain_simulated, report::Fate, setup,
+    Cluster, PodExplanation, PodReport, Reading, Report, Validate, explain_independently, explain_simulated,
+    report::Fate,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
-use crate::{Ended, Failed, files, table};
+use super::{Ended, Failed, Program, files, table};
 
 /// Behind the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (pods that \
      are gated or another scheduler's do not count).";
 
-/// What `harbormaster simulate` takes.
+/// What `simulate` takes.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get all,nodes -A -o yaml`, or - for standard
@@ -75,8 +76,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two signs of life.
 const REFRESH: Duration = Duration::from_millis(100);
 
-pub(crate) fn main(options: &Options) -> Ended {
-    match simulate(options) {
+pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+    match simulate(program, options) {
         Ok(report) if options.exit_code && report.pods.iter().any(has_failed) => Err(Failed::Unschedulable),
         Ok(_) => Ok(()),
         Err(why) => {
@@ -91,13 +92,13 @@ fn has_failed(pod: &PodReport) -> bool {
 }
 
 /// Simulates and prints what came out.
-fn simulate(options: &Options) -> Result<Report, String> {
+fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     let gates =
         FeatureGates::parse(options.feature_gates.iter().map(String::as_str)).map_err(|e| e.to_string())?;
-    let choices = Choices { features: gates.features(), parity: options.parity, ..Choices::default() };
+    let choices = Choices { features: gates.features(), parity: options.parity, ..program.choices() };
     let config = options.config.as_deref().map(files::read).transpose()?;
     let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
-    let setup = setup::setup(config, &choices).map_err(|e| e.to_string())?;
+    let setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
     let reading = Reading { validate: options.validate, fill: options.fill };
     let cluster =
         Cluster::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;

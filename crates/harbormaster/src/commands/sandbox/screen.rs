@@ -3,7 +3,7 @@
 use comfy_table::{Cell, Color};
 use harbormaster_sandbox::{Board, PodState, PodView};
 
-use crate::table::{self, Style};
+use super::super::table::{self, Style};
 
 /// Lines of the terminal that are not for pods: title, what was cut, sum, and the cursor's.
 const OTHER_LINES: usize = 4;

@@ -1,0 +1,184 @@
+//! The command line of `harbormaster`, and of every other program that is a scheduler with plugins of its own.
+//!
+//! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`sandbox`] (a make-believe
+//! cluster), [`simulate`], [`files`] and [`table`] (scheduling manifests), [`log`] (log lines). Under the name
+//! `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
+
+mod files;
+mod flags;
+mod log;
+mod run;
+mod sandbox;
+mod simulate;
+mod table;
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::Path,
+    process::ExitCode,
+};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use harbormaster_framework::registry::Registry;
+use harbormaster_setup::Choices;
+
+/// The version of Harbormaster.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The name under which only the scheduler runs.
+const KUBE_SCHEDULER: &str = "kube-scheduler";
+const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
+
+/// How the commands end: with an error they have printed, or well.
+pub(crate) type Ended = Result<(), Failed>;
+
+/// How a command fails; the user was told why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// It could not do what it was asked for.
+    Error,
+    /// It was asked to fail if a pod is unschedulable, and one is.
+    Unschedulable,
+}
+
+/// A scheduler's program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// How it was called.
+    name: String,
+    /// The plugins that configurations may name.
+    plugins: Registry,
+}
+
+/// Does what the arguments of the process say.
+pub(crate) fn main(plugins: Registry) -> ExitCode {
+    let mut args = env::args_os();
+    let program = Program::new(&args.next().unwrap_or_default(), plugins);
+    match program.dispatch(args.collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed::Error) => ExitCode::FAILURE,
+        Err(Failed::Unschedulable) => ExitCode::from(2),
+    }
+}
+
+impl Program {
+    fn new(path: &OsStr, plugins: Registry) -> Self {
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_suffix(env::consts::EXE_SUFFIX).unwrap_or(&name);
+        let name = if name.is_empty() { "harbormaster" } else { name };
+        Self { name: name.to_owned(), plugins }
+    }
+
+    /// The choices of somebody who makes none.
+    fn choices(&self) -> Choices {
+        Choices { plugins: self.plugins.clone(), ..Choices::default() }
+    }
+
+    fn dispatch(&self, mut args: Vec<OsString>) -> Ended {
+        if self.name == KUBE_SCHEDULER {
+            return run::main(self, KUBE_SCHEDULER, args);
+        }
+        // The scheduler's flags follow other rules than ours, so its arguments are taken out first.
+        if args.first().is_some_and(|first| first == "run") {
+            return run::main(self, &format!("{} run", self.name), args.split_off(1));
+        }
+        let matches = match self.command().no_binary_name(true).try_get_matches_from(args) {
+            Ok(matches) => matches,
+            Err(error) => {
+                // There is nobody left to tell if printing fails.
+                let _ = error.print();
+                return if error.use_stderr() { Err(Failed::Error) } else { Ok(()) };
+            }
+        };
+        match matches.subcommand() {
+            Some(("sandbox", matches)) => with(matches, |options| sandbox::main(self, &options)),
+            Some(("simulate", matches)) => with(matches, |options| simulate::main(self, &options)),
+            _ => {
+                let _ = self.command().print_help();
+                Err(Failed::Error)
+            }
+        }
+    }
+
+    fn command(&self) -> Command {
+        // The documentation of the type would replace an earlier description.
+        let simulate = simulate::Options::augment_args(Command::new("simulate"))
+            .about("Show where the pods of manifests would be placed, without a cluster")
+            .after_help(simulate::EXIT_CODES);
+        let sandbox = sandbox::Options::augment_args(Command::new("sandbox"))
+            .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
+            .after_help(AFTER_HELP);
+        let version = match self.name.as_str() {
+            "harbormaster" => VERSION.to_owned(),
+            _ => format!("(harbormaster {VERSION})"),
+        };
+        Command::new(self.name.clone())
+            .bin_name(self.name.clone())
+            .version(version)
+            .about("A Kubernetes scheduler")
+            .after_help(AFTER_HELP)
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .subcommand(flags::command("run"))
+            .subcommand(sandbox)
+            .subcommand(simulate)
+    }
+
+    /// For `run --version`.
+    fn version(&self) -> String {
+        match self.name.as_str() {
+            "harbormaster" | KUBE_SCHEDULER => format!("harbormaster v{VERSION} (kube-scheduler v1.36)"),
+            name => format!("{name} (harbormaster v{VERSION}, kube-scheduler v1.36)"),
+        }
+    }
+}
+
+/// Runs a command with its options.
+fn with<O: FromArgMatches>(matches: &ArgMatches, command: impl FnOnce(O) -> Ended) -> Ended {
+    match O::from_arg_matches(matches) {
+        Ok(options) => command(options),
+        Err(error) => {
+            let _ = error.print();
+            Err(Failed::Error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called(path: &str) -> Program {
+        Program::new(path.as_ref(), Choices::default().plugins)
+    }
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        called("harbormaster").command().debug_assert();
+    }
+
+    #[test]
+    fn a_program_has_the_name_under_which_it_is_called() {
+        for (path, name) in [
+            ("/usr/local/bin/kube-scheduler", KUBE_SCHEDULER),
+            ("target/release/harbormaster", "harbormaster"),
+            ("./own.scheduler", "own.scheduler"),
+            ("", "harbormaster"),
+        ] {
+            assert_eq!(called(path).name, name);
+        }
+    }
+
+    #[test]
+    fn help_and_version_name_the_program() {
+        let own = called("/bin/own-scheduler");
+        assert_eq!(own.command().render_version(), format!("own-scheduler (harbormaster {VERSION})\n"));
+        assert_eq!(own.version(), format!("own-scheduler (harbormaster v{VERSION}, kube-scheduler v1.36)"));
+        assert_eq!(
+            called(KUBE_SCHEDULER).version(),
+            format!("harbormaster v{VERSION} (kube-scheduler v1.36)")
+        );
+        let help = own.command().render_help().to_string();
+        assert!(help.contains("Usage: own-scheduler <COMMAND>") && !help.contains("harbormaster"), "{help}");
+    }
+}

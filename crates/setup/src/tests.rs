@@ -1,0 +1,220 @@
+use harbormaster_framework::prelude::*;
+use serde::Deserialize;
+
+use super::*;
+
+fn of(profiles: &str) -> Result<Setup, ConfigErrors> {
+    let text =
+        format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{profiles}");
+    Setup::read(Some(("s.yaml", &text)), &Choices::default())
+}
+
+#[test]
+fn the_default_profile_holds_back_what_it_cannot_judge_and_nobody_is_warned() {
+    let setup = Setup::read(None, &Choices::default()).unwrap();
+    let [profile] = setup.engine.profiles.as_slice() else { panic!("{setup:?}") };
+    assert_eq!(*profile.name(), "default-scheduler");
+    let first = profile.at(ExtensionPoint::PreFilter)[0];
+    assert_eq!(profile.plugin(first).name(), UNBUILT);
+    assert!(setup.warnings.is_empty(), "{:?}", setup.warnings);
+    assert_eq!(setup.engine.stand_in, Some(UNBUILT));
+}
+
+#[test]
+fn plugins_that_are_asked_for_and_not_built_are_told_of_once() {
+    let setup = of("profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: VolumeBinding}]}}\n\
+                    - schedulerName: b\n  plugins: {multiPoint: {enabled: [{name: VolumeBinding}, {name: VolumeZone}]}}\n")
+    .unwrap();
+    let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
+    assert!(
+        warning.contains("VolumeBinding (with its preference") && warning.contains(", VolumeZone;"),
+        "{warning}"
+    );
+    assert_eq!(warning.matches("VolumeBinding").count(), 1, "{warning}");
+}
+
+#[test]
+fn arguments_of_a_plugin_that_does_not_exist_are_told_of() {
+    let setup = of("profiles:\n- pluginConfig: [{name: NodeResourceFit, args: {x: 1}}]\n").unwrap();
+    let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
+    assert!(warning.ends_with("(did you mean `NodeResourcesFit`?)"), "{warning}");
+}
+
+#[test]
+fn the_stand_in_for_dynamic_resources_is_asked_where_that_would_be() {
+    let asked = |plugins: &str| {
+        let setup = of(&format!("profiles:\n- plugins: {plugins}\n")).unwrap();
+        let profile = &setup.engine.profiles[0];
+        let name = |plugin: &_| profile.plugin(*plugin).name();
+        profile.at(ExtensionPoint::PostFilter).first().map(name) == Some(UNBUILT)
+    };
+    assert!(asked("{}"));
+    assert!(!asked("{postFilter: {disabled: [{name: DynamicResources}]}}"));
+    assert!(!asked("{multiPoint: {disabled: [{name: DynamicResources}]}}"));
+    assert!(asked("{preFilter: {disabled: [{name: DynamicResources}]}}"));
+}
+
+#[test]
+fn a_percentage_of_nodes_counts_only_if_it_is_a_choice() {
+    let percentage = |text: &str| of(text).unwrap().engine.profiles[0].percentage_of_nodes_to_score();
+    assert_eq!(percentage(""), None);
+    assert_eq!(percentage("percentageOfNodesToScore: 0\n"), None);
+    assert_eq!(percentage("percentageOfNodesToScore: 30\n"), Some(30));
+    assert_eq!(
+        percentage("percentageOfNodesToScore: 30\nprofiles: [{percentageOfNodesToScore: 40}]\n"),
+        Some(40)
+    );
+}
+
+#[test]
+fn backoff_and_waiting_times_come_from_configuration_and_choices() {
+    let setup = of("podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 4\n").unwrap();
+    assert_eq!(setup.engine.backoff.initial, Duration::from_secs(2));
+    assert_eq!(setup.engine.backoff.max, Duration::from_secs(4));
+    let choices = Choices { max_wait: Some(Duration::from_secs(7)), parity: true, ..Choices::default() };
+    let engine = Setup::of(setup.config, &choices).unwrap().engine;
+    assert_eq!((engine.max_wait, engine.parity), (Duration::from_secs(7), true));
+}
+
+#[test]
+fn errors_name_file_and_line() {
+    let error = of("profiles:\n- pluginConfig: 7\n").unwrap_err().to_string();
+    assert!(error.starts_with("s.yaml:4:"), "{error}");
+    let error = of("extenders: [{urlPrefix: 'http://127.0.0.1', filterVerb: f}]\n").unwrap_err().to_string();
+    assert!(error.contains("extenders are not built yet"), "{error}");
+}
+
+/// A plugin from elsewhere.
+struct Guard;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GuardArgs {
+    #[serde(default = "one")]
+    min_memory: u64,
+    #[serde(default)]
+    #[serde(rename = "rules")]
+    _rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rule {
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(default, rename = "mode")]
+    _mode: Mode,
+}
+
+#[derive(Default, Deserialize)]
+enum Mode {
+    #[default]
+    Strict,
+    Lenient,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Plugin for Guard {
+    const NAME: &'static str = "Guard";
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.filter();
+    }
+}
+
+impl Build for Guard {
+    type Args = GuardArgs;
+
+    fn build(args: GuardArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        match args.min_memory {
+            0 => Err("minMemory must be positive".into()),
+            _ => Ok(Self),
+        }
+    }
+}
+
+impl Filter for Guard {
+    fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
+        Ok(())
+    }
+}
+
+/// Guard is the second entry of `pluginConfig`, its arguments begin in line 8.
+fn guarded(args: &str) -> Result<Setup, ConfigErrors> {
+    let text = format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+         - plugins: {{filter: {{enabled: [{{name: Guard}}]}}}}\n  pluginConfig:\n\
+         \x20 - {{name: NodeAffinity, args: {{}}}}\n  - name: Guard\n{args}\n"
+    );
+    let mut choices = Choices::default();
+    choices.plugins.register::<Guard>();
+    Setup::read(Some(("scheduler.yaml", &text)), &choices)
+}
+
+#[test]
+fn arguments_that_a_plugin_does_not_take_are_told_of_with_file_line_and_field() {
+    for (args, expected) in [
+        (
+            "    args:\n      minMemory: x",
+            "9:7: profiles[0].pluginConfig[1].args.minMemory: invalid type: string \"x\", expected u64",
+        ),
+        (
+            "    args:\n      minMemori: 1",
+            "9:7: profiles[0].pluginConfig[1].args.minMemori: unknown field `minMemori`, expected `minMemory` or \
+             `rules` (did you mean `minMemory`?)",
+        ),
+        (
+            "    args:\n      rules:\n      - {name: a}\n      - {nam: b}",
+            "11:10: profiles[0].pluginConfig[1].args.rules[1].nam: unknown field `nam`, expected `name` or `mode` \
+             (did you mean `name`?)",
+        ),
+        (
+            "    args:\n      rules:\n      - {name: a, mode: strict}",
+            "10:19: profiles[0].pluginConfig[1].args.rules[0].mode: unknown variant `strict`, expected `Strict` or \
+             `Lenient` (did you mean `Strict`?)",
+        ),
+        (
+            "    args:\n      rules: [{}]",
+            "9:15: profiles[0].pluginConfig[1].args.rules[0]: missing field `name`",
+        ),
+        (
+            "    args: 7",
+            "8:5: profiles[0].pluginConfig[1].args: invalid type: integer `7`, expected struct GuardArgs",
+        ),
+        ("    args: {minMemory: 0}", "8:5: profiles[0].pluginConfig[1].args: minMemory must be positive"),
+    ] {
+        assert_eq!(guarded(args).unwrap_err().to_string(), format!("scheduler.yaml:{expected}"), "{args}");
+    }
+}
+
+#[test]
+fn a_plugin_that_is_given_no_arguments_has_serdes_defaults() {
+    for args in ["", "    args: null", "    args: {}"] {
+        assert!(guarded(args).is_ok(), "{args}");
+    }
+}
+
+#[test]
+fn arguments_of_all_profiles_are_judged() {
+    let profile = |name: &str| {
+        format!(
+            "- schedulerName: {name}\n  plugins: {{filter: {{enabled: [{{name: Guard}}]}}}}\n  \
+             pluginConfig: [{{name: Guard, args: {{minMemory: 0}}}}]\n"
+        )
+    };
+    let text = format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{}{}",
+        profile("a"),
+        profile("b")
+    );
+    let mut choices = Choices::default();
+    choices.plugins.register::<Guard>();
+    let errors = Setup::read(Some(("s.yaml", &text)), &choices).unwrap_err();
+    let fields: Vec<_> = errors.errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["profiles[0].pluginConfig[0].args", "profiles[1].pluginConfig[0].args"]);
+}

@@ -1,0 +1,7 @@
+//! Harbormaster with one more plugin.
+
+fn main() -> std::process::ExitCode {
+    harbormaster::main(|registry| {
+        registry.register::<own_scheduler::TeamNodes>();
+    })
+}
