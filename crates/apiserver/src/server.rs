@@ -21,7 +21,7 @@ use crate::{
     patch::Patch,
     pods, protobuf, read,
     reply::{self, Answer},
-    request::{Request, Target},
+    request::{Request, Target, UnknownFields},
     reviews, rules, scale, schema,
     selector::Selector,
     shelf::Range,
@@ -175,7 +175,7 @@ impl ApiServer {
             self.subresource(request, &target, body)
         };
         let answer = answer.unwrap_or_else(|failure| reply::failure(&failure));
-        Ok(reply::with_warning(answer, &target.kind))
+        Ok(reply::with_warnings(answer, &target.kind, request))
     }
 
     async fn collection(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
@@ -263,7 +263,7 @@ impl ApiServer {
                 Ok(read::object(kind, request.view()?, 200, &changed))
             }
             ("scale", &Method::GET) => {
-                let scale = scale::of(&forms::shown(kind, &*self.found(target)?));
+                let scale = scale::of(kind, &forms::shown(kind, &*self.found(target)?))?;
                 Ok(reply::value(200, &scale::shown(scale, request.view()?)))
             }
             ("scale", &Method::PUT | &Method::PATCH) => self.rescale(request, target, body),
@@ -328,23 +328,23 @@ impl ApiServer {
         let dry_run = request.dry_run()?;
         let change = self.changer(request, target, &body)?;
         let changed = self.store.modify(kind, namespace, name, Part::Main, dry_run, |old| {
-            let scaled = change.apply("Scale", &scale::of(old))?;
+            let scaled = change.apply("Scale", &scale::of(kind, old)?)?;
             let mut new = old.clone();
-            scale::write(&scaled, &mut new);
+            scale::write(kind, &scaled, &mut new);
             Ok(new)
         })?;
-        Ok(reply::value(200, &scale::of(&forms::shown(kind, &changed))))
+        Ok(reply::value(200, &scale::of(kind, &forms::shown(kind, &changed))?))
     }
 
     fn changer(&self, request: &Request, target: &Target, body: &Bytes) -> Result<Change> {
         let Target { kind, namespace, name, .. } = target;
         if request.method == Method::PATCH {
             // An unknown type of patch counts before what is wrong with its text.
-            Patch::parse(&request.content_type, kind.custom, &json!({})).or_else(|failure| {
+            Patch::parse(&request.content_type, kind.is_custom(), &json!({})).or_else(|failure| {
                 if failure.code == 415 { Err(failure) } else { Ok(Patch::Merge(Value::Null)) }
             })?;
             let patch = parse_json(body)?;
-            return Patch::parse(&request.content_type, kind.custom, &patch).map(Change::Patch);
+            return Patch::parse(&request.content_type, kind.is_custom(), &patch).map(Change::Patch);
         }
         let mut object = self.body(request, body)?;
         forms::check(kind, &object)?;
@@ -487,10 +487,21 @@ fn yaml(bytes: &[u8]) -> Result<Value> {
 }
 
 fn check_strictly(request: &Request, kind: &Kind, object: &Value) -> Result<()> {
-    if !request.strict()? {
-        return Ok(());
+    unknown_fields(request, kind, object)?.map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
+}
+
+/// Refuses fields that nobody knows, or warns of them.
+fn unknown_fields(request: &Request, kind: &Kind, object: &Value) -> Result<std::result::Result<(), String>> {
+    let wanted = request.unknown_fields()?;
+    if wanted == UnknownFields::Ignored {
+        return Ok(Ok(()));
     }
-    schema::check_strictly(kind, object).map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
+    let unknown = schema::unknown_fields(kind, object);
+    if wanted == UnknownFields::Refused && !unknown.is_empty() {
+        return Ok(Err(format!("strict decoding error: {}", unknown.join(", "))));
+    }
+    unknown.iter().for_each(|field| request.warn(field));
+    Ok(Ok(()))
 }
 
 /// Refuses a patch that leaves something else than an object of the kind.
@@ -504,8 +515,8 @@ fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) ->
     forms::to_stored(kind, &mut stored);
     let fits = forms::check(kind, object).map_err(|failure| failure.message);
     let fits = fits.and_then(|()| schema::fit(kind, &mut stored));
-    let strict = request.strict()?;
-    fits.and_then(|()| if strict { schema::check_strictly(kind, object) } else { Ok(()) }).map_err(|why| {
+    let known = unknown_fields(request, kind, object)?;
+    fits.and(known).map_err(|why| {
         let nothing = About { group: "", plural: "", kind: "", name: "" };
         Failure::invalid(nothing, &[FieldError::invalid("patch", object.to_string(), why)])
     })

@@ -137,7 +137,7 @@ impl Builder {
         if kind.rules == Rules::Pod {
             self.existing.add(&value);
         }
-        let known = !kind.custom
+        let known = !kind.is_custom()
             && self
                 .cluster
                 .decode(&mut self.decoder, &kind.kind, &value)
