@@ -119,7 +119,7 @@ fn group(kinds: &Kinds, name: &str) -> Value {
 
 fn resource_list(kinds: &Kinds, group: &str, version: &str) -> Result<Value> {
     if !kinds.versions().contains(&(group, version)) {
-        return Err(Failure::no_such_path());
+        return Err(kinds.nothing_there(group));
     }
     let mut entries = Vec::new();
     for kind in resources(kinds, group, version) {

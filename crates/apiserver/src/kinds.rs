@@ -9,8 +9,9 @@ pub(crate) use harbormaster_objects::kinds::{
 use serde_json::Value;
 
 use crate::{
+    selector::Selector,
     shelf::{Shelf, Versions},
-    status::About,
+    status::{About, Failure, Result},
     table::{Column, columns},
 };
 
@@ -34,6 +35,13 @@ impl Kind {
     /// For failures that speak of an object.
     pub(crate) fn about<'a>(&'a self, name: &'a str) -> About<'a> {
         About { group: &self.group, plural: &self.plural, kind: &self.kind, name }
+    }
+
+    /// Reads selectors of its objects.
+    pub(crate) fn selector(&self, namespace: &str, labels: &str, fields: &str) -> Result<Selector> {
+        let known =
+            (self.is_custom() || !self.shelf.fields.is_empty()).then_some(self.shelf.fields.as_slice());
+        Selector::parse(namespace, labels, fields, known)
     }
 
     /// The subresources, as discovery lists them: the name, and the group, version and kind of what is sent.
@@ -124,6 +132,13 @@ impl Kinds {
 
     pub(crate) fn of_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
         self.all.iter().filter(move |kind| kind.group == group && kind.version == version)
+    }
+
+    /// That a path of a group leads nowhere.
+    pub(crate) fn nothing_there(&self, group: &str) -> Failure {
+        // Groups of definitions come and go, and with them all that is known of their paths.
+        let own = self.all.iter().any(|kind| kind.group == group && !kind.is_custom());
+        if own { Failure::no_such_path() } else { Failure::no_such_page() }
     }
 
     /// By `pods` or `deployments.apps`, in the version served first.

@@ -23,7 +23,6 @@ use crate::{
     reply::{self, Answer},
     request::{Request, Target, UnknownFields},
     reviews, rules, scale, schema,
-    selector::Selector,
     shelf::Range,
     status::{About, Failure, FieldError, Result, done, success},
     store::{Deleted, Deletion, Part, Store},
@@ -147,15 +146,12 @@ impl ApiServer {
             return self.bind(request, namespace, &pod, &binding);
         }
         let kinds = self.store.kinds();
-        let kind = kinds.find(group, version, plural).ok_or_else(|| {
-            let serves_group = kinds.all().iter().any(|kind| kind.group == group);
-            if serves_group { Failure::no_such_path() } else { Failure::no_such_page() }
-        })?;
+        let kind = kinds.find(group, version, plural).ok_or_else(|| kinds.nothing_there(group))?;
         let in_namespace = !namespace.is_empty();
         if (in_namespace && !kind.is_namespaced())
             || (!name.is_empty() && kind.is_namespaced() && !in_namespace)
         {
-            return Err(Failure::no_such_path());
+            return Err(kinds.nothing_there(group));
         }
         let goes_too_far = rest.len() > 3 && !discovery::needs_kubelet(&kind, subresource);
         if goes_too_far || (kind.has(REVIEW) && !name.is_empty()) {
@@ -190,6 +186,7 @@ impl ApiServer {
             Method::POST if kind.is_namespaced() != namespace.is_empty() => {
                 let (view, dry_run) = (request.view()?, request.dry_run()?);
                 let object = self.body(request, &body)?;
+                check_named(kind, &object)?;
                 check_strictly(request, kind, &object)?;
                 let created = self.store.create_in(kind, namespace, object, dry_run)?;
                 Ok(read::object(kind, view, 201, &created))
@@ -246,6 +243,9 @@ impl ApiServer {
         let Target { kind, namespace, name, subresource } = target;
         self.check_containers(request, target)?;
         if !kind.subresources().iter().any(|(known, _)| known == subresource) {
+            if kind.is_custom() {
+                return Err(Failure::not_found(kind.about(name)));
+            }
             if !discovery::needs_kubelet(kind, subresource) {
                 return Err(Failure::no_such_path());
             }
@@ -347,6 +347,7 @@ impl ApiServer {
             return Patch::parse(&request.content_type, kind.is_custom(), &patch).map(Change::Patch);
         }
         let mut object = self.body(request, body)?;
+        check_named(kind, &object)?;
         forms::check(kind, &object)?;
         check_place(&object, namespace, name)?;
         object["metadata"]["name"] = name.as_str().into();
@@ -364,7 +365,7 @@ impl ApiServer {
     fn delete_collection(&self, request: &Request, target: &Target, how: &Deletion) -> Answer {
         let Target { kind, namespace, .. } = target;
         let (labels, fields) = (request.query("labelSelector"), request.query("fieldSelector"));
-        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        let selector = kind.selector(namespace, labels, fields)?;
         let range = Range { namespace, ..Range::ALL };
         let page = kind.shelf.list(&range, |object| selector.matches(object)).unwrap_or_default();
         let mut items = Vec::new();
@@ -376,7 +377,10 @@ impl ApiServer {
                 Err(failure) => return Err(failure),
             }
         }
-        let metadata = json!({"resourceVersion": self.store.version().to_string()});
+        let mut metadata = json!({"resourceVersion": self.store.version().to_string()});
+        if kind.is_custom() {
+            metadata["continue"] = "".into();
+        }
         Ok(reply::list(kind, &metadata, items))
     }
 
@@ -539,6 +543,23 @@ fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
         return Err(Failure::other_namespace());
     }
     Ok(())
+}
+
+/// A custom resource says what it is.
+fn check_named(kind: &Kind, object: &Value) -> Result<()> {
+    if !kind.is_custom() || !object.is_object() {
+        return Ok(());
+    }
+    if text(object, "/kind").is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{object}'",
+            kind.kind
+        )));
+    }
+    match text(object, "/apiVersion") {
+        "" => Err(forms::other_version("", &kind.api_version())),
+        _ => Ok(()),
+    }
 }
 
 /// What is posted to a subresource must not say that it is something else.

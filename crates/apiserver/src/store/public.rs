@@ -8,7 +8,6 @@ use super::{Deletion, Part, Store};
 use crate::{
     kinds::Kind,
     object::{Object, key},
-    selector::Selector,
     shelf::Range,
     status::{Failure, Result},
     value::text,
@@ -44,7 +43,7 @@ impl Store {
         fields: &str,
     ) -> Result<(Vec<Arc<Object>>, u64)> {
         let kind = self.kind(resource)?;
-        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        let selector = kind.selector(namespace, labels, fields)?;
         let range = Range { namespace, ..Range::ALL };
         let page = kind.shelf.list(&range, |object| selector.matches(object)).unwrap_or_default();
         Ok((page.objects, page.version))
@@ -138,7 +137,7 @@ impl Store {
     /// When a selector is wrong.
     pub fn watch(&self, resource: &str, namespace: &str, labels: &str, fields: &str) -> Result<Watch> {
         let kind = self.kind(resource)?;
-        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        let selector = kind.selector(namespace, labels, fields)?;
         Ok(Watch::from_now(kind.shelf.clone(), namespace, selector))
     }
 

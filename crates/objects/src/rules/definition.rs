@@ -264,6 +264,10 @@ fn check_versions(definition: &Value, errors: &mut Errors) {
         let why = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", versions.clone(), why));
     }
+    // The first version stands for all in the form in which kube-apiserver checks them.
+    if let Some(first) = list(versions, "").first() {
+        check_form(text(first, "/name"), "spec.version", label_1035_errors, errors);
+    }
 }
 
 fn check_names(names: &Value, errors: &mut Errors) {
@@ -277,15 +281,16 @@ fn check_names(names: &Value, errors: &mut Errors) {
     for (field, is_kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)] {
         check(format!("spec.names.{field}"), text(&names[field], ""), is_kind);
     }
-    for field in ["shortNames", "categories"] {
-        for (place, name) in elements(&names[field], format!("spec.names.{field}")) {
-            check(place, text(name, ""), false);
-        }
+    for (place, name) in elements(&names["shortNames"], "spec.names.shortNames") {
+        check(place, text(name, ""), false);
     }
     let (kind, list_kind) = (text(names, "/kind"), text(names, "/listKind"));
     if !kind.is_empty() && kind == list_kind {
         let why = "kind and listKind may not be the same";
         errors.push(FieldError::invalid("spec.names.listKind", list_kind, why));
+    }
+    for (place, name) in elements(&names["categories"], "spec.names.categories") {
+        check_form(text(name, ""), &place, label_1035_errors, errors);
     }
 }
 
@@ -346,8 +351,11 @@ fn check_stored_versions(definition: &Value, errors: &mut Errors) {
         return;
     }
     let versions = list(definition, "/spec/versions");
-    for version in versions.iter().filter(|version| is_true(version, "/storage")) {
-        if !list(stored, "").contains(&version["name"]) {
+    let mut left: Vec<&Value> = list(stored, "").iter().collect();
+    for version in versions {
+        let known = left.contains(&&version["name"]);
+        left.retain(|name| **name != version["name"]);
+        if is_true(version, "/storage") && !known {
             let why = format!("must have the storage version {}", text(version, "/name"));
             errors.push(FieldError::invalid(field, stored.clone(), why));
         }
