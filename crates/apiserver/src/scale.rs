@@ -23,33 +23,42 @@ fn paths(kind: &Kind) -> ScalePaths {
     kind.custom.as_ref().and_then(|custom| custom.scale.clone()).unwrap_or_else(of_workloads)
 }
 
+/// What stands for the number of replicas of an object that does not say it.
+const UNSAID: i64 = i32::MIN as i64;
+
+/// The scale of an object that says how many replicas it wants.
+pub(crate) fn found(kind: &Kind, object: &Value) -> Result<Value> {
+    let scale = of(kind, object);
+    if scale.pointer("/spec/replicas") == Some(&json!(UNSAID)) {
+        let why = format!("the spec replicas field {:?} does not exist", paths(kind).spec);
+        let failure = Failure::new(500, "InternalError", format!("Internal error occurred: {why}"));
+        return Err(failure.with_cause("", &why));
+    }
+    Ok(scale)
+}
+
 /// The scale of an object.
-pub(crate) fn of(kind: &Kind, object: &Value) -> Result<Value> {
+pub(crate) fn of(kind: &Kind, object: &Value) -> Value {
     let paths = paths(kind);
     let metadata = &object["metadata"];
     let kept = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata: serde_json::Map<String, Value> =
         kept.iter().filter_map(|name| Some(((*name).to_owned(), metadata.get(name)?.clone()))).collect();
     let at = |path: &str| object.pointer(&ScalePaths::pointer(path));
-    let replicas = at(&paths.spec);
-    if kind.is_custom() && replicas.is_none() {
-        let why = format!("the spec replicas field {:?} does not exist", paths.spec);
-        return Err(Failure::new(500, "InternalError", format!("Internal error occurred: {why}"))
-            .with_cause("", &why));
-    }
+    let unsaid = if kind.is_custom() { UNSAID } else { 0 };
     let mut status = json!({"replicas": at(&paths.status).cloned().unwrap_or(json!(0))});
     if !kind.is_custom() {
         status["selector"] = as_text(&object["spec"]["selector"]).into();
     } else if let Some(selector) = at(&paths.selector).filter(|_| !paths.selector.is_empty()) {
         status["selector"] = selector.clone();
     }
-    Ok(json!({
+    json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": metadata,
-        "spec": {"replicas": replicas.cloned().unwrap_or(json!(0))},
+        "spec": {"replicas": at(&paths.spec).cloned().unwrap_or(json!(unsaid))},
         "status": status,
-    }))
+    })
 }
 
 /// In the form that was asked for.
@@ -62,19 +71,21 @@ pub(crate) fn shown(scale: Value, view: View) -> Value {
 }
 
 /// Writes a scale into its object.
-pub(crate) fn write(kind: &Kind, scale: &Value, object: &mut Value) {
+pub(crate) fn write(kind: &Kind, scale: &Value, object: &mut Value) -> Result<()> {
     let path = paths(kind).spec;
+    let replicas = scale.pointer("/spec/replicas");
+    if replicas == Some(&json!(UNSAID)) {
+        return Err(Failure::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+    }
     let mut parts = path.split('.').filter(|part| !part.is_empty()).peekable();
-    let (Some(replicas), mut at) = (scale.pointer("/spec/replicas"), Some(&mut *object)) else { return };
-    while let Some(part) = parts.next() {
-        let Some(value) = at else { break };
-        if parts.peek().is_none()
-            && let Some(map) = value.as_object_mut()
-        {
+    let mut at = replicas.and(Some(&mut *object));
+    while let (Some(value), Some(part)) = (at.take(), parts.next()) {
+        if parts.peek().is_some() {
+            let is_map = map(value, part).is_some();
+            at = if is_map { value.get_mut(part) } else { None };
+        } else if let (Some(map), Some(replicas)) = (value.as_object_mut(), replicas) {
             map.insert(part.to_owned(), replicas.clone());
-            break;
         }
-        at = map(value, part).is_some().then_some(value).and_then(|value| value.get_mut(part));
     }
     for field in ["resourceVersion", "uid"] {
         let given = text(scale, &format!("/metadata/{field}"));
@@ -82,4 +93,5 @@ pub(crate) fn write(kind: &Kind, scale: &Value, object: &mut Value) {
             object["metadata"][field] = given.into();
         }
     }
+    Ok(())
 }

@@ -183,6 +183,9 @@ impl ApiServer {
             }
             _ if kind.has(REVIEW) => Err(Failure::wrong_method()),
             Method::GET => read::collection(&self.store, target, request, self.ending()).await,
+            _ if kind.is_custom() && kind.is_namespaced() && namespace.is_empty() => {
+                Err(Failure::no_such_page())
+            }
             Method::POST if kind.is_namespaced() != namespace.is_empty() => {
                 let (view, dry_run) = (request.view()?, request.dry_run()?);
                 let object = self.body(request, &body)?;
@@ -263,7 +266,7 @@ impl ApiServer {
                 Ok(read::object(kind, request.view()?, 200, &changed))
             }
             ("scale", &Method::GET) => {
-                let scale = scale::of(kind, &forms::shown(kind, &*self.found(target)?))?;
+                let scale = scale::found(kind, &forms::shown(kind, &*self.found(target)?))?;
                 Ok(reply::value(200, &scale::shown(scale, request.view()?)))
             }
             ("scale", &Method::PUT | &Method::PATCH) => self.rescale(request, target, body),
@@ -328,12 +331,12 @@ impl ApiServer {
         let dry_run = request.dry_run()?;
         let change = self.changer(request, target, &body)?;
         let changed = self.store.modify(kind, namespace, name, Part::Main, dry_run, |old| {
-            let scaled = change.apply("Scale", &scale::of(kind, old)?)?;
+            let scaled = change.apply("Scale", &scale::of(kind, old))?;
             let mut new = old.clone();
-            scale::write(kind, &scaled, &mut new);
+            scale::write(kind, &scaled, &mut new)?;
             Ok(new)
         })?;
-        Ok(reply::value(200, &scale::of(kind, &forms::shown(kind, &changed))?))
+        Ok(reply::value(200, &scale::of(kind, &forms::shown(kind, &changed))))
     }
 
     fn changer(&self, request: &Request, target: &Target, body: &Bytes) -> Result<Change> {

@@ -20,7 +20,7 @@ pub(crate) use shape::Pruned;
 
 use crate::{
     FieldError,
-    value::{is_true, text},
+    value::{is_true, shown, text},
 };
 
 /// What a definition says about one version of its custom resource, besides the names.
@@ -103,7 +103,26 @@ impl Custom {
 }
 
 fn check_replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let number = object.pointer(&ScalePaths::pointer(path)).and_then(Value::as_i64).unwrap_or(0);
+    let number = match object.pointer(&ScalePaths::pointer(path)) {
+        None => 0,
+        Some(value) => match value.as_i64() {
+            Some(number) => number,
+            None => {
+                let is = match value {
+                    Value::Null => "<nil>",
+                    Value::Bool(_) => "bool",
+                    Value::Number(_) => "float64",
+                    Value::String(_) => "string",
+                    Value::Array(_) => "[]interface {}",
+                    Value::Object(_) => "map[string]interface {}",
+                };
+                let value = shown(value);
+                let why = format!("{path} accessor error: {value} is of the type {is}, expected int64");
+                errors.push(FieldError::invalid(path, 0, why));
+                return;
+            }
+        },
+    };
     let why = match number {
         ..0 => "should be a non-negative integer",
         n if n > i64::from(i32::MAX) => "should be less than or equal to 2147483647",

@@ -136,9 +136,9 @@ impl Context<'_> {
     }
 
     fn defaults(&self, object: &mut Value) {
-        defaults::apply(self.kind.defaults, object);
-        if let Some(custom) = &self.kind.custom {
-            custom.schema.fill(object);
+        match &self.kind.custom {
+            Some(custom) => custom.schema.fill(object),
+            None => defaults::apply(self.kind.defaults, object),
         }
         match self.kind.rules {
             Rules::Pod => pod::defaults(object, self.now),

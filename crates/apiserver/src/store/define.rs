@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Deletion, Store, write::is_finished};
 use crate::{
-    kinds::{self, Kind, Kinds},
+    kinds::{self, Form, Kind, Kinds},
     object::{Draft, Object, key},
     rules,
     shelf::{Range, Shelf},
@@ -112,6 +112,15 @@ impl Store {
         }
         self.replace_kinds(&kinds.with_definition(group, plural, Vec::new(), None));
         self.settle_others(definition);
+    }
+
+    /// An object that is written in another version than the stored one has the defaults of both.
+    pub(super) fn complete(&self, kind: &Kind, object: &mut Value) {
+        if let Form::Version(_) = kind.form
+            && let Some(stored) = self.kinds().defined(&kind.group, &kind.plural)
+        {
+            rules::restore(stored, object);
+        }
     }
 
     /// Deletes the objects of a definition that is being deleted, and then lets go of it.

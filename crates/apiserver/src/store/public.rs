@@ -20,6 +20,14 @@ impl Store {
         self.kinds().named(resource).ok_or_else(Failure::no_such_path)
     }
 
+    /// A kind by its resource, in the version of an object that may say it.
+    fn kind_of(&self, resource: &str, object: &Value) -> Result<Arc<Kind>> {
+        let (kind, version) = (self.kind(resource)?, text(object, "/apiVersion"));
+        let other = version.split_once('/').filter(|(group, _)| *group == kind.group);
+        let other = other.and_then(|(group, version)| self.kinds().find(group, version, &kind.plural));
+        Ok(other.unwrap_or(kind))
+    }
+
     /// The object under that name; `namespace` is empty for kinds without. `resource` is `pods` or
     /// `deployments.apps`, here and below.
     ///
@@ -54,7 +62,7 @@ impl Store {
     /// # Errors
     /// When the object is refused.
     pub fn create(&self, resource: &str, object: Value) -> Result<Arc<Object>> {
-        let kind = self.kind(resource)?;
+        let kind = self.kind_of(resource, &object)?;
         let namespace = match text(&object, "/metadata/namespace") {
             "" if kind.is_namespaced() => "default".to_owned(),
             namespace => namespace.to_owned(),

@@ -68,6 +68,7 @@ impl Store {
         let _until_it_is_stored = self.addressing(kind);
         let name = text(&object, "/metadata/name").to_owned();
         self.rules(kind, &name, Part::Main, |rules| rules.create(&mut object))?;
+        self.complete(kind, &mut object);
         extent::check(&object)?;
         let mut tries = 0;
         loop {
@@ -140,6 +141,7 @@ impl Store {
                 new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
             } else {
                 self.rules(kind, name, part, |rules| rules.update(&old, &mut new))?;
+                self.complete(kind, &mut new);
             }
             if new == old {
                 return Ok(current);

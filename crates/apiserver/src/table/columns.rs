@@ -197,7 +197,7 @@ pub(crate) const EVENTS: &[Column] = &[
     text("Message", Cell::Text(|event| value::text(event, "/message").trim().to_owned())),
     wide("First Seen", Cell::Made(cells::first_seen)),
     wide("Count", Cell::Made(cells::event_count)),
-    wide("Name", Cell::At(".metadata.name")),
+    made("Name", "string", "name", 1, Cell::At(".metadata.name")),
 ];
 /// The subresource `scale`.
 pub(crate) const SCALES: &[Column] = &[
@@ -220,7 +220,7 @@ pub(crate) const PRIORITY_CLASSES: &[Column] = &[
     text("PreemptionPolicy", Cell::At(".preemptionPolicy")),
 ];
 pub(crate) const STORAGE_CLASSES: &[Column] = &[
-    text("Name", Cell::Text(cells::storage_class)),
+    made("Name", "string", "name", 0, Cell::Text(cells::storage_class)),
     text("Provisioner", Cell::At(".provisioner")),
     text("ReclaimPolicy", Cell::Or(".reclaimPolicy", "Delete")),
     text("VolumeBindingMode", Cell::Or(".volumeBindingMode", "Immediate")),
@@ -327,7 +327,7 @@ pub(crate) fn of_version(definition: &Value, version: &str) -> Vec<Column> {
     let version = versions.find(|of| value::text(of, "/name") == version);
     let more = version.map_or(&[] as &[Value], |version| value::list(version, "/additionalPrinterColumns"));
     if more.is_empty() {
-        return PLAIN.to_vec();
+        return vec![NAME, column("Age", "date", Cell::Since(".metadata.creationTimestamp", "<unknown>"))];
     }
     let named = PLAIN.iter().take(1).cloned();
     let own = more.iter().map(|column| {
