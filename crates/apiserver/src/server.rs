@@ -192,6 +192,9 @@ impl ApiServer {
                 check_named(kind, &object)?;
                 check_strictly(request, kind, &object)?;
                 let created = self.store.create_in(kind, namespace, object, dry_run)?;
+                if rules::may_warn(kind) {
+                    rules::warnings(kind, None, &created.value()).iter().for_each(|text| request.warn(text));
+                }
                 Ok(read::object(kind, view, 201, &created))
             }
             Method::DELETE
@@ -308,8 +311,12 @@ impl ApiServer {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
         let change = self.changer(request, target, &body)?;
-        self.store.modify(kind, namespace, name, part, dry_run, |old| {
+        let mut warnings = Vec::new();
+        let changed = self.store.modify(kind, namespace, name, part, dry_run, |old| {
             let new = change.apply(&kind.kind, old)?;
+            if part == Part::Main && rules::may_warn(kind) {
+                warnings = rules::warnings(kind, Some(old), &new);
+            }
             match &change {
                 Change::Replace(_) => check_strictly(request, kind, &new)?,
                 Change::Patch(_) => check_patched(request, kind, old, &new)?,
@@ -323,7 +330,9 @@ impl ApiServer {
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
             rules::default_pod_spec(&mut kept["spec"]);
             Ok(kept)
-        })
+        })?;
+        warnings.iter().for_each(|text| request.warn(text));
+        Ok(changed)
     }
 
     fn rescale(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
@@ -494,21 +503,30 @@ fn yaml(bytes: &[u8]) -> Result<Value> {
 }
 
 fn check_strictly(request: &Request, kind: &Kind, object: &Value) -> Result<()> {
-    unknown_fields(request, kind, object)?.map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
+    let wanted = request.unknown_fields()?;
+    if wanted == UnknownFields::Ignored {
+        return Ok(());
+    }
+    let misfits = schema::inspect(kind, &mut object.clone());
+    let known = check_unknown(request, wanted, &misfits);
+    known.map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
 }
 
 /// Refuses fields that nobody knows, or warns of them.
-fn unknown_fields(request: &Request, kind: &Kind, object: &Value) -> Result<std::result::Result<(), String>> {
-    let wanted = request.unknown_fields()?;
-    if wanted == UnknownFields::Ignored {
-        return Ok(Ok(()));
+fn check_unknown(
+    request: &Request,
+    wanted: UnknownFields,
+    misfits: &schema::Misfits,
+) -> std::result::Result<(), String> {
+    let unknown = misfits.unknown_fields();
+    match wanted {
+        UnknownFields::Refused if !unknown.is_empty() => {
+            return Err(format!("strict decoding error: {}", unknown.join(", ")));
+        }
+        UnknownFields::WarnedOf => unknown.iter().for_each(|field| request.warn(field)),
+        UnknownFields::Refused | UnknownFields::Ignored => {}
     }
-    let unknown = schema::unknown_fields(kind, object);
-    if wanted == UnknownFields::Refused && !unknown.is_empty() {
-        return Ok(Err(format!("strict decoding error: {}", unknown.join(", "))));
-    }
-    unknown.iter().for_each(|field| request.warn(field));
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Refuses a patch that leaves something else than an object of the kind.
@@ -518,12 +536,10 @@ fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) ->
         let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
         return Err(Failure::invalid(kind.about(text(old, "/metadata/name")), &[error]));
     }
-    let mut stored = object.clone();
-    forms::to_stored(kind, &mut stored);
-    let fits = forms::check(kind, object).map_err(|failure| failure.message);
-    let fits = fits.and_then(|()| schema::fit(kind, &mut stored));
-    let known = unknown_fields(request, kind, object)?;
-    fits.and(known).map_err(|why| {
+    let wanted = request.unknown_fields()?;
+    let misfits = schema::inspect(kind, &mut object.clone());
+    let fits = forms::check(kind, object).map_err(|failure| failure.message).and_then(|()| misfits.fit());
+    fits.and_then(|()| check_unknown(request, wanted, &misfits)).map_err(|why| {
         let nothing = About { group: "", plural: "", kind: "", name: "" };
         Failure::invalid(nothing, &[FieldError::invalid("patch", object.to_string(), why)])
     })

@@ -166,6 +166,25 @@ impl Context<'_> {
     }
 }
 
+/// Whether there may be anything to warn of when objects of a kind are written.
+pub fn may_warn(kind: &Kind) -> bool {
+    kind.is_custom() || kind.rules == Rules::Definition
+}
+
+/// What whoever writes an object is warned of; `old` is what it was.
+pub fn warnings(kind: &Kind, old: Option<&Value>, object: &Value) -> Vec<String> {
+    match kind.rules {
+        Rules::Definition => {
+            let before = old.map(definition_schema::unknown_formats).unwrap_or_default();
+            let mut new = definition_schema::unknown_formats(object);
+            new.retain(|format| !before.contains(format));
+            new.iter().map(|format| format!("unrecognized format {format:?}")).collect()
+        }
+        _ if kind.is_custom() => meta::finalizer_warnings(old, object),
+        _ => Vec::new(),
+    }
+}
+
 fn refuse(errors: Errors) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(Refusal::Invalid(errors)) }
 }

@@ -105,12 +105,6 @@ pub fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
     walk.wrong.into_iter().next().map_or(Ok(()), |wrong| Err(wrong.in_go))
 }
 
-/// The fields of an object that its type does not have, each as in `unknown field "spec.containers[0].imge"`.
-pub fn unknown_fields(kind: &Kind, object: &Value) -> Vec<String> {
-    let unknown = inspect(kind, &mut object.clone()).unknown;
-    unknown.into_iter().map(|unknown| format!("unknown field \"{}\"", unknown.field)).collect()
-}
-
 /// Makes an object what its type says, and tells everything that is wrong with it.
 pub fn inspect(kind: &Kind, object: &mut Value) -> Misfits {
     let mut walk = Walk { notes: true, ..Walk::default() };
@@ -126,6 +120,21 @@ pub struct Misfits {
     pub unknown: Vec<Unknown>,
     /// Values of another type than their field.
     pub wrong: Vec<Wrong>,
+}
+
+impl Misfits {
+    /// The fields that the type does not have, each as in `unknown field "spec.containers[0].imge"`.
+    pub fn unknown_fields(&self) -> Vec<String> {
+        self.unknown.iter().map(|unknown| format!("unknown field \"{}\"", unknown.field)).collect()
+    }
+
+    /// That the object is what its type says, but for unknown fields.
+    ///
+    /// # Errors
+    /// Which value is of the wrong type, in the words of Go.
+    pub fn fit(&self) -> Result<(), String> {
+        self.wrong.first().map_or(Ok(()), |wrong| Err(wrong.in_go.clone()))
+    }
 }
 
 /// A field that a type does not have.
@@ -489,7 +498,7 @@ mod tests {
                      "volumes": [{"name": "v", "emptyDir": {}}],
                      "containers": [{"name": "c", "typo": 1, "args": [], "resources": {"limits": {"cpu": 1.5}}}]},
         });
-        let unknown = unknown_fields(&pods(), &pod).join(", ");
+        let unknown = inspect(&pods(), &mut pod.clone()).unknown_fields().join(", ");
         fit(&pods(), &mut pod).unwrap();
         let expected = json!({
             "kind": "Pod", "apiVersion": "v1",

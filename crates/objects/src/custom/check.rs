@@ -218,7 +218,7 @@ impl Schema {
         let [kind] = self.types.as_slice() else { return self.check_bounds(place, value, number, found) };
         let out_of_range = match (kind.as_str(), self.format.as_str()) {
             ("integer", "int32") => number.fract() != 0.0 || number.abs() > f64::from(i32::MAX),
-            ("integer", _) => number.fract() != 0.0 || number.abs() >= 9.223_372_036_854_775_807e18,
+            ("integer", _) => number.fract() != 0.0 || number.abs() >= 9.223_372_036_854_776e18,
             ("number", "float") => number.abs() > f64::from(f32::MAX),
             _ => false,
         };

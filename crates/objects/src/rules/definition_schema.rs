@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Errors, checks::elements};
 use crate::{
     FieldError,
-    custom::Schema,
+    custom::{Schema, is_known_format},
     value::{entries, is_true, list, present, text},
 };
 
@@ -69,6 +69,25 @@ pub(super) fn check_presence(definition: &Value, errors: &mut Errors) {
 
 fn any_default(schema: &Value) -> bool {
     present(schema, "/default").is_some() || inner(schema).any(|(_, inner)| any_default(inner))
+}
+
+/// Formats that mean nothing, from all schemas.
+pub(super) fn unknown_formats(definition: &Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for version in list(definition, "/spec/versions") {
+        if let Some(schema) = present(version, "/schema/openAPIV3Schema") {
+            find_unknown_formats(schema, &mut unknown);
+        }
+    }
+    unknown
+}
+
+fn find_unknown_formats(schema: &Value, unknown: &mut Vec<String>) {
+    let format = text(schema, "/format");
+    if !format.is_empty() && !is_known_format(format, text(schema, "/type")) {
+        unknown.push(format.to_owned());
+    }
+    inner(schema).chain(alternatives(schema)).for_each(|(_, inner)| find_unknown_formats(inner, unknown));
 }
 
 /// What one version says that others do not.

@@ -54,12 +54,30 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
     }
     for (i, finalizer) in list(object, "/metadata/finalizers").iter().filter_map(Value::as_str).enumerate() {
         check_form(finalizer, "metadata.finalizers", qualified_name_errors, &mut errors);
-        if !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
+        if !kind.is_custom() && !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), finalizer, why));
         }
     }
     errors
+}
+
+/// What is odd about new finalizers of a custom resource.
+pub(super) fn finalizer_warnings(old: Option<&Value>, object: &Value) -> Vec<String> {
+    const PLACE: &str = "metadata.finalizers";
+    let had = old.map_or(&[] as &[Value], |old| list(old, "/metadata/finalizers"));
+    let new = list(object, "/metadata/finalizers").iter().filter(|name| !had.contains(name));
+    let plain =
+        new.filter_map(Value::as_str).filter(|name| !name.contains('/') && !FINALIZERS.contains(name));
+    plain
+        .map(|name| {
+            let path = if name.contains('.') { " including a path (/)" } else { "" };
+            format!(
+                "{PLACE}: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other \
+                 finalizer writers"
+            )
+        })
+        .collect()
 }
 
 fn check_maps(object: &Value, errors: &mut Errors) {
