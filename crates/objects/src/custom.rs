@@ -14,8 +14,8 @@ mod shape;
 
 use serde_json::Value;
 
-pub use format::is_known as is_known_format;
-pub use schema::{Additional, ListType, Schema};
+pub(crate) use format::is_known as is_known_format;
+pub use schema::Schema;
 pub(crate) use shape::Pruned;
 
 use crate::{

@@ -4,6 +4,7 @@ mod checks;
 pub(crate) mod defaults;
 mod definition;
 mod definition_schema;
+mod definition_status;
 mod meta;
 mod node;
 mod others;
@@ -18,10 +19,8 @@ use harbormaster_api::Timestamp;
 use serde_json::Value;
 
 pub use defaults::pod_spec as default_pod_spec;
-pub use definition::{
-    CLEANUP, is_established, kinds_of_definition, let_go, restore, selectable_fields, settle,
-    stored_kind_of_definition, terminate,
-};
+pub use definition::{kinds_of_definition, restore, stored_kind_of_definition};
+pub use definition_status::{is_established, let_go, settle, terminate};
 pub(crate) use meta::label_1035_errors;
 pub use meta::stamp;
 pub use priority::SYSTEM_CLASSES;

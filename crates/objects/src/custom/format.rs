@@ -51,7 +51,7 @@ fn plain(format: &str) -> String {
 }
 
 /// Whether a format means anything for values of a type, which may be empty.
-pub fn is_known(format: &str, of: &str) -> bool {
+pub(crate) fn is_known(format: &str, of: &str) -> bool {
     match of {
         "" | "string" => {
             let format = plain(format);

@@ -42,7 +42,7 @@ pub struct Schema {
 
 /// What is asked of properties without a schema of their own.
 #[derive(Debug, Default)]
-pub enum Additional {
+pub(super) enum Additional {
     /// Nothing is said of them.
     #[default]
     Unsaid,
@@ -56,7 +56,7 @@ pub enum Additional {
 
 /// What makes two elements of a list the same.
 #[derive(Debug, Default)]
-pub enum ListType {
+pub(super) enum ListType {
     /// Nothing: the list is one value.
     #[default]
     Atomic,
@@ -143,7 +143,7 @@ impl Schema {
     }
 
     /// The schema of a property.
-    pub fn property(&self, name: &str) -> Option<&Self> {
+    pub(super) fn property(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {
             Additional::Of(schema) => Some(schema),
             _ => None,
@@ -151,7 +151,7 @@ impl Schema {
     }
 
     /// The names of the properties.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.properties.keys().map(String::as_str)
     }
 }

@@ -2,24 +2,23 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use harbormaster_api::{Timestamp, labels::subdomain_errors};
+use harbormaster_api::labels::subdomain_errors;
 use serde_json::{Value, json};
 
 use super::{
     Errors,
     checks::{check_form, elements},
     definition_schema,
+    definition_status::is_established,
     meta::label_1035_errors,
 };
 use crate::{
     FieldError,
     custom::Custom,
     kinds::{Form, GENERATION, Kind, NAMESPACED, Rules, SCALE, STATUS, VERSIONED, api_version},
-    value::{default, has_condition, is_true, list, map, present, text},
+    value::{default, is_true, list, map, present, text},
 };
 
-/// What holds a definition until its objects are gone.
-pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Where groups of Kubernetes say who has approved a definition.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
@@ -52,146 +51,6 @@ pub(super) fn admit_update(definition: &mut Value) {
         && stored != ""
     {
         versions.push(stored);
-    }
-}
-
-/// Writes the status that its controllers come to. `others` are the other definitions, which may have its names already.
-pub fn settle(definition: &mut Value, others: &[Value], now: Timestamp) {
-    let group = text(definition, "/spec/group");
-    let others: Vec<&Value> = others.iter().filter(|other| text(other, "/spec/group") == group).collect();
-    let taken = |singles: [&str; 2], lists: &str| -> BTreeSet<String> {
-        let names = others.iter().filter_map(|other| other.pointer("/status/acceptedNames"));
-        names
-            .flat_map(|names| {
-                let many = list(names, lists).iter().filter_map(Value::as_str);
-                singles.map(|single| text(names, single)).into_iter().chain(many).map(str::to_owned)
-            })
-            .filter(|name| !name.is_empty())
-            .collect()
-    };
-    let resources = taken(["/plural", "/singular"], "/shortNames");
-    let kinds = taken(["/kind", "/listKind"], "/nothing");
-    let wanted = definition.pointer("/spec/names").cloned().unwrap_or_default();
-    let mut accepted = present(definition, "/status/acceptedNames").cloned().unwrap_or_else(|| json!({}));
-    let mut conflict = None;
-    for (field, taken, reason) in [
-        ("plural", &resources, "PluralConflict"),
-        ("singular", &resources, "SingularConflict"),
-        ("shortNames", &resources, "ShortNamesConflict"),
-        ("kind", &kinds, "KindConflict"),
-        ("listKind", &kinds, "ListKindConflict"),
-    ] {
-        let names: Vec<&str> = match &wanted[field] {
-            Value::String(one) => vec![one],
-            many => list(many, "").iter().filter_map(Value::as_str).collect(),
-        };
-        let had = &accepted[field];
-        let is_own = |name: &str| had == name || list(had, "").iter().any(|had| had == name);
-        let used: Vec<String> = names
-            .iter()
-            .filter(|name| !is_own(name) && taken.contains(**name))
-            .map(|name| format!("{name:?} is already in use"))
-            .collect();
-        if used.is_empty() {
-            accepted[field] = wanted[field].clone();
-        } else {
-            let message = if used.len() > 1 { format!("[{}]", used.join(", ")) } else { used.concat() };
-            conflict = Some((reason, message));
-        }
-    }
-    accepted["categories"] = wanted["categories"].clone();
-    if let Some(accepted) = accepted.as_object_mut() {
-        accepted.retain(|_, names| !names.is_null());
-    }
-    definition["status"]["acceptedNames"] = accepted;
-    let is_accepted = conflict.is_none();
-    match conflict {
-        None => condition(definition, "NamesAccepted", true, "NoConflicts", "no conflicts found", now),
-        Some((reason, why)) => condition(definition, "NamesAccepted", false, reason, &why, now),
-    }
-    if is_accepted && !is_established(definition) {
-        let why = "the initial names have been accepted";
-        condition(definition, "Established", true, "InitialNamesAccepted", why, now);
-    } else if !is_established(definition) {
-        condition(definition, "Established", false, "NotAccepted", "not all names are accepted", now);
-    }
-    match approval(definition) {
-        None => {}
-        Some((Approval::Bypassed, why)) => {
-            condition(
-                definition,
-                "KubernetesAPIApprovalPolicyConformant",
-                false,
-                "UnapprovedAnnotation",
-                &why,
-                now,
-            );
-        }
-        Some((_, why)) => {
-            condition(
-                definition,
-                "KubernetesAPIApprovalPolicyConformant",
-                true,
-                "ApprovedAnnotation",
-                &why,
-                now,
-            );
-        }
-    }
-}
-
-/// Whether the kinds of a definition are served.
-pub fn is_established(definition: &Value) -> bool {
-    has_condition(definition, "Established")
-}
-
-/// Marks a definition whose objects are being deleted.
-pub fn terminate(definition: &mut Value, now: Timestamp) {
-    if let Some(metadata) = map(definition, "metadata")
-        && let Some(finalizers) = metadata.entry("finalizers").or_insert_with(|| json!([])).as_array_mut()
-        && !finalizers.iter().any(|name| name == CLEANUP)
-    {
-        finalizers.push(CLEANUP.into());
-    }
-    let why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-    condition(definition, "Terminating", true, "InstanceDeletionPending", why, now);
-}
-
-/// Lets go of a definition whose objects are gone.
-pub fn let_go(definition: &mut Value, now: Timestamp) {
-    let finalizers = definition.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
-    if let Some(finalizers) = finalizers {
-        finalizers.retain(|name| name != CLEANUP);
-        if finalizers.is_empty()
-            && let Some(metadata) = map(definition, "metadata")
-        {
-            metadata.remove("finalizers");
-        }
-    }
-    let why = "removed all instances";
-    condition(definition, "Terminating", false, "InstanceDeletionCompleted", why, now);
-}
-
-/// Sets a condition, and its time if that changes anything.
-fn condition(definition: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: Timestamp) {
-    let status = if holds { "True" } else { "False" };
-    let mut new = json!({
-        "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now.to_rfc3339(),
-    });
-    let Some(of) = map(definition, "status") else { return };
-    let conditions = of.entry("conditions").or_insert(Value::Null);
-    if !conditions.is_array() {
-        *conditions = json!([]);
-    }
-    let Some(conditions) = conditions.as_array_mut() else { return };
-    match conditions.iter_mut().find(|old| old["type"] == kind) {
-        Some(old) => {
-            if old["status"] == new["status"] {
-                new["lastTransitionTime"] = old["lastTransitionTime"].clone();
-            }
-            *old = new;
-        }
-        None => conditions.push(new),
     }
 }
 
@@ -375,7 +234,7 @@ fn check_stored_versions(definition: &Value, errors: &mut Errors) {
 
 /// What the annotation about an approval comes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Approval {
+pub(super) enum Approval {
     Missing,
     Bypassed,
     Approved,
@@ -383,7 +242,7 @@ enum Approval {
 }
 
 /// Who has approved a definition in a group of Kubernetes, with what is said about it; none for other groups.
-fn approval(definition: &Value) -> Option<(Approval, String)> {
+pub(super) fn approval(definition: &Value) -> Option<(Approval, String)> {
     let group = text(definition, "/spec/group");
     let of =
         |domain: &str| group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
@@ -430,7 +289,7 @@ fn stored_version(definition: &Value) -> &str {
 }
 
 /// Fields that may be selected by, from all versions.
-pub fn selectable_fields(definition: &Value) -> Vec<String> {
+fn selectable_fields(definition: &Value) -> Vec<String> {
     let fields =
         list(definition, "/spec/versions").iter().flat_map(|version| list(version, "/selectableFields"));
     let mut paths: Vec<String> =
@@ -500,5 +359,85 @@ fn kind_of_version(definition: &Value, version: &Value, names: &Value) -> Kind {
         },
         group,
         custom: Some(Arc::new(Custom::new(definition, version))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A definition of which a part is another.
+    fn with(pointer: &str, value: Value) -> Value {
+        let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
+        let mut definition = json!({
+            "metadata": {"name": "ships.example.com"},
+            "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "ships", "kind": "Ship"}, "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        });
+        if let Some(part) = definition.pointer_mut(pointer) {
+            *part = value;
+        }
+        defaults(&mut definition);
+        definition
+    }
+
+    fn told(definition: &Value, old: Option<&Value>) -> String {
+        let mut errors = Errors::new();
+        check(definition, old, &mut errors);
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn common_mistakes_are_told_in_the_words_of_the_api_server() {
+        const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+        for (pointer, value, expected) in [
+            ("/nothing", json!(null), ""),
+            (
+                "/metadata/name",
+                json!("ship"),
+                "metadata.name: Invalid value: \"ship\": must be spec.names.plural+\".\"+spec.group",
+            ),
+            (
+                "/spec/scope",
+                json!("World"),
+                "spec.scope: Unsupported value: \"World\": supported values: \"Cluster\", \"Namespaced\"",
+            ),
+            ("/spec/versions/0/schema", json!({}), "spec.versions[0].schema.openAPIV3Schema: Required value"),
+            (
+                SPEC,
+                json!({"properties": {}}),
+                "spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object \
+                 fields",
+            ),
+            (
+                SPEC.trim_end_matches("/properties/spec"),
+                json!({"type": "object", "anyOf": [{"properties": {"a": {}}}]}),
+                "spec.validation.openAPIV3Schema.properties[a]: Required value: because it is defined in \
+                 spec.validation.openAPIV3Schema.anyOf[0].properties[a]",
+            ),
+            (
+                SPEC,
+                json!({"type": "object", "default": {"odd": 1}}),
+                "spec.validation.openAPIV3Schema.properties[spec].default: Invalid value: {\"odd\":1}: must not have unknown \
+                 fields",
+            ),
+            (SPEC, json!({"type": "string", "pattern": "("}), "must be a valid regular expression"),
+        ] {
+            let told = told(&with(pointer, value), None);
+            assert!(
+                told == expected || (expected.starts_with("must be") && told.contains(expected)),
+                "{told:?} instead of {expected:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_objects_are_stored_under_may_not_change_once_the_definition_is_established() {
+        let mut old = with("/nothing", json!(null));
+        let new = with("/spec/scope", json!("Namespaced"));
+        assert_eq!(told(&new, Some(&old)), "");
+        old["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
+        assert_eq!(told(&new, Some(&old)), "spec.scope: Invalid value: \"Namespaced\": field is immutable");
     }
 }

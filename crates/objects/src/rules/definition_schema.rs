@@ -141,8 +141,7 @@ fn check_subresources(subresources: &Value, place: &str, errors: &mut Errors) {
         let (field, path) = (format!("{place}.scale.{name}"), text(&scale[name], ""));
         if path.is_empty() {
             errors.push(FieldError::required(field, ""));
-        } else if !check_path(path, &field, errors) {
-        } else if !path.starts_with(&format!("{under}.")) {
+        } else if check_path(path, &field, errors) && !path.starts_with(&format!("{under}.")) {
             errors.push(FieldError::invalid(field, path, format!("should be a json path under {under}")));
         }
     }
@@ -456,7 +455,11 @@ fn check_nested(said: &Value, schema: &Value, place: &str, said_at: &str, errors
     check_complete(said, Some(schema), place, said_at, errors);
     for (step, inner) in inner(said).filter(|(step, _)| step != ".additionalProperties") {
         let (place, said_at) = (format!("{place}{step}"), format!("{said_at}{step}"));
-        let of_schema = self::inner(schema).find(|(other, _)| *other == step).map(|(_, inner)| inner);
+        let name = step.strip_prefix(".properties[").and_then(|rest| rest.strip_suffix(']'));
+        let of_schema = match name {
+            Some(name) => schema.get("properties").and_then(|all| all.get(name)),
+            None => present(schema, "/items"),
+        };
         match of_schema {
             Some(schema) => check_nested(inner, schema, &place, &said_at, errors),
             None => check_complete(inner, None, &place, &said_at, errors),
