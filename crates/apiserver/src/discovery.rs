@@ -14,6 +14,10 @@ pub const VERSION: &str = "v1.36.1";
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// Namespaces are not deleted as a collection.
 const OF_NAMESPACES: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+/// Those of custom resources, in the order in which kube-apiserver tells them.
+const CUSTOM: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// Of a custom resource whose definition is being deleted.
+const ENDING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const CREATE: [&str; 1] = ["create"];
 const WRITE: [&str; 3] = ["get", "patch", "update"];
 
@@ -37,6 +41,9 @@ pub(crate) fn version() -> Value {
 }
 
 fn verbs(kind: &Kind) -> &'static [&'static str] {
+    if let Some(custom) = &kind.custom {
+        return if custom.ending { &ENDING } else { &CUSTOM };
+    }
     match kind.rules {
         _ if kind.has(REVIEW) => &CREATE,
         Rules::Namespace => &OF_NAMESPACES,
@@ -112,7 +119,7 @@ fn group(kinds: &Kinds, name: &str) -> Value {
 
 fn resource_list(kinds: &Kinds, group: &str, version: &str) -> Result<Value> {
     if !kinds.versions().contains(&(group, version)) {
-        return Err(Failure::no_such_path());
+        return Err(kinds.nothing_there(group));
     }
     let mut entries = Vec::new();
     for kind in resources(kinds, group, version) {

@@ -8,7 +8,8 @@ use crate::{
     kinds::{Form, Kind},
     object::Object,
     schema,
-    status::{Failure, Result},
+    status::{About, Failure, FieldError, Result},
+    value::text,
 };
 
 /// The JSON of an object in the form of the kind.
@@ -24,6 +25,13 @@ pub(crate) fn shown(kind: &Kind, object: &Object) -> Value {
     let mut value = object.value();
     from_stored(kind, &mut value);
     value
+}
+
+/// An object that says that it is of another version.
+pub(crate) fn other_version(given: &str, expected: &str) -> Failure {
+    Failure::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({expected})"
+    ))
 }
 
 /// Whether a body may be an object of that kind: what it says of itself must agree.
@@ -44,6 +52,11 @@ pub(crate) fn check(kind: &Kind, object: &Value) -> Result<()> {
     };
     let (version, expected) = (said(map, "apiVersion")?, kind.api_version());
     let given = said(map, "kind")?;
+    if kind.is_custom() && !given.is_empty() && given != kind.kind {
+        let about = About { kind: &given, ..kind.about(text(object, "/metadata/name")) };
+        let error = FieldError::invalid("kind", given.as_str(), format!("must be {}", kind.kind));
+        return Err(Failure::invalid(about, &[error]));
+    }
     if !given.is_empty() && given != kind.kind {
         let version = if version.is_empty() { &expected } else { &version };
         let short = version.rsplit('/').next().unwrap_or_default();
@@ -55,9 +68,7 @@ pub(crate) fn check(kind: &Kind, object: &Value) -> Result<()> {
         )));
     }
     if !version.is_empty() && version != expected {
-        return Err(Failure::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({expected})"
-        )));
+        return Err(other_version(&version, &expected));
     }
     match map.get("metadata") {
         None | Some(Value::Null | Value::Object(_)) => Ok(()),

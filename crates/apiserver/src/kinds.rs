@@ -1,7 +1,7 @@
 //! The kinds of objects that are served, each with its objects: those of the table, and what custom resource
 //! definitions add to it.
 
-use std::{ops::Deref, sync::Arc};
+use std::{cmp::Reverse, ops::Deref, sync::Arc};
 
 pub(crate) use harbormaster_objects::kinds::{
     DELETED_OBJECT, Form, REVIEW, Rules, SCALE, STATUS, VERSIONED, api_version,
@@ -9,9 +9,9 @@ pub(crate) use harbormaster_objects::kinds::{
 use serde_json::Value;
 
 use crate::{
-    rules,
+    selector::Selector,
     shelf::{Shelf, Versions},
-    status::About,
+    status::{About, Failure, Result},
     table::{Column, columns},
 };
 
@@ -37,6 +37,13 @@ impl Kind {
         About { group: &self.group, plural: &self.plural, kind: &self.kind, name }
     }
 
+    /// Reads selectors of its objects.
+    pub(crate) fn selector(&self, namespace: &str, labels: &str, fields: &str) -> Result<Selector> {
+        let known =
+            (self.is_custom() || !self.shelf.fields.is_empty()).then_some(self.shelf.fields.as_slice());
+        Selector::parse(namespace, labels, fields, known)
+    }
+
     /// The subresources, as discovery lists them: the name, and the group, version and kind of what is sent.
     pub(crate) fn subresources(&self) -> Vec<(&'static str, (&str, &str, &str))> {
         let own = (self.group.as_str(), self.version.as_str(), self.kind.as_str());
@@ -52,15 +59,19 @@ impl Kind {
             all.push(("ephemeralcontainers", own));
             all.push(("eviction", ("policy", "v1", "Eviction")));
         }
-        all.sort_unstable();
+        if !self.is_custom() {
+            all.sort_unstable();
+        }
         all
     }
 }
 
-/// All kinds, in the order of the table; a new value for each change.
-#[derive(Debug, Default)]
+/// All kinds, in the order of the table, and then custom resources by group and version; a new value for each change.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     all: Vec<Arc<Kind>>,
+    /// The custom resources in the versions in which they are stored, served or not.
+    defined: Vec<Arc<Kind>>,
 }
 
 impl Kinds {
@@ -75,18 +86,44 @@ impl Kinds {
             };
             all.push(Arc::new(Kind { columns: columns::of(&of.group, &of.plural).to_vec(), of, shelf }));
         }
-        Self { all }
+        Self { all, defined: Vec::new() }
     }
 
-    /// With the kinds of one custom resource, in place of those that it had before.
-    pub(crate) fn with_custom(&self, group: &str, plural: &str, kinds: Vec<Kind>) -> Self {
-        let is_old = |kind: &Kind| kind.custom && kind.group == group && kind.plural == plural;
-        let kept = self.all.iter().filter(|kind| !is_old(kind)).cloned();
-        Self { all: kept.chain(kinds.into_iter().map(Arc::new)).collect() }
+    /// With the kinds of one custom resource, in place of those that it had before: those that are served, and the one
+    /// in which it is stored.
+    pub(crate) fn with_definition(
+        &self,
+        group: &str,
+        plural: &str,
+        served: Vec<Arc<Kind>>,
+        stored: Option<Arc<Kind>>,
+    ) -> Self {
+        let kept = |kinds: &[Arc<Kind>]| -> Vec<Arc<Kind>> {
+            let is_old = |kind: &Kind| kind.is_custom() && kind.group == group && kind.plural == plural;
+            kinds.iter().filter(|kind| !is_old(kind)).cloned().collect()
+        };
+        let (mut all, mut defined) = (kept(&self.all), kept(&self.defined));
+        all.extend(served);
+        // Those of the table stay where they are.
+        all.sort_by_cached_key(|kind| {
+            kind.is_custom().then(|| (kind.group.clone(), Reverse(rank(&kind.version)), kind.plural.clone()))
+        });
+        defined.extend(stored);
+        Self { all, defined }
     }
 
     pub(crate) fn all(&self) -> &[Arc<Kind>] {
         &self.all
+    }
+
+    /// A custom resource as it is stored.
+    pub(crate) fn defined(&self, group: &str, plural: &str) -> Option<&Arc<Kind>> {
+        self.defined.iter().find(|kind| kind.group == group && kind.plural == plural)
+    }
+
+    /// All kinds that have objects, custom resources once.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.all.iter().filter(|kind| !kind.is_custom()).chain(&self.defined)
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
@@ -95,6 +132,13 @@ impl Kinds {
 
     pub(crate) fn of_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
         self.all.iter().filter(move |kind| kind.group == group && kind.version == version)
+    }
+
+    /// That a path of a group leads nowhere.
+    pub(crate) fn nothing_there(&self, group: &str) -> Failure {
+        // Groups of definitions come and go, and with them all that is known of their paths.
+        let own = self.all.iter().any(|kind| kind.group == group && !kind.is_custom());
+        if own { Failure::no_such_path() } else { Failure::no_such_page() }
     }
 
     /// By `pods` or `deployments.apps`, in the version served first.
@@ -118,14 +162,27 @@ impl Kinds {
     }
 }
 
-/// The kinds of a definition: one for each version that is served. `shelf` makes one for the fields that may be
-/// selected by.
-pub(crate) fn of_definition(definition: &Value, shelf: impl FnOnce(Vec<String>) -> Arc<Shelf>) -> Vec<Kind> {
-    let shelf = shelf(rules::selectable_fields(definition));
-    let kinds = rules::kinds_of_definition(definition).into_iter();
-    kinds
-        .map(|of| Kind { columns: columns::of_version(definition, &of.version), of, shelf: shelf.clone() })
-        .collect()
+/// A kind of a definition, with its columns and its objects.
+pub(crate) fn of_definition(definition: &Value, of: harbormaster_objects::Kind, shelf: &Arc<Shelf>) -> Kind {
+    Kind { columns: columns::of_version(definition, &of.version), of, shelf: shelf.clone() }
+}
+
+/// How new a version is: `v2` before `v1`, both before `v2beta1`, that before `v3alpha1`, and other names last, from A
+/// to Z.
+fn rank(version: &str) -> (u8, u64, u64, Reverse<String>) {
+    let other = (0, 0, 0, Reverse(version.to_owned()));
+    let Some(rest) = version.strip_prefix('v') else { return other };
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (major, rest) = rest.split_at(digits);
+    let Ok(major) = major.parse::<u64>() else { return other };
+    let minor = |rest: &str| rest.parse::<u64>().ok();
+    let (stage, minor) = match (rest, rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
+        ("", ..) => (3, Some(0)),
+        (_, Some(rest), _) => (2, minor(rest)),
+        (_, _, Some(rest)) => (1, minor(rest)),
+        _ => return other,
+    };
+    minor.map_or(other, |minor| (stage, major, minor, Reverse(String::new())))
 }
 
 /// Each value once, where it comes first.
@@ -137,4 +194,19 @@ fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_by_how_stable_and_how_new_they_are() {
+        let mut versions = ["foo", "v1alpha1", "v1", "v10beta3", "v2", "v11alpha2", "bar", "v3beta1", "v10"];
+        versions.sort_by_key(|version| Reverse(rank(version)));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v10beta3", "v3beta1", "v11alpha2", "v1alpha1", "bar", "foo"]
+        );
+    }
 }

@@ -10,8 +10,9 @@
 //! reads one bounded history at its own pace, and is cut when it falls behind it, or does not read at all.
 //!
 //! There are no controllers and no kubelets, with these exceptions: deleting a namespace removes what is in it, each
-//! namespace has a service account `default`, and definitions of custom resources are established at once. What is not
-//! there says so: server-side apply, answers in protobuf, logs and exec, quotas, schemas of custom resources, authorization.
+//! namespace has a service account `default`, definitions of custom resources are established at once, and take their
+//! objects with them. What is not there says so: server-side apply, answers in protobuf, logs and exec, quotas,
+//! authorization.
 
 mod certificate;
 mod discovery;

@@ -103,7 +103,7 @@ pub(crate) async fn collection(
         // The old form of a watch of one object.
         fields = format!("metadata.name={name}{}{fields}", if fields.is_empty() { "" } else { "," });
     }
-    let selector = Selector::parse(namespace, request.query("labelSelector"), &fields, &kind.shelf.fields)?;
+    let selector = kind.selector(namespace, request.query("labelSelector"), &fields)?;
     if request.flag("watch") {
         watch(store, target, selector, request, view, ending)
     } else {
@@ -115,6 +115,9 @@ async fn list(store: &Store, target: &Target, selector: &Selector, request: &Req
     let kind = target.kind.clone();
     let (page, next) = page(store, target, selector, request)?;
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
+    if kind.is_custom() && view == View::Plain {
+        metadata["continue"] = "".into();
+    }
     if !next.is_empty() {
         metadata["continue"] = next.into();
         if !selector.is_selective() {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use crate::{kinds::Kind, status::Failure};
+use crate::{kinds::Kind, request::Request, status::Failure};
 
 /// What a request comes to.
 pub(crate) type Answer = Result<Response<Body>, Failure>;
@@ -39,12 +39,21 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
-/// Adds what kube-apiserver warns of whenever a kind is used that is going out of use.
-pub(crate) fn with_warning(mut response: Response<Body>, kind: &Kind) -> Response<Body> {
-    const ENDPOINTS: &str =
-        "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
+/// Adds what the client is warned of: what kube-apiserver says whenever a kind is used that is going out of use, and what
+/// is odd about the request.
+pub(crate) fn with_warnings(mut response: Response<Body>, kind: &Kind, request: &Request) -> Response<Body> {
+    const ENDPOINTS: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     if kind.group.is_empty() && kind.kind == "Endpoints" {
-        response.headers_mut().insert(header::WARNING, HeaderValue::from_static(ENDPOINTS));
+        request.warn(ENDPOINTS);
+    }
+    if let Some(custom) = kind.custom.as_ref().filter(|custom| !custom.warning.is_empty()) {
+        request.warn(&custom.warning);
+    }
+    for warning in request.warnings() {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
     }
     response
 }
@@ -66,7 +75,7 @@ pub(crate) fn failure(failure: &Failure) -> Response<Body> {
 pub(crate) fn list(kind: &Kind, metadata: &Value, items: Vec<Bytes>) -> Response<Body> {
     let version = kind.api_version();
     let head = json!({"kind": kind.list_kind, "apiVersion": version, "metadata": metadata}).to_string();
-    let named = match kind.custom {
+    let named = match kind.is_custom() {
         true => String::new(),
         false => format!("{{\"kind\":\"{}\",\"apiVersion\":\"{version}\",", kind.kind),
     };

@@ -1,6 +1,6 @@
 //! A request, taken apart.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
@@ -22,6 +22,8 @@ pub(crate) struct Request {
     accept: String,
     /// Without parameters.
     pub(crate) content_type: String,
+    /// What the client is warned of.
+    warnings: Arc<Mutex<Vec<String>>>,
 }
 
 /// What the path of a request names.
@@ -41,6 +43,14 @@ pub(crate) enum View {
     Table(Include),
     /// `PartialObjectMetadata`.
     Metadata,
+}
+
+/// What becomes of fields that nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnknownFields {
+    Refused,
+    WarnedOf,
+    Ignored,
 }
 
 /// One media type of an `Accept` header.
@@ -76,7 +86,21 @@ impl Request {
             query: uri.query().into_iter().flat_map(|query| query.split('&')).map(pair).collect(),
             accept: header(header::ACCEPT),
             content_type,
+            warnings: Arc::default(),
         }
+    }
+
+    /// Warns the client of something, once.
+    pub(crate) fn warn(&self, of: &str) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.iter().any(|known| known == of) {
+            warnings.push(of.to_owned());
+        }
+    }
+
+    /// What the client is warned of.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A parameter of the query; empty if it is not there.
@@ -120,11 +144,12 @@ impl Request {
         Failure::invalid_options(options, FieldError::unsupported(name, value, supported))
     }
 
-    /// Whether fields that the type does not have are refused.
-    pub(crate) fn strict(&self) -> Result<bool> {
+    /// What becomes of fields that the type does not have.
+    pub(crate) fn unknown_fields(&self) -> Result<UnknownFields> {
         match self.query("fieldValidation") {
-            "Strict" => Ok(true),
-            "" | "Warn" | "Ignore" => Ok(false),
+            "Strict" => Ok(UnknownFields::Refused),
+            "" | "Warn" => Ok(UnknownFields::WarnedOf),
+            "Ignore" => Ok(UnknownFields::Ignored),
             other => Err(self.invalid("fieldValidation", other, &["", "Ignore", "Strict", "Warn"])),
         }
     }

@@ -36,12 +36,13 @@ enum Field {
 }
 
 impl Selector {
-    /// Reads selectors. `known` are the fields of the kind besides name and namespace.
+    /// Reads selectors. `known` are the fields of the kind besides name and namespace; none for kinds that have nothing to
+    /// say about fields.
     pub(crate) fn parse(
         namespace: &str,
         labels: &str,
         fields: &str,
-        known: &[String],
+        known: Option<&[String]>,
     ) -> Result<Self, Failure> {
         Ok(Self {
             namespace: namespace.to_owned(),
@@ -73,7 +74,7 @@ impl FieldTerm {
     }
 }
 
-fn parse_fields(text: &str, known: &[String]) -> Result<Vec<FieldTerm>, Failure> {
+fn parse_fields(text: &str, known: Option<&[String]>) -> Result<Vec<FieldTerm>, Failure> {
     let (mut terms, mut escaped) = (Vec::new(), false);
     let is_end = |c: char| {
         let is_end = c == ',' && !escaped;
@@ -95,9 +96,9 @@ fn parse_fields(text: &str, known: &[String]) -> Result<Vec<FieldTerm>, Failure>
         let field = match path.as_str() {
             "metadata.name" => Field::Name,
             "metadata.namespace" => Field::Namespace,
-            path => match known.iter().position(|field| field == path) {
+            path => match known.unwrap_or_default().iter().position(|field| field == path) {
                 Some(index) => Field::Of(index),
-                None => return Err(Failure::bad_request(unknown_field(path, known))),
+                None => return Err(Failure::bad_request(unknown_field(path, known.is_some()))),
             },
         };
         terms.push(FieldTerm { field, value: unescaped(value), equal });
@@ -105,13 +106,11 @@ fn parse_fields(text: &str, known: &[String]) -> Result<Vec<FieldTerm>, Failure>
     Ok(terms)
 }
 
-fn unknown_field(path: &str, known: &[String]) -> String {
-    if known.is_empty() {
-        return format!(
-            "\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        );
+fn unknown_field(path: &str, others_known: bool) -> String {
+    if others_known {
+        return format!("field label not supported: {path}");
     }
-    format!("field label not supported: {path}")
+    format!("\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
 }
 
 /// `path`, whether it must be equal, and the value.
@@ -242,11 +241,11 @@ mod tests {
             ("tier>1", false),
         ] {
             let selector =
-                Selector::parse("", selector, "", &[]).unwrap_or_else(|e| panic!("{selector}: {e}"));
+                Selector::parse("", selector, "", None).unwrap_or_else(|e| panic!("{selector}: {e}"));
             assert_eq!(selector.matches(&pod()), expected, "{selector:?}");
         }
         for wrong in ["a=b,,", "a in b", "a in (b", "-a", "a~b c", "a>x", "=b"] {
-            assert_eq!(Selector::parse("", wrong, "", &[]).map(|_| ()).unwrap_err().code, 400, "{wrong}");
+            assert_eq!(Selector::parse("", wrong, "", None).map(|_| ()).unwrap_err().code, 400, "{wrong}");
         }
     }
 
@@ -261,11 +260,11 @@ mod tests {
             ("spec.nodeName=", false),
             ("spec.nodeName!=", true),
         ] {
-            let selector = Selector::parse("", "", selector, &known).unwrap();
+            let selector = Selector::parse("", "", selector, Some(&known)).unwrap();
             assert_eq!(selector.matches(&pod()), expected, "{selector:?}");
         }
-        let unknown = Selector::parse("", "", "spec.foo=x", &known).unwrap_err();
+        let unknown = Selector::parse("", "", "spec.foo=x", Some(&known)).unwrap_err();
         assert_eq!(unknown.message, "field label not supported: spec.foo");
-        assert!(Selector::parse("", "", "nonsense", &known).is_err());
+        assert!(Selector::parse("", "", "nonsense", Some(&known)).is_err());
     }
 }

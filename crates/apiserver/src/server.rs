@@ -21,9 +21,8 @@ use crate::{
     patch::Patch,
     pods, protobuf, read,
     reply::{self, Answer},
-    request::{Request, Target},
+    request::{Request, Target, UnknownFields},
     reviews, rules, scale, schema,
-    selector::Selector,
     shelf::Range,
     status::{About, Failure, FieldError, Result, done, success},
     store::{Deleted, Deletion, Part, Store},
@@ -147,15 +146,12 @@ impl ApiServer {
             return self.bind(request, namespace, &pod, &binding);
         }
         let kinds = self.store.kinds();
-        let kind = kinds.find(group, version, plural).ok_or_else(|| {
-            let serves_group = kinds.all().iter().any(|kind| kind.group == group);
-            if serves_group { Failure::no_such_path() } else { Failure::no_such_page() }
-        })?;
+        let kind = kinds.find(group, version, plural).ok_or_else(|| kinds.nothing_there(group))?;
         let in_namespace = !namespace.is_empty();
         if (in_namespace && !kind.is_namespaced())
             || (!name.is_empty() && kind.is_namespaced() && !in_namespace)
         {
-            return Err(Failure::no_such_path());
+            return Err(kinds.nothing_there(group));
         }
         let goes_too_far = rest.len() > 3 && !discovery::needs_kubelet(&kind, subresource);
         if goes_too_far || (kind.has(REVIEW) && !name.is_empty()) {
@@ -175,7 +171,7 @@ impl ApiServer {
             self.subresource(request, &target, body)
         };
         let answer = answer.unwrap_or_else(|failure| reply::failure(&failure));
-        Ok(reply::with_warning(answer, &target.kind))
+        Ok(reply::with_warnings(answer, &target.kind, request))
     }
 
     async fn collection(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
@@ -187,11 +183,18 @@ impl ApiServer {
             }
             _ if kind.has(REVIEW) => Err(Failure::wrong_method()),
             Method::GET => read::collection(&self.store, target, request, self.ending()).await,
+            _ if kind.is_custom() && kind.is_namespaced() && namespace.is_empty() => {
+                Err(Failure::no_such_page())
+            }
             Method::POST if kind.is_namespaced() != namespace.is_empty() => {
                 let (view, dry_run) = (request.view()?, request.dry_run()?);
                 let object = self.body(request, &body)?;
+                check_named(kind, &object)?;
                 check_strictly(request, kind, &object)?;
                 let created = self.store.create_in(kind, namespace, object, dry_run)?;
+                if rules::may_warn(kind) {
+                    rules::warnings(kind, None, &created.value()).iter().for_each(|text| request.warn(text));
+                }
                 Ok(read::object(kind, view, 201, &created))
             }
             Method::DELETE
@@ -246,6 +249,9 @@ impl ApiServer {
         let Target { kind, namespace, name, subresource } = target;
         self.check_containers(request, target)?;
         if !kind.subresources().iter().any(|(known, _)| known == subresource) {
+            if kind.is_custom() {
+                return Err(Failure::not_found(kind.about(name)));
+            }
             if !discovery::needs_kubelet(kind, subresource) {
                 return Err(Failure::no_such_path());
             }
@@ -263,7 +269,7 @@ impl ApiServer {
                 Ok(read::object(kind, request.view()?, 200, &changed))
             }
             ("scale", &Method::GET) => {
-                let scale = scale::of(&forms::shown(kind, &*self.found(target)?));
+                let scale = scale::found(kind, &forms::shown(kind, &*self.found(target)?))?;
                 Ok(reply::value(200, &scale::shown(scale, request.view()?)))
             }
             ("scale", &Method::PUT | &Method::PATCH) => self.rescale(request, target, body),
@@ -305,8 +311,12 @@ impl ApiServer {
         let Target { kind, namespace, name, .. } = target;
         let dry_run = request.dry_run()?;
         let change = self.changer(request, target, &body)?;
-        self.store.modify(kind, namespace, name, part, dry_run, |old| {
+        let mut warnings = Vec::new();
+        let changed = self.store.modify(kind, namespace, name, part, dry_run, |old| {
             let new = change.apply(&kind.kind, old)?;
+            if part == Part::Main && rules::may_warn(kind) {
+                warnings = rules::warnings(kind, Some(old), &new);
+            }
             match &change {
                 Change::Replace(_) => check_strictly(request, kind, &new)?,
                 Change::Patch(_) => check_patched(request, kind, old, &new)?,
@@ -320,7 +330,9 @@ impl ApiServer {
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
             rules::default_pod_spec(&mut kept["spec"]);
             Ok(kept)
-        })
+        })?;
+        warnings.iter().for_each(|text| request.warn(text));
+        Ok(changed)
     }
 
     fn rescale(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
@@ -328,25 +340,26 @@ impl ApiServer {
         let dry_run = request.dry_run()?;
         let change = self.changer(request, target, &body)?;
         let changed = self.store.modify(kind, namespace, name, Part::Main, dry_run, |old| {
-            let scaled = change.apply("Scale", &scale::of(old))?;
+            let scaled = change.apply("Scale", &scale::of(kind, old))?;
             let mut new = old.clone();
-            scale::write(&scaled, &mut new);
+            scale::write(kind, &scaled, &mut new)?;
             Ok(new)
         })?;
-        Ok(reply::value(200, &scale::of(&forms::shown(kind, &changed))))
+        Ok(reply::value(200, &scale::of(kind, &forms::shown(kind, &changed))))
     }
 
     fn changer(&self, request: &Request, target: &Target, body: &Bytes) -> Result<Change> {
         let Target { kind, namespace, name, .. } = target;
         if request.method == Method::PATCH {
             // An unknown type of patch counts before what is wrong with its text.
-            Patch::parse(&request.content_type, kind.custom, &json!({})).or_else(|failure| {
+            Patch::parse(&request.content_type, kind.is_custom(), &json!({})).or_else(|failure| {
                 if failure.code == 415 { Err(failure) } else { Ok(Patch::Merge(Value::Null)) }
             })?;
             let patch = parse_json(body)?;
-            return Patch::parse(&request.content_type, kind.custom, &patch).map(Change::Patch);
+            return Patch::parse(&request.content_type, kind.is_custom(), &patch).map(Change::Patch);
         }
         let mut object = self.body(request, body)?;
+        check_named(kind, &object)?;
         forms::check(kind, &object)?;
         check_place(&object, namespace, name)?;
         object["metadata"]["name"] = name.as_str().into();
@@ -364,7 +377,7 @@ impl ApiServer {
     fn delete_collection(&self, request: &Request, target: &Target, how: &Deletion) -> Answer {
         let Target { kind, namespace, .. } = target;
         let (labels, fields) = (request.query("labelSelector"), request.query("fieldSelector"));
-        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        let selector = kind.selector(namespace, labels, fields)?;
         let range = Range { namespace, ..Range::ALL };
         let page = kind.shelf.list(&range, |object| selector.matches(object)).unwrap_or_default();
         let mut items = Vec::new();
@@ -376,7 +389,10 @@ impl ApiServer {
                 Err(failure) => return Err(failure),
             }
         }
-        let metadata = json!({"resourceVersion": self.store.version().to_string()});
+        let mut metadata = json!({"resourceVersion": self.store.version().to_string()});
+        if kind.is_custom() {
+            metadata["continue"] = "".into();
+        }
         Ok(reply::list(kind, &metadata, items))
     }
 
@@ -487,10 +503,30 @@ fn yaml(bytes: &[u8]) -> Result<Value> {
 }
 
 fn check_strictly(request: &Request, kind: &Kind, object: &Value) -> Result<()> {
-    if !request.strict()? {
+    let wanted = request.unknown_fields()?;
+    if wanted == UnknownFields::Ignored {
         return Ok(());
     }
-    schema::check_strictly(kind, object).map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
+    let misfits = schema::inspect(kind, &mut object.clone());
+    let known = check_unknown(request, wanted, &misfits);
+    known.map_err(|why| Failure::bad_request(kind.cannot_be_handled(&why)))
+}
+
+/// Refuses fields that nobody knows, or warns of them.
+fn check_unknown(
+    request: &Request,
+    wanted: UnknownFields,
+    misfits: &schema::Misfits,
+) -> std::result::Result<(), String> {
+    let unknown = misfits.unknown_fields();
+    match wanted {
+        UnknownFields::Refused if !unknown.is_empty() => {
+            return Err(format!("strict decoding error: {}", unknown.join(", ")));
+        }
+        UnknownFields::WarnedOf => unknown.iter().for_each(|field| request.warn(field)),
+        UnknownFields::Refused | UnknownFields::Ignored => {}
+    }
+    Ok(())
 }
 
 /// Refuses a patch that leaves something else than an object of the kind.
@@ -500,12 +536,10 @@ fn check_patched(request: &Request, kind: &Kind, old: &Value, object: &Value) ->
         let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
         return Err(Failure::invalid(kind.about(text(old, "/metadata/name")), &[error]));
     }
-    let mut stored = object.clone();
-    forms::to_stored(kind, &mut stored);
-    let fits = forms::check(kind, object).map_err(|failure| failure.message);
-    let fits = fits.and_then(|()| schema::fit(kind, &mut stored));
-    let strict = request.strict()?;
-    fits.and_then(|()| if strict { schema::check_strictly(kind, object) } else { Ok(()) }).map_err(|why| {
+    let wanted = request.unknown_fields()?;
+    let misfits = schema::inspect(kind, &mut object.clone());
+    let fits = forms::check(kind, object).map_err(|failure| failure.message).and_then(|()| misfits.fit());
+    fits.and_then(|()| check_unknown(request, wanted, &misfits)).map_err(|why| {
         let nothing = About { group: "", plural: "", kind: "", name: "" };
         Failure::invalid(nothing, &[FieldError::invalid("patch", object.to_string(), why)])
     })
@@ -528,6 +562,23 @@ fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
         return Err(Failure::other_namespace());
     }
     Ok(())
+}
+
+/// A custom resource says what it is.
+fn check_named(kind: &Kind, object: &Value) -> Result<()> {
+    if !kind.is_custom() || !object.is_object() {
+        return Ok(());
+    }
+    if text(object, "/kind").is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{object}'",
+            kind.kind
+        )));
+    }
+    match text(object, "/apiVersion") {
+        "" => Err(forms::other_version("", &kind.api_version())),
+        _ => Ok(()),
+    }
 }
 
 /// What is posted to a subresource must not say that it is something else.

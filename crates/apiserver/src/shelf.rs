@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use serde_json::Value;
 use tokio::sync::{Notify, futures::Notified};
 
 use crate::object::{Draft, Object};
@@ -224,14 +225,22 @@ impl Shelf {
         self.changed.notify_waiters();
     }
 
-    /// The same objects with other fields. Those who read here are to list anew.
-    pub(crate) fn with_fields(&self, fields: Vec<String>) -> Self {
+    /// The same objects in another form and with other fields. Those who read here are to list anew.
+    pub(crate) fn with_form(&self, fields: Vec<String>, form: impl Fn(&mut Value)) -> Self {
         let new = Self::new(self.versions.clone(), self.history, fields);
-        let copy = |object: &Arc<Object>| Draft::new(&object.value(), &new.fields).seal(object.version);
+        let copy = |object: &Arc<Object>| {
+            let mut value = object.value();
+            form(&mut value);
+            Draft::new(&value, &new.fields).seal(object.version)
+        };
         let objects: Vec<_> = self.state().objects.values().map(|object| Arc::new(copy(object))).collect();
         new.state().objects = objects.into_iter().map(|object| (object.key.clone(), object)).collect();
         self.close();
         new
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().objects.is_empty()
     }
 
     fn tell(&self, state: &mut State, change: Change) {

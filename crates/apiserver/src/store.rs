@@ -1,9 +1,12 @@
 //! All objects, and the writes to them: what a request does, without HTTP.
 
+mod define;
 mod delete;
 mod public;
 mod write;
 
+#[cfg(test)]
+mod define_tests;
 #[cfg(test)]
 mod rules_tests;
 #[cfg(test)]
@@ -18,13 +21,12 @@ pub(crate) use write::Part;
 
 use crate::{
     Options,
-    kinds::{self, Kind, Kinds, Rules},
+    kinds::{Kind, Kinds, Rules},
     random::Random,
     rules::{self, Context, Others, Refusal},
-    shelf::{Range, Shelf, Versions},
+    shelf::{Range, Versions},
     status::{Failure, Result},
     time::now,
-    value::text,
 };
 
 /// The objects of a server, shared by all who hold it. Stand-ins for controllers and kubelets in the same process read
@@ -99,37 +101,18 @@ impl Store {
         &self,
         kind: &Kind,
         name: &str,
+        part: Part,
         apply: impl FnOnce(&Context<'_>) -> std::result::Result<(), Refusal>,
     ) -> Result<()> {
         let Options { default_tolerations, taint_new_nodes, .. } = self.0.options;
         let others = &*self.kinds();
-        apply(&Context { kind, others, now: now(), default_tolerations, taint_new_nodes }).map_err(
-            |refusal| match refusal {
-                Refusal::Unfit(why) => Failure::bad_request(kind.cannot_be_handled(&why)),
-                Refusal::Forbidden { why, .. } => Failure::forbidden(kind.about(name), &why),
-                Refusal::Invalid(errors) => Failure::invalid(kind.about(name), &errors),
-            },
-        )
-    }
-
-    /// Serves what a definition defines, in place of what it defined before.
-    fn define(&self, definition: &Value, gone: bool) {
-        let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
-        let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
-        let kinds = self.kinds();
-        let old = kinds.all().iter().find(|kind| kind.custom && kind.group == group && kind.plural == plural);
-        let shelf = |fields: Vec<String>| match old {
-            Some(old) if old.shelf.fields == fields => old.shelf.clone(),
-            Some(old) => Arc::new(old.shelf.with_fields(fields)),
-            None => Arc::new(Shelf::new(self.0.versions.clone(), self.0.options.history, fields)),
-        };
-        let new = if gone { Vec::new() } else { kinds::of_definition(definition, shelf) };
-        if gone && let Some(old) = old {
-            clear(old, "");
-            old.shelf.close();
-        }
-        let next = Arc::new(kinds.with_custom(group, plural, new));
-        *self.0.kinds.write().unwrap_or_else(PoisonError::into_inner) = next;
+        let status_only = part == Part::Status;
+        let context = Context { kind, others, now: now(), default_tolerations, taint_new_nodes, status_only };
+        apply(&context).map_err(|refusal| match refusal {
+            Refusal::Unfit(why) => Failure::bad_request(kind.cannot_be_handled(&why)),
+            Refusal::Forbidden { why, .. } => Failure::forbidden(kind.about(name), &why),
+            Refusal::Invalid(errors) => Failure::invalid(kind.about(name), &errors),
+        })
     }
 
     /// What keeps others from giving away what a service is about to be given, until it is dropped.
@@ -140,7 +123,7 @@ impl Store {
 
     /// Removes all objects of a namespace, as its controller would in the end.
     fn empty_namespace(&self, namespace: &str) {
-        for kind in self.kinds().all().iter().filter(|kind| kind.is_namespaced()) {
+        for kind in self.kinds().stored().filter(|kind| kind.is_namespaced()) {
             clear(kind, namespace);
         }
     }

@@ -23,8 +23,12 @@ use crate::{
 pub(crate) struct Column {
     pub(crate) head: std::borrow::Cow<'static, str>,
     pub(crate) kind: std::borrow::Cow<'static, str>,
-    /// Shown by `-o wide` only.
-    pub(crate) wide: bool,
+    /// How the text is to be read; of names `name`.
+    pub(crate) format: std::borrow::Cow<'static, str>,
+    /// For people; of built-in kinds empty.
+    pub(crate) description: std::borrow::Cow<'static, str>,
+    /// Shown by `-o wide` if it is more than 0.
+    pub(crate) priority: i64,
     pub(crate) cell: Cell,
 }
 
@@ -78,8 +82,13 @@ impl Column {
         let Some(first) = found.first().filter(|value| !value.is_null()) else { return Value::Null };
         match (&*self.kind, first) {
             ("date", Value::String(text)) => since(text, now).unwrap_or("<invalid>".into()),
-            ("integer" | "number" | "boolean", Value::Number(_) | Value::Bool(_)) => (*first).clone(),
-            _ => path::joined(found, " ").into(),
+            ("date", _) => Value::Null,
+            ("integer", Value::Number(number)) => {
+                number.as_i64().or(number.as_f64().map(|number| number as i64)).into()
+            }
+            ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => (*first).clone(),
+            ("string", first) => shown(first).into(),
+            _ => Value::Null,
         }
     }
 
@@ -87,9 +96,9 @@ impl Column {
         json!({
             "name": self.head,
             "type": self.kind,
-            "format": if self.head == "Name" { "name" } else { "" },
-            "description": "",
-            "priority": i32::from(self.wide),
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
         })
     }
 }

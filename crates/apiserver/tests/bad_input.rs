@@ -85,7 +85,10 @@ async fn odd_requests_are_answered_with_a_status() {
             "POST",
             SHIPS,
             JSON,
-            format!("{{\"metadata\":{{\"name\":\"a\"}},\"x\":{}}}", nested("[", "]", 120)),
+            format!(
+                "{{\"apiVersion\":\"example.com/v1\",\"kind\":\"Ship\",\"metadata\":{{\"name\":\"a\"}},\"x\":{}}}",
+                nested("[", "]", 120)
+            ),
             400,
         ),
         ("POST", MAPS, yaml, nested("[", "]", 100_000), 400),
@@ -294,7 +297,8 @@ async fn an_object_cannot_be_patched_beyond_its_bounds() {
     let (server, running) = wire::serve(Options::default()).await;
     let mut client = Client::connect(running.address()).await;
     define_ships(&mut client).await;
-    client.post(SHIPS, &json!({"metadata": {"name": "a"}, "x": {}, "data": {}})).await;
+    let ship = json!({"apiVersion": "example.com/v1", "kind": "Ship", "metadata": {"name": "a"}, "x": {}, "data": {}});
+    client.post(SHIPS, &ship).await;
     let path = format!("{SHIPS}/a");
     let skeleton = (0..40).fold(json!({}), |value, _| json!({"a": value}));
     let mut way = "/x".to_owned();

@@ -279,7 +279,8 @@ async fn a_watch_of_a_custom_resource_ends_with_its_definition() {
         json!({"metadata": {"name": "ships.example.com"}, "spec": {"group": "example.com", "scope": "Cluster",
             "names": {"plural": "ships", "singular": "ship", "kind": "Ship", "listKind": "ShipList"},
             "versions": [{"name": "v1", "served": true, "storage": true, "selectableFields": fields,
-                "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
+                    "properties": {"size": {"type": "string"}}}}}}}]}})
     };
     let (definitions, ships) = ("customresourcedefinitions.apiextensions.k8s.io", "ships.example.com");
     let watch = |start: u64| {

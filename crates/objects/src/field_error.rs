@@ -32,6 +32,19 @@ impl FieldError {
         Self::new(field, "FieldValueInvalid", &what, why.as_ref())
     }
 
+    /// It is of another type than its schema says.
+    pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, why: impl AsRef<str>) -> Self {
+        let what = format!("Invalid value: {}", value.into());
+        Self::new(field, "FieldValueTypeInvalid", &what, why.as_ref())
+    }
+
+    /// It has more elements than it may.
+    pub fn too_many(field: impl Into<String>, count: i64, most: i64) -> Self {
+        let items = if most == 1 { "item" } else { "items" };
+        let why = format!("must have at most {most} {items}");
+        Self::new(field, "FieldValueTooMany", &format!("Too many: {count}"), &why)
+    }
+
     /// Another one has the same value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(field, "FieldValueDuplicate", "Duplicate value", &value.into().to_string())

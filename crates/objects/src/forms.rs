@@ -38,7 +38,11 @@ pub fn from_stored(kind: &Kind, object: &mut Value) {
                 map.retain(|name, value| !(name.starts_with("reporting") && value == ""));
             }
         }
-        Form::Version(_) => {}
+        Form::Version(_) => {
+            if let Some(custom) = &kind.custom {
+                custom.schema.shape(object);
+            }
+        }
     }
     name(kind, object, kind.api_version());
 }

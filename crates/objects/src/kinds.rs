@@ -2,7 +2,9 @@
 
 mod rows;
 
-use crate::rules::defaults::Defaults;
+use std::sync::Arc;
+
+use crate::{custom::Custom, rules::defaults::Defaults};
 
 /// What the table says about a kind. Singular names and names of lists follow from the kind.
 #[derive(Clone, Copy)]
@@ -107,14 +109,19 @@ pub struct Kind {
     pub rules: Rules,
     /// How its objects are stored.
     pub form: Form,
-    /// Whether a definition made it.
-    pub custom: bool,
+    /// What its definition says, if it is one of custom resources.
+    pub custom: Option<Arc<Custom>>,
 }
 
 impl Kind {
     /// Whether a flag holds.
     pub fn has(&self, flag: Flags) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether a definition made it.
+    pub fn is_custom(&self) -> bool {
+        self.custom.is_some()
     }
 
     /// Whether its objects live in namespaces.
@@ -170,7 +177,7 @@ pub fn table() -> Vec<Kind> {
         defaults: row.defaults,
         rules: row.rules,
         form: if row.group == "events.k8s.io" { Form::NewEvents } else { Form::Stored },
-        custom: false,
+        custom: None,
     };
     rows::ROWS.iter().map(kind).collect()
 }

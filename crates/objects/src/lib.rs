@@ -2,12 +2,13 @@
 //! applies it to requests, and the reader of manifests to files.
 //!
 //! Reading order: [`kinds`] (the one table that everything follows), [`schema`] (what objects consist of), [`rules`]
-//! (defaults, admission and checks), [`forms`] (kinds whose stored form is another one), [`value`] (reading and writing
-//! JSON values).
+//! (defaults, admission and checks), [`custom`] (kinds that definitions make), [`forms`] (kinds whose stored form is
+//! another one), [`value`] (reading and writing JSON values).
 //!
 //! Invariants: nothing here reads a clock, random numbers, the environment, a file or a socket; no object, however odd,
 //! makes it panic.
 
+pub mod custom;
 mod field_error;
 pub mod forms;
 pub mod kinds;

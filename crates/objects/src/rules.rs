@@ -3,6 +3,8 @@
 mod checks;
 pub(crate) mod defaults;
 mod definition;
+mod definition_schema;
+mod definition_status;
 mod meta;
 mod node;
 mod others;
@@ -17,7 +19,9 @@ use harbormaster_api::Timestamp;
 use serde_json::Value;
 
 pub use defaults::pod_spec as default_pod_spec;
-pub use definition::{establish, kinds_of_definition, selectable_fields};
+pub use definition::{kinds_of_definition, restore, stored_kind_of_definition};
+pub use definition_status::{is_established, let_go, settle, terminate};
+pub(crate) use meta::label_1035_errors;
 pub use meta::stamp;
 pub use priority::SYSTEM_CLASSES;
 
@@ -74,6 +78,8 @@ pub struct Context<'a> {
     pub default_tolerations: bool,
     /// Whether new nodes are tainted as not ready.
     pub taint_new_nodes: bool,
+    /// Whether nothing but the status can be changed.
+    pub status_only: bool,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -96,7 +102,6 @@ impl Context<'_> {
         match self.kind.rules {
             Rules::Pod => pod::admit(self, object)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
-            Rules::Definition => definition::defaults(object),
             Rules::Service => service::admit(self, None, object).map_err(Refusal::Invalid)?,
             _ => others::admit(self, object),
         }
@@ -116,6 +121,7 @@ impl Context<'_> {
             Rules::Pod => pod::admit_update(self, old, object),
             Rules::Service => service::admit(self, Some(old), object).map_err(Refusal::Invalid)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
+            Rules::Definition => definition::admit_update(object),
             _ => others::admit_update(self.kind, old, object),
         }
         let mut errors = meta::check_update(self.kind, old, object);
@@ -129,10 +135,14 @@ impl Context<'_> {
     }
 
     fn defaults(&self, object: &mut Value) {
-        defaults::apply(self.kind.defaults, object);
+        match &self.kind.custom {
+            Some(custom) => custom.schema.fill(object),
+            None => defaults::apply(self.kind.defaults, object),
+        }
         match self.kind.rules {
             Rules::Pod => pod::defaults(object, self.now),
             Rules::Node => node::defaults(self.taint_new_nodes, object),
+            Rules::Definition => definition::defaults(object),
             _ => others::defaults(self.kind, object),
         }
     }
@@ -143,12 +153,34 @@ impl Context<'_> {
             (Rules::Pod, Some(old)) => pod_update::check(old, object, errors),
             (Rules::Node, _) => node::check(object, errors),
             (Rules::PriorityClass, _) => priority::check(object, old, errors),
-            (Rules::Definition, _) => definition::check(object, errors),
+            (Rules::Definition, old) => definition::check(object, old, errors),
             (Rules::Workload | Rules::Job | Rules::CronJob, old) => {
                 workloads::check(self.kind, object, old, errors);
             }
             _ => others::check(self.kind, object, errors),
         }
+        if let Some(custom) = &self.kind.custom {
+            custom.check(self.status_only, object, old, errors);
+        }
+    }
+}
+
+/// Whether there may be anything to warn of when objects of a kind are written.
+pub fn may_warn(kind: &Kind) -> bool {
+    kind.is_custom() || kind.rules == Rules::Definition
+}
+
+/// What whoever writes an object is warned of; `old` is what it was.
+pub fn warnings(kind: &Kind, old: Option<&Value>, object: &Value) -> Vec<String> {
+    match kind.rules {
+        Rules::Definition => {
+            let before = old.map(definition_schema::unknown_formats).unwrap_or_default();
+            let mut new = definition_schema::unknown_formats(object);
+            new.retain(|format| !before.contains(format));
+            new.iter().map(|format| format!("unrecognized format {format:?}")).collect()
+        }
+        _ if kind.is_custom() => meta::finalizer_warnings(old, object),
+        _ => Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use harbormaster_api::{Quantity, Timestamp, similar::similar};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    custom::Pruned,
     forms,
     kinds::{Form, Kind},
     value::shown,
@@ -59,7 +60,8 @@ pub fn find(name: &str) -> Option<&'static Type> {
 fn types() -> &'static HashMap<&'static str, Type> {
     static TYPES: OnceLock<HashMap<&'static str, Type>> = OnceLock::new();
     TYPES.get_or_init(|| {
-        let lines = include_str!("schema.txt").lines().filter(|line| !line.starts_with('#'));
+        let texts = [include_str!("schema.txt"), include_str!("schema_definitions.txt")];
+        let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#'));
         lines
             .filter_map(|line| {
                 let mut words = line.split(' ');
@@ -89,7 +91,7 @@ fn type_of(kind: &Kind) -> Option<String> {
         (_, Some(package)) => package,
     };
     let name = format!("{package}.{}", kind.kind);
-    (!kind.custom && find(&name).is_some()).then_some(name)
+    (!kind.is_custom() && find(&name).is_some()).then_some(name)
 }
 
 /// Makes an object what its type says: unknown fields go, amounts are written as Kubernetes does, fields that are always
@@ -101,20 +103,6 @@ pub fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
     let mut walk = Walk::default();
     walk.root(kind, object);
     walk.wrong.into_iter().next().map_or(Ok(()), |wrong| Err(wrong.in_go))
-}
-
-/// Refuses an object with fields that its type does not have.
-///
-/// # Errors
-/// Which fields those are.
-pub fn check_strictly(kind: &Kind, object: &Value) -> Result<(), String> {
-    let unknown = inspect(kind, &mut object.clone()).unknown;
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let unknown: Vec<String> =
-        unknown.into_iter().map(|unknown| format!("unknown field \"{}\"", unknown.field)).collect();
-    Err(format!("strict decoding error: {}", unknown.join(", ")))
 }
 
 /// Makes an object what its type says, and tells everything that is wrong with it.
@@ -134,13 +122,28 @@ pub struct Misfits {
     pub wrong: Vec<Wrong>,
 }
 
+impl Misfits {
+    /// The fields that the type does not have, each as in `unknown field "spec.containers[0].imge"`.
+    pub fn unknown_fields(&self) -> Vec<String> {
+        self.unknown.iter().map(|unknown| format!("unknown field \"{}\"", unknown.field)).collect()
+    }
+
+    /// That the object is what its type says, but for unknown fields.
+    ///
+    /// # Errors
+    /// Which value is of the wrong type, in the words of Go.
+    pub fn fit(&self) -> Result<(), String> {
+        self.wrong.first().map_or(Ok(()), |wrong| Err(wrong.in_go.clone()))
+    }
+}
+
 /// A field that a type does not have.
 #[derive(Debug)]
 pub struct Unknown {
     /// Its path: `spec.containers[0].resource`.
     pub field: String,
     /// The field of the type that was meant, perhaps.
-    pub similar: Option<&'static str>,
+    pub similar: Option<String>,
 }
 
 /// A value of another type than its field.
@@ -181,6 +184,13 @@ impl Walk {
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             self.map("meta.ObjectMeta", metadata);
         }
+        self.path.pop();
+        if let Some(custom) = &kind.custom {
+            let pruned = custom.schema.prune(object);
+            custom.schema.drop_nulls(object);
+            self.unknown
+                .extend(pruned.into_iter().map(|Pruned { field, similar }| Unknown { field, similar }));
+        }
     }
 
     fn map(&mut self, name: &str, map: &mut Map<String, Value>) {
@@ -198,7 +208,7 @@ impl Walk {
             } else if self.notes {
                 let path = self.shown(true);
                 let dot = if path.is_empty() { "" } else { "." };
-                let similar = similar(&key, names(of));
+                let similar = similar(&key, names(of)).map(str::to_owned);
                 self.unknown.push(Unknown { field: format!("{path}{dot}{key}"), similar });
             }
         }
@@ -278,6 +288,12 @@ impl Walk {
             "IntOrString" => {
                 if !(value.is_string() || value.as_i64().is_some()) {
                     self.is_wrong(&value, "a number or a string", "Go value of type int32");
+                }
+                true
+            }
+            "SchemaOrMore" => {
+                if let Value::Object(map) = &mut value {
+                    self.map("apiextensions.JSONSchemaProps", map);
                 }
                 true
             }
@@ -451,8 +467,20 @@ mod tests {
 
     #[test]
     fn every_type_of_the_table_is_known() {
-        const BASIC: [&str; 11] =
-            ["s", "b", "i", "l", "t", "d", "Quantity", "Time", "IntOrString", "RawExtension", "FieldsV1"];
+        const BASIC: [&str; 12] = [
+            "s",
+            "b",
+            "i",
+            "l",
+            "t",
+            "d",
+            "Quantity",
+            "Time",
+            "IntOrString",
+            "RawExtension",
+            "FieldsV1",
+            "SchemaOrMore",
+        ];
         for (name, of) in types() {
             for field in of.fields.values() {
                 assert!(BASIC.contains(&field.of) || find(field.of).is_some(), "{name}: {}", field.of);
@@ -470,7 +498,7 @@ mod tests {
                      "volumes": [{"name": "v", "emptyDir": {}}],
                      "containers": [{"name": "c", "typo": 1, "args": [], "resources": {"limits": {"cpu": 1.5}}}]},
         });
-        let unknown = check_strictly(&pods(), &pod).unwrap_err();
+        let unknown = inspect(&pods(), &mut pod.clone()).unknown_fields().join(", ");
         fit(&pods(), &mut pod).unwrap();
         let expected = json!({
             "kind": "Pod", "apiVersion": "v1",
@@ -482,7 +510,7 @@ mod tests {
         assert_eq!(pod, expected);
         assert_eq!(
             unknown,
-            "strict decoding error: unknown field \"metadata.odd\", unknown field \"more\", unknown field \
+            "unknown field \"metadata.odd\", unknown field \"more\", unknown field \
              \"spec.containers[0].typo\""
         );
     }

@@ -28,8 +28,21 @@ pub struct Cluster {
     pub bound: Vec<Pod>,
     /// Pods without a node.
     pub pending: Vec<Pod>,
+    /// Custom resources whose definitions are among the manifests.
+    pub custom: Vec<CustomObject>,
     /// What the user should know besides the result; one line each.
     pub notices: Vec<String>,
+}
+
+/// A custom resource, as an API server would store it. Nothing here looks into it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomObject {
+    /// The group of its API.
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// All of it, with the defaults of its schema.
+    pub value: Value,
 }
 
 /// How manifests become a cluster.
@@ -79,6 +92,12 @@ impl Cluster {
             }
         }
         if errors.is_empty() { Ok(cluster) } else { Err(ManifestErrors(errors)) }
+    }
+
+    /// The custom resources of a kind, in the order of the manifests.
+    pub fn custom_of(&self, group: &str, kind: &str) -> impl Iterator<Item = &Value> {
+        let all = self.custom.iter().filter(move |object| object.group == group && object.kind == kind);
+        all.map(|object| &object.value)
     }
 
     /// Adds an object of a kind that counts. False if it is of none.
@@ -137,12 +156,19 @@ impl Builder {
         if kind.rules == Rules::Pod {
             self.existing.add(&value);
         }
-        let known = !kind.custom
+        let known = !kind.is_custom()
             && self
                 .cluster
                 .decode(&mut self.decoder, &kind.kind, &value)
                 .map_err(|wrong| (wrong.path, wrong.problem))?;
         self.orders.resize(self.cluster.pending.len(), manifest.order);
+        if kind.is_custom() {
+            self.cluster.custom.push(CustomObject {
+                group: kind.group.clone(),
+                kind: kind.kind.clone(),
+                value: value.clone(),
+            });
+        }
         if workloads::is_workload(kind) {
             let workload = Workload::new(manifest.label(), manifest.order, value)
                 .map_err(|(field, problem)| (field.into(), problem))?;

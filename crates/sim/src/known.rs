@@ -39,6 +39,7 @@ impl Known {
             now: Timestamp::default(),
             default_tolerations: true,
             taint_new_nodes: false,
+            status_only: false,
         })
     }
 }

@@ -20,7 +20,7 @@ pub mod simulate;
 mod verdict;
 mod workloads;
 
-pub use cluster::{Cluster, Reading};
+pub use cluster::{Cluster, CustomObject, Reading};
 pub use documents::Place;
 pub use explain::{Explained, explain_independent, explain_independently, independent};
 pub use explanation::PodExplanation;

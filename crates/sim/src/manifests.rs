@@ -269,7 +269,10 @@ impl Reader {
     fn custom_resources(&mut self) {
         let definitions =
             self.manifests.objects.iter().filter(|object| object.kind.rules == Rules::Definition);
-        let custom = definitions.flat_map(|definition| rules::kinds_of_definition(&definition.value()));
+        let custom = definitions.flat_map(|definition| {
+            let definition = definition.value();
+            rules::kinds_of_definition(&definition, &definition["spec"]["names"])
+        });
         let custom: Vec<Arc<Kind>> = custom.map(Arc::new).collect();
         self.kinds.extend(custom);
         for (written, value) in std::mem::take(&mut self.strangers) {
@@ -330,7 +333,7 @@ impl Reader {
         let unnamed = name(&value).is_empty();
         let label = label(kind, if kind.is_namespaced() { namespace(&value) } else { "" }, name(&value));
         for unknown in misfits.unknown {
-            let hint = suggestion(unknown.similar);
+            let hint = suggestion(unknown.similar.as_deref());
             self.doubtful(&place, &label, unknown.field, format!("unknown field{hint}"));
         }
         for field in written.twice {

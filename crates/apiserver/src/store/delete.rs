@@ -49,7 +49,10 @@ impl Store {
             let current = kind.shelf.get(&key).ok_or_else(|| Failure::not_found(about))?;
             let old = current.value();
             check_preconditions(kind, &current, &old, how)?;
-            let new = ending(kind, &old, how);
+            let new = match kind.rules {
+                Rules::Definition => ending_definition(&old),
+                _ => ending(kind, &old, how),
+            };
             if how.dry_run {
                 let draft = Draft::new(&new, &kind.shelf.fields);
                 return Ok(Deleted::Gone(Arc::new(draft.seal(current.version()))));
@@ -64,14 +67,18 @@ impl Store {
                 }
             }
             if !finished {
+                if kind.rules == Rules::Definition {
+                    self.clean_up(&new);
+                }
                 return Ok(Deleted::Ending(current));
             }
             if kind.rules == Rules::Namespace {
                 self.empty_namespace(name);
             }
             if let Ok(last) = kind.shelf.remove(&key, current.version(), None) {
-                if kind.rules == Rules::Definition {
-                    self.define(&old, true);
+                match kind.rules {
+                    Rules::Definition => self.undefine(&old),
+                    _ => self.removed(kind),
                 }
                 return Ok(Deleted::Gone(last));
             }
@@ -95,6 +102,16 @@ fn check_preconditions(kind: &Kind, current: &Object, old: &Value, how: &Deletio
         }
     }
     Ok(())
+}
+
+/// A definition goes when its objects are gone.
+fn ending_definition(old: &Value) -> Value {
+    let mut new = old.clone();
+    if present(old, "/metadata/deletionTimestamp").is_none() {
+        new["metadata"]["deletionTimestamp"] = now().to_rfc3339().into();
+        rules::terminate(&mut new, now());
+    }
+    new
 }
 
 /// The object with its end written into it.

@@ -8,7 +8,6 @@ use super::{Deletion, Part, Store};
 use crate::{
     kinds::Kind,
     object::{Object, key},
-    selector::Selector,
     shelf::Range,
     status::{Failure, Result},
     value::text,
@@ -19,6 +18,14 @@ impl Store {
     /// A kind by `pods` or `deployments.apps`.
     pub(crate) fn kind(&self, resource: &str) -> Result<Arc<Kind>> {
         self.kinds().named(resource).ok_or_else(Failure::no_such_path)
+    }
+
+    /// A kind by its resource, in the version of an object that may say it.
+    fn kind_of(&self, resource: &str, object: &Value) -> Result<Arc<Kind>> {
+        let (kind, version) = (self.kind(resource)?, text(object, "/apiVersion"));
+        let other = version.split_once('/').filter(|(group, _)| *group == kind.group);
+        let other = other.and_then(|(group, version)| self.kinds().find(group, version, &kind.plural));
+        Ok(other.unwrap_or(kind))
     }
 
     /// The object under that name; `namespace` is empty for kinds without. `resource` is `pods` or
@@ -44,7 +51,7 @@ impl Store {
         fields: &str,
     ) -> Result<(Vec<Arc<Object>>, u64)> {
         let kind = self.kind(resource)?;
-        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        let selector = kind.selector(namespace, labels, fields)?;
         let range = Range { namespace, ..Range::ALL };
         let page = kind.shelf.list(&range, |object| selector.matches(object)).unwrap_or_default();
         Ok((page.objects, page.version))
@@ -55,7 +62,7 @@ impl Store {
     /// # Errors
     /// When the object is refused.
     pub fn create(&self, resource: &str, object: Value) -> Result<Arc<Object>> {
-        let kind = self.kind(resource)?;
+        let kind = self.kind_of(resource, &object)?;
         let namespace = match text(&object, "/metadata/namespace") {
             "" if kind.is_namespaced() => "default".to_owned(),
             namespace => namespace.to_owned(),
@@ -138,7 +145,7 @@ impl Store {
     /// When a selector is wrong.
     pub fn watch(&self, resource: &str, namespace: &str, labels: &str, fields: &str) -> Result<Watch> {
         let kind = self.kind(resource)?;
-        let selector = Selector::parse(namespace, labels, fields, &kind.shelf.fields)?;
+        let selector = kind.selector(namespace, labels, fields)?;
         Ok(Watch::from_now(kind.shelf.clone(), namespace, selector))
     }
 

@@ -209,30 +209,6 @@ fn events_of_thirty_thousand_pods_are_kept() {
     assert_eq!(store.list("events", "", "", "").unwrap().0.len(), 30_000);
 }
 
-#[test]
-fn a_definition_makes_a_kind() {
-    let store = store();
-    let definition = json!({
-        "metadata": {"name": "things.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-                 "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}},
-                              {"name": "v2", "served": true, "storage": false}]},
-    });
-    assert_eq!(store.list("things.example.com", "", "", "").unwrap_err().code, 404);
-    let made = store.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap().value();
-    assert_eq!(made["status"]["conditions"][1]["type"], json!("Established"));
-    store.create("things.example.com", json!({"metadata": {"name": "t"}, "spec": {"any": "thing"}})).unwrap();
-    let newer = store.kinds().find("example.com", "v2", "things").unwrap();
-    let thing = store.get("things.example.com", "default", "t").unwrap();
-    assert_eq!(forms_shown(&newer, &thing)["apiVersion"], json!("example.com/v2"));
-    store.delete("customresourcedefinitions.apiextensions.k8s.io", "", "things.example.com", None).unwrap();
-    assert_eq!(store.list("things.example.com", "", "", "").unwrap_err().code, 404);
-}
-
-fn forms_shown(kind: &Kind, object: &crate::Object) -> Value {
-    crate::forms::shown(kind, object)
-}
-
 /// What a watcher knows: the version of each object.
 type Known = BTreeMap<String, u64>;
 

@@ -47,6 +47,10 @@ impl Store {
         dry_run: bool,
     ) -> Result<Arc<Object>> {
         forms::check(kind, &object)?;
+        if kind.custom.as_ref().is_some_and(|custom| custom.ending) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Failure::forbidden(kind.about(text(&object, "/metadata/name")), why));
+        }
         if !text(&object, "/metadata/resourceVersion").is_empty() {
             return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
         }
@@ -63,10 +67,8 @@ impl Store {
         rules::stamp(kind, &mut object, &self.0.random.uid(), &now().to_rfc3339());
         let _until_it_is_stored = self.addressing(kind);
         let name = text(&object, "/metadata/name").to_owned();
-        self.rules(kind, &name, |rules| rules.create(&mut object))?;
-        if kind.rules == Rules::Definition {
-            rules::establish(&mut object, now());
-        }
+        self.rules(kind, &name, Part::Main, |rules| rules.create(&mut object))?;
+        self.complete(kind, &mut object);
         extent::check(&object)?;
         let mut tries = 0;
         loop {
@@ -108,7 +110,7 @@ impl Store {
                 let metadata = json!({"name": "default", "namespace": text(object, "/metadata/name")});
                 self.at_start("serviceaccounts", json!({"metadata": metadata}));
             }
-            Rules::Definition => self.define(object, false),
+            Rules::Definition => self.define(text(object, "/metadata/name"), None),
             Rules::Event => kind.shelf.trim(self.0.options.events),
             _ => {}
         }
@@ -138,7 +140,8 @@ impl Store {
             if part == Part::Whole {
                 new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
             } else {
-                self.rules(kind, name, |rules| rules.update(&old, &mut new))?;
+                self.rules(kind, name, part, |rules| rules.update(&old, &mut new))?;
+                self.complete(kind, &mut new);
             }
             if new == old {
                 return Ok(current);
@@ -148,14 +151,18 @@ impl Store {
             if dry_run {
                 return Ok(Arc::new(draft.seal(current.version())));
             }
-            let written = if is_finished(&new) {
+            let finished = is_finished(&new);
+            let written = if finished {
                 kind.shelf.remove(&key, current.version(), Some(draft))
             } else {
                 kind.shelf.replace(current.version(), draft)
             };
             if let Ok(object) = written {
-                if kind.rules == Rules::Definition && old.get("spec") != new.get("spec") {
-                    self.define(&new, false);
+                match (kind.rules, finished) {
+                    (Rules::Definition, true) => self.undefine(&new),
+                    (Rules::Definition, false) => self.define(name, Some(&old)),
+                    (_, true) => self.removed(kind),
+                    (_, false) => {}
                 }
                 return Ok(object);
             }
@@ -182,7 +189,7 @@ fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
 fn check_version(kind: &Kind, current: &Object, old: &Value, new: &Value) -> Result<()> {
     let about = kind.about(current.name());
     let given = text(new, "/metadata/resourceVersion");
-    if given.is_empty() && (kind.custom || kind.has(VERSIONED)) {
+    if given.is_empty() && (kind.is_custom() || kind.has(VERSIONED)) {
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         return Err(Failure::invalid(About { kind: &kind.plural, ..about }, &[error]));
     }
@@ -212,7 +219,7 @@ fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
         Part::Status => {
             let given = std::mem::replace(&mut new, old.clone());
             take(&given, &mut new, "status");
-            if !kind.custom {
+            if !kind.is_custom() {
                 take(&given, &mut new, "metadata");
             }
         }

@@ -7,8 +7,16 @@ use serde_json::Value;
 use super::{Cell, Column, cells, pods};
 use crate::value;
 
-const fn column(head: &'static str, kind: &'static str, cell: Cell) -> Column {
-    Column { head: Cow::Borrowed(head), kind: Cow::Borrowed(kind), wide: false, cell }
+type Text = &'static str;
+
+const fn made(head: Text, kind: Text, format: Text, priority: i64, cell: Cell) -> Column {
+    let [head, kind, format, description] =
+        [Cow::Borrowed(head), Cow::Borrowed(kind), Cow::Borrowed(format), Cow::Borrowed("")];
+    Column { head, kind, format, description, priority, cell }
+}
+
+const fn column(head: Text, kind: Text, cell: Cell) -> Column {
+    made(head, kind, "", 0, cell)
 }
 
 const fn text(head: &'static str, cell: Cell) -> Column {
@@ -20,10 +28,10 @@ const fn number(head: &'static str, cell: Cell) -> Column {
 }
 
 const fn wide(head: &'static str, cell: Cell) -> Column {
-    Column { head: Cow::Borrowed(head), kind: Cow::Borrowed("string"), wide: true, cell }
+    made(head, "string", "", 1, cell)
 }
 
-const NAME: Column = text("Name", Cell::At(".metadata.name"));
+const NAME: Column = made("Name", "string", "name", 0, Cell::At(".metadata.name"));
 const AGE: Column = text("Age", Cell::Since(".metadata.creationTimestamp", "<unknown>"));
 const CONTAINERS: Column = wide("Containers", Cell::All(".spec.template.spec.containers[*].name"));
 const IMAGES: Column = wide("Images", Cell::All(".spec.template.spec.containers[*].image"));
@@ -189,7 +197,7 @@ pub(crate) const EVENTS: &[Column] = &[
     text("Message", Cell::Text(|event| value::text(event, "/message").trim().to_owned())),
     wide("First Seen", Cell::Made(cells::first_seen)),
     wide("Count", Cell::Made(cells::event_count)),
-    wide("Name", Cell::At(".metadata.name")),
+    made("Name", "string", "name", 1, Cell::At(".metadata.name")),
 ];
 /// The subresource `scale`.
 pub(crate) const SCALES: &[Column] = &[
@@ -212,7 +220,7 @@ pub(crate) const PRIORITY_CLASSES: &[Column] = &[
     text("PreemptionPolicy", Cell::At(".preemptionPolicy")),
 ];
 pub(crate) const STORAGE_CLASSES: &[Column] = &[
-    text("Name", Cell::Text(cells::storage_class)),
+    made("Name", "string", "name", 0, Cell::Text(cells::storage_class)),
     text("Provisioner", Cell::At(".provisioner")),
     text("ReclaimPolicy", Cell::Or(".reclaimPolicy", "Delete")),
     text("VolumeBindingMode", Cell::Or(".volumeBindingMode", "Immediate")),
@@ -315,20 +323,28 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
 
 /// The columns of a version of a custom resource.
 pub(crate) fn of_version(definition: &Value, version: &str) -> Vec<Column> {
-    let versions = value::list(definition, "/spec/versions").iter();
-    let more = versions.filter(|of| value::text(of, "/name") == version).find_map(|of| {
-        Some(value::list(of, "/additionalPrinterColumns")).filter(|columns| !columns.is_empty())
-    });
-    let more = more.unwrap_or_default();
+    let mut versions = value::list(definition, "/spec/versions").iter();
+    let version = versions.find(|of| value::text(of, "/name") == version);
+    let more = version.map_or(&[] as &[Value], |version| value::list(version, "/additionalPrinterColumns"));
     if more.is_empty() {
-        return PLAIN.to_vec();
+        return vec![NAME, column("Age", "date", Cell::Since(".metadata.creationTimestamp", "<unknown>"))];
     }
     let named = PLAIN.iter().take(1).cloned();
-    let own = more.iter().map(|column| Column {
-        head: Cow::Owned(value::text(column, "/name").to_owned()),
-        kind: Cow::Owned(value::text(column, "/type").to_owned()),
-        wide: column.get("priority").and_then(Value::as_i64).unwrap_or(0) > 0,
-        cell: Cell::Custom(value::text(column, "/jsonPath").into()),
+    let own = more.iter().map(|column| {
+        let at = |pointer: &str| Cow::Owned(value::text(column, pointer).to_owned());
+        let path = value::text(column, "/jsonPath");
+        let description = match value::text(column, "/description") {
+            "" => format!("Custom resource definition column (in JSONPath format): {path}"),
+            own => own.to_owned(),
+        };
+        Column {
+            head: at("/name"),
+            kind: at("/type"),
+            format: at("/format"),
+            description: Cow::Owned(description),
+            priority: value::number(column, "/priority"),
+            cell: Cell::Custom(path.into()),
+        }
     });
     named.chain(own).collect()
 }

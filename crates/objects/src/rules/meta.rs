@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Errors, checks::check_form};
 use crate::{
     FieldError,
-    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules},
+    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules, STATUS},
     value::{entries, list, map, text},
 };
 
@@ -54,12 +54,30 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
     }
     for (i, finalizer) in list(object, "/metadata/finalizers").iter().filter_map(Value::as_str).enumerate() {
         check_form(finalizer, "metadata.finalizers", qualified_name_errors, &mut errors);
-        if !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
+        if !kind.is_custom() && !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), finalizer, why));
         }
     }
     errors
+}
+
+/// What is odd about new finalizers of a custom resource.
+pub(super) fn finalizer_warnings(old: Option<&Value>, object: &Value) -> Vec<String> {
+    const PLACE: &str = "metadata.finalizers";
+    let had = old.map_or(&[] as &[Value], |old| list(old, "/metadata/finalizers"));
+    let new = list(object, "/metadata/finalizers").iter().filter(|name| !had.contains(name));
+    let plain =
+        new.filter_map(Value::as_str).filter(|name| !name.contains('/') && !FINALIZERS.contains(name));
+    plain
+        .map(|name| {
+            let path = if name.contains('.') { " including a path (/)" } else { "" };
+            format!(
+                "{PLACE}: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other \
+                 finalizer writers"
+            )
+        })
+        .collect()
 }
 
 fn check_maps(object: &Value, errors: &mut Errors) {
@@ -98,6 +116,26 @@ fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
 }
 
 /// What is wrong with a text as a DNS label.
+/// Names as DNS had them first: they begin with a letter.
+pub(crate) fn label_1035_errors(text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push("must be no more than 63 bytes".to_owned());
+    }
+    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let ends = bytes.first().is_some_and(u8::is_ascii_lowercase) && bytes.last().is_some_and(inner);
+    if !ends || !bytes.iter().all(|b| inner(b) || *b == b'-') {
+        errors.push(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
+             is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    errors
+}
+
 pub(super) fn label_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -162,7 +200,10 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
             errors.push(FieldError::forbidden("metadata.finalizers", why));
         }
     }
-    if kind.has(GENERATION) && kind.rules != Rules::PriorityClass && contents(old) != contents(object) {
+    if kind.has(GENERATION)
+        && kind.rules != Rules::PriorityClass
+        && contents(kind, old) != contents(kind, object)
+    {
         let generation = before.get("generation").and_then(Value::as_i64).unwrap_or(0) + 1;
         object["metadata"]["generation"] = json!(generation);
     }
@@ -170,10 +211,13 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
     errors
 }
 
-/// Everything but metadata and status: what the generation counts.
-fn contents(object: &Value) -> Vec<(&String, &Value)> {
-    let fields = object.as_object().into_iter().flatten();
-    fields
-        .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status" | "kind" | "apiVersion"))
-        .collect()
+/// What the generation counts: everything but the metadata, and the status if it is not just one field of many.
+fn contents<'a>(kind: &Kind, object: &'a Value) -> Vec<(&'a String, &'a Value)> {
+    let has_status = !kind.is_custom() || kind.has(STATUS);
+    let counts = |name: &str| match name {
+        "metadata" | "kind" | "apiVersion" => false,
+        "status" => !has_status,
+        _ => true,
+    };
+    object.as_object().into_iter().flatten().filter(|(name, _)| counts(name)).collect()
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -13,6 +14,11 @@ use ureq::http;
 use super::process::Process;
 use super::script::{Action, Request, Script};
 use crate::components::{Endpoint, Kubectl, unchecked_tls};
+
+/// How long an answer may take to become what a script waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The time between two looks at it.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What came back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,6 +88,19 @@ impl<'a> Player<'a> {
                 process.wait_for(&self.filled(text))?;
                 let (out, err) = process.end()?;
                 Ok(Answer { head: String::new(), out, err })
+            }
+            Action::Until { text, action } => {
+                let deadline = Instant::now() + PATIENCE;
+                loop {
+                    let answer = self.act(action)?;
+                    if format!("{}\n{}\n{}", answer.head, answer.out, answer.err).contains(text) {
+                        return Ok(Answer::default());
+                    }
+                    if Instant::now() > deadline {
+                        bail!("{text:?} does not come: {answer:?}");
+                    }
+                    thread::sleep(PAUSE);
+                }
             }
             Action::Let { name, action, pointer } => {
                 let answer = self.act(action)?;

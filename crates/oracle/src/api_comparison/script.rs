@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail};
 /// end W when "web-2"                  ends it once it has printed that text
 /// let V = GET /api/v1/pods at /metadata/resourceVersion
 ///                                     a value for ${V} in later lines; `at` is a pointer into JSON
+/// until "text" GET /apis/example.com  repeats the rest until its answer has the text, which may take the real server
+///                                     a while
 /// : Accept: application/json          a header of the request above
 /// < text                              a line of the input or the body of the step above
 /// ~ name                              the step above may differ as the wanted difference says
@@ -60,6 +62,13 @@ pub enum Action {
         name: String,
         /// What it must have printed by then.
         text: String,
+    },
+    /// Repeats an action until its answer has a text.
+    Until {
+        /// The text.
+        text: String,
+        /// What is done.
+        action: Box<Action>,
     },
     /// Keeps what an action answers, or the value at a pointer in it.
     Let {
@@ -153,6 +162,11 @@ impl Action {
                 let text = quoted.trim().trim_matches('"').to_owned();
                 Ok(Self::End { name: name.trim().to_owned(), text })
             }
+            "until" => {
+                let rest = rest.strip_prefix('"').context("until \"text\" ...")?;
+                let (text, action) = rest.split_once("\" ").context("until \"text\" ...")?;
+                Ok(Self::Until { text: text.to_owned(), action: Box::new(Self::parse(action)?) })
+            }
             "let" => {
                 let (name, action) = rest.split_once(" = ").context("let NAME = ...")?;
                 let (action, pointer) = action.split_once(" at /").unwrap_or((action, ""));
@@ -169,7 +183,7 @@ impl Action {
 
     fn innermost(&mut self) -> &mut Self {
         match self {
-            Self::Let { action, .. } => action.innermost(),
+            Self::Let { action, .. } | Self::Until { action, .. } => action.innermost(),
             other => other,
         }
     }
@@ -187,10 +201,13 @@ mod tests {
     fn a_script_is_read_line_by_line() {
         let script = Script::parse(
             "# pods\nkubectl apply -f - --x='a b'\n< kind: Pod\n<\n~ known\n\nlet V = POST /a?b=c at /x/y\n: X: 1\n< {}\n\
-             watch W = kubectl get -w\nend W when \"done\"\n",
+             watch W = kubectl get -w\nend W when \"done\"\nuntil \"x y\" GET /z\n",
         )
         .unwrap();
-        let [apply, post, watch, end] = script.steps.as_slice() else { panic!("{script:?}") };
+        let [apply, post, watch, end, until] = script.steps.as_slice() else { panic!("{script:?}") };
+        let Action::Until { text, action } = &until.action else { panic!("{until:?}") };
+        assert_eq!(text, "x y");
+        assert!(matches!(&**action, Action::Request(request) if request.path == "/z"));
         let Action::Kubectl { args, input } = &apply.action else { panic!("{apply:?}") };
         assert_eq!((args.last().unwrap().as_str(), input.as_str()), ("--x=a b", "kind: Pod\n\n"));
         assert_eq!((apply.line, apply.wanted.as_slice()), (2, ["known".to_owned()].as_slice()));
@@ -204,7 +221,14 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_step_is_named() {
-        for text in ["helm install", "< x", "kubectl get 'x", "watch W kubectl", "kubectl get\n: a: b"] {
+        for text in [
+            "helm install",
+            "until x GET /",
+            "< x",
+            "kubectl get 'x",
+            "watch W kubectl",
+            "kubectl get\n: a: b",
+        ] {
             let error = Script::parse(text).unwrap_err();
             assert!(error.to_string().starts_with("line "), "{error:#}");
         }

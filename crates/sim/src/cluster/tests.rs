@@ -176,3 +176,31 @@ fn objects_from_memory_are_named_by_their_index() {
         "{text}"
     );
 }
+
+#[test]
+fn custom_resources_are_kept_as_their_schema_makes_them() {
+    let text = "apiVersion: core.run-linux.com/v1\nkind: Scv\nmetadata: {name: n1}\nspec: {cards: 2}\nstatus: {free: 16}\n---\n\
+        apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n---\n\
+        apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: scvs.core.run-linux.com}\n\
+        spec: {group: core.run-linux.com, scope: Cluster, names: {plural: scvs, kind: Scv}, versions: [{name: v1, served: true, \
+        storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, \
+        properties: {cards: {type: integer, maximum: 8}, mode: {type: string, default: Slow}}}, status: {type: object, \
+        properties: {free: {type: integer}}}}}}}]}\n";
+    let read = |text: &str| {
+        let source = Source { name: "f".to_owned(), text: text.to_owned() };
+        Cluster::from_sources(&[source], Reading::default())
+    };
+    let cluster = read(text).unwrap();
+    let scvs: Vec<&Value> = cluster.custom_of("core.run-linux.com", "Scv").collect();
+    assert_eq!(scvs.len(), 1);
+    assert_eq!(scvs[0]["spec"], serde_json::json!({"cards": 2, "mode": "Slow"}));
+    assert_eq!(scvs[0]["status"], serde_json::json!({"free": 16}));
+    for (wrong, expected) in [
+        ("cards: two", "spec.cards in body must be of type integer"),
+        ("cards: 9", "spec.cards in body should be less than or equal to 8"),
+        ("card: 2", "f:4: Scv n1: spec.card: unknown field (did you mean `cards`?)"),
+    ] {
+        let told = read(&text.replace("cards: 2", wrong)).unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+    }
+}

@@ -132,7 +132,7 @@ fn kinds_are_known_or_left_out_or_mistakes() {
 fn custom_resources_are_known_by_their_definition_even_if_it_comes_later() {
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n\
                       spec: {group: example.com, scope: Namespaced, names: {plural: things, kind: Thing}, versions: \
-                      [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n";
+                      [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n";
     let thing = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\nwhatever: 1\n";
     let manifests = read(&format!("{thing}---\n{definition}")).unwrap();
     let labels: Vec<String> = manifests.objects.iter().map(Manifest::label).collect();

@@ -1,0 +1,182 @@
+//! What follows from definitions of custom resources: the work of the controllers that kube-apiserver has for them.
+
+use std::sync::{Arc, PoisonError};
+
+use serde_json::Value;
+
+use super::{Deletion, Store, write::is_finished};
+use crate::{
+    kinds::{self, Form, Kind, Kinds},
+    object::{Draft, Object, key},
+    rules,
+    shelf::{Range, Shelf},
+    time::now,
+    value::text,
+};
+
+/// The resource of definitions.
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+impl Store {
+    /// Serves what a definition says by now. `before` is the definition before the change.
+    pub(super) fn define(&self, name: &str, before: Option<&Value>) {
+        let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(definition) = self.settle(name) else { return };
+        let unchanged =
+            before.is_some_and(|before| before["spec"]["versions"] == definition["spec"]["versions"]);
+        self.serve(&definition, !unchanged);
+        self.settle_others(&definition);
+    }
+
+    /// Writes the status that a definition has come to.
+    fn settle(&self, name: &str) -> Option<Value> {
+        let kind = self.kinds().named(DEFINITIONS)?;
+        loop {
+            let current = kind.shelf.get(name)?;
+            let old = current.value();
+            let mut new = old.clone();
+            let others: Vec<Value> =
+                definitions(&kind).filter(|other| other.name() != name).map(|other| other.value()).collect();
+            rules::settle(&mut new, &others, now());
+            if new == old
+                || kind.shelf.replace(current.version(), Draft::new(&new, &kind.shelf.fields)).is_ok()
+            {
+                return Some(new);
+            }
+        }
+    }
+
+    /// Names that a definition has given up may be those that another one waits for.
+    fn settle_others(&self, definition: &Value) {
+        let Some(kind) = self.kinds().named(DEFINITIONS) else { return };
+        for other in definitions(&kind) {
+            let other = other.value();
+            let waits = other.pointer("/spec/names") != other.pointer("/status/acceptedNames");
+            let same_group = text(&other, "/spec/group") == text(definition, "/spec/group");
+            let name = text(&other, "/metadata/name");
+            if waits
+                && same_group
+                && name != text(definition, "/metadata/name")
+                && let Some(settled) = self.settle(name)
+                && settled != other
+            {
+                self.serve(&settled, false);
+            }
+        }
+    }
+
+    /// Puts the kinds of a definition in place of those that it had before. `anew` says that objects may consist of
+    /// something else by now.
+    fn serve(&self, definition: &Value, anew: bool) {
+        let kinds = self.kinds();
+        let (group, plural) = place(definition);
+        let names = definition.pointer("/status/acceptedNames").cloned().unwrap_or_default();
+        let stored = rules::stored_kind_of_definition(definition, &names);
+        let (served, stored) = match stored.filter(|_| rules::is_established(definition)) {
+            None => (Vec::new(), None),
+            Some(stored) => {
+                let shelf = match kinds.defined(group, plural) {
+                    Some(old) if !anew => old.shelf.clone(),
+                    Some(old) => {
+                        let form = |value: &mut Value| rules::restore(&stored, value);
+                        Arc::new(old.shelf.with_form(stored.fields.clone(), form))
+                    }
+                    None => {
+                        let (versions, history) = (self.0.versions.clone(), self.0.options.history);
+                        Arc::new(Shelf::new(versions, history, stored.fields.clone()))
+                    }
+                };
+                let made = |of| Arc::new(kinds::of_definition(definition, of, &shelf));
+                let served = rules::kinds_of_definition(definition, &names).into_iter().map(made).collect();
+                (served, Some(made(stored)))
+            }
+        };
+        self.replace_kinds(&kinds.with_definition(group, plural, served, stored));
+    }
+
+    fn replace_kinds(&self, kinds: &Kinds) {
+        *self.0.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds.clone());
+    }
+
+    /// Ends what a definition defined that is gone.
+    pub(super) fn undefine(&self, definition: &Value) {
+        let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
+        self.withdraw(definition);
+    }
+
+    fn withdraw(&self, definition: &Value) {
+        let (group, plural) = place(definition);
+        let kinds = self.kinds();
+        if let Some(old) = kinds.defined(group, plural) {
+            old.shelf.close();
+        }
+        self.replace_kinds(&kinds.with_definition(group, plural, Vec::new(), None));
+        self.settle_others(definition);
+    }
+
+    /// An object that is written in another version than the stored one has the defaults of both.
+    pub(super) fn complete(&self, kind: &Kind, object: &mut Value) {
+        if let Form::Version(_) = kind.form
+            && let Some(stored) = self.kinds().defined(&kind.group, &kind.plural)
+        {
+            rules::restore(stored, object);
+        }
+    }
+
+    /// Deletes the objects of a definition that is being deleted, and then lets go of it.
+    pub(super) fn clean_up(&self, definition: &Value) {
+        self.define(text(definition, "/metadata/name"), Some(definition));
+        let (group, plural) = place(definition);
+        if let Some(kind) = self.kinds().defined(group, plural) {
+            for object in kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default().objects {
+                // One that is gone meanwhile is what was wanted.
+                let _ = self.delete_in(kind, object.namespace(), object.name(), &Deletion::default());
+            }
+        }
+        self.finish(group, plural);
+    }
+
+    /// What follows when an object is gone: its definition may have waited for that.
+    pub(super) fn removed(&self, kind: &Kind) {
+        if let Some(defined) = self.kinds().defined(&kind.group, &kind.plural)
+            && defined.custom.as_ref().is_some_and(|custom| custom.ending)
+        {
+            self.finish(&kind.group, &kind.plural);
+        }
+    }
+
+    /// Lets go of a definition that is being deleted, if its objects are gone.
+    fn finish(&self, group: &str, plural: &str) {
+        let _one_at_a_time = self.0.defining.lock().unwrap_or_else(PoisonError::into_inner);
+        let kinds = self.kinds();
+        let Some(kind) = kinds.named(DEFINITIONS) else { return };
+        if kinds.defined(group, plural).is_some_and(|defined| !defined.shelf.is_empty()) {
+            return;
+        }
+        let name = key("", &format!("{plural}.{group}"));
+        while let Some(current) = kind.shelf.get(&name) {
+            let mut new = current.value();
+            if new.pointer("/metadata/deletionTimestamp").is_none() {
+                return;
+            }
+            rules::let_go(&mut new, now());
+            let draft = Draft::new(&new, &kind.shelf.fields);
+            if !is_finished(&new) {
+                if kind.shelf.replace(current.version(), draft).is_ok() {
+                    return;
+                }
+            } else if kind.shelf.remove(&name, current.version(), Some(draft)).is_ok() {
+                return self.withdraw(&new);
+            }
+        }
+    }
+}
+
+fn definitions(kind: &Kind) -> impl Iterator<Item = Arc<Object>> {
+    kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default().objects.into_iter()
+}
+
+/// The group and the resource of a definition.
+fn place(definition: &Value) -> (&str, &str) {
+    (text(definition, "/spec/group"), text(definition, "/spec/names/plural"))
+}

@@ -1,0 +1,157 @@
+//! Structural schemas (OpenAPI v3, as far as definitions of custom resources may use it).
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::format;
+use crate::value::{entries, is_true, list, text};
+
+/// The schema of a value.
+#[derive(Debug, Default)]
+pub struct Schema {
+    /// The JSON types that the value may have; empty: any.
+    pub(super) types: Vec<String>,
+    pub(super) nullable: bool,
+    /// The form of a text or the range of a number; empty for none, or one that nobody knows.
+    pub(super) format: String,
+    pub(super) default: Option<Value>,
+    pub(super) choices: Vec<Value>,
+    pub(super) minimum: Option<Bound>,
+    pub(super) maximum: Option<Bound>,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) length: Limits,
+    pub(super) items_count: Limits,
+    pub(super) properties_count: Limits,
+    pub(super) pattern: Option<(String, Option<Regex>)>,
+    pub(super) required: Vec<String>,
+    pub(super) all_of: Vec<Schema>,
+    pub(super) any_of: Vec<Schema>,
+    pub(super) one_of: Vec<Schema>,
+    pub(super) not: Option<Box<Schema>>,
+    pub(super) properties: BTreeMap<String, Schema>,
+    pub(super) additional: Additional,
+    pub(super) items: Option<Box<Schema>>,
+    /// Unknown fields stay.
+    pub(super) preserves: bool,
+    /// The value is an object of Kubernetes itself.
+    pub(super) embedded: bool,
+    pub(super) list_type: ListType,
+}
+
+/// What is asked of properties without a schema of their own.
+#[derive(Debug, Default)]
+pub(super) enum Additional {
+    /// Nothing is said of them.
+    #[default]
+    Unsaid,
+    /// There are none.
+    Never,
+    /// They are anything.
+    Any,
+    /// Each has this schema.
+    Of(Box<Schema>),
+}
+
+/// What makes two elements of a list the same.
+#[derive(Debug, Default)]
+pub(super) enum ListType {
+    /// Nothing: the list is one value.
+    #[default]
+    Atomic,
+    /// That they are equal.
+    Set,
+    /// That these fields are equal.
+    Map(Vec<String>),
+}
+
+/// The end of a range of numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) at: f64,
+    pub(super) exclusive: bool,
+}
+
+/// How many there may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    pub(super) least: Option<i64>,
+    pub(super) most: Option<i64>,
+}
+
+impl Schema {
+    /// Reads a schema. What is odd about it reads as absent: definitions are checked before.
+    pub fn parse(schema: &Value) -> Self {
+        let number = |name: &str| schema.get(name).and_then(Value::as_f64);
+        let bound = |name: &str, exclusive: &str| {
+            number(name).map(|at| Bound { at, exclusive: schema.get(exclusive) == Some(&Value::Bool(true)) })
+        };
+        let limits = |least: &str, most: &str| Limits {
+            least: schema.get(least).and_then(Value::as_i64),
+            most: schema.get(most).and_then(Value::as_i64),
+        };
+        let texts = |name: &str| -> Vec<String> {
+            list(schema, name).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let all = |pointer: &str| list(schema, pointer).iter().map(Self::parse).collect();
+        let boxed = |name: &str| {
+            schema.get(name).filter(|inner| inner.is_object()).map(|inner| Box::new(Self::parse(inner)))
+        };
+        let types = match (is_true(schema, "/x-kubernetes-int-or-string"), text(schema, "/type")) {
+            (true, _) => vec!["integer".to_owned(), "string".to_owned()],
+            (false, "") => Vec::new(),
+            (false, one) => vec![one.to_owned()],
+        };
+        let pattern = text(schema, "/pattern");
+        Self {
+            nullable: is_true(schema, "/nullable"),
+            format: format::known(text(schema, "/format"), &types).to_owned(),
+            types,
+            default: schema.get("default").filter(|default| !default.is_null()).cloned(),
+            choices: list(schema, "/enum").to_vec(),
+            minimum: bound("minimum", "exclusiveMinimum"),
+            maximum: bound("maximum", "exclusiveMaximum"),
+            multiple_of: number("multipleOf"),
+            length: limits("minLength", "maxLength"),
+            items_count: limits("minItems", "maxItems"),
+            properties_count: limits("minProperties", "maxProperties"),
+            pattern: (!pattern.is_empty()).then(|| (pattern.to_owned(), Regex::new(pattern).ok())),
+            required: texts("/required"),
+            all_of: all("/allOf"),
+            any_of: all("/anyOf"),
+            one_of: all("/oneOf"),
+            not: boxed("not"),
+            properties: entries(schema, "/properties")
+                .map(|(name, schema)| (name.clone(), Self::parse(schema)))
+                .collect(),
+            additional: match schema.get("additionalProperties") {
+                Some(Value::Bool(false)) => Additional::Never,
+                Some(Value::Bool(true)) => Additional::Any,
+                Some(inner @ Value::Object(_)) => Additional::Of(Box::new(Self::parse(inner))),
+                _ => Additional::Unsaid,
+            },
+            items: boxed("items"),
+            preserves: is_true(schema, "/x-kubernetes-preserve-unknown-fields"),
+            embedded: is_true(schema, "/x-kubernetes-embedded-resource"),
+            list_type: match text(schema, "/x-kubernetes-list-type") {
+                "set" => ListType::Set,
+                "map" => ListType::Map(texts("/x-kubernetes-list-map-keys")),
+                _ => ListType::Atomic,
+            },
+        }
+    }
+
+    /// The schema of a property.
+    pub(super) fn property(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Of(schema) => Some(schema),
+            _ => None,
+        })
+    }
+
+    /// The names of the properties.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.properties.keys().map(String::as_str)
+    }
+}
