@@ -103,10 +103,10 @@ impl Index for PodIndex {
     }
 
     fn object_changed(&mut self, known: Known<'_>, key: &ObjectKey) {
-        if key.kind == ObjectKind::Namespace {
-            if let Some((was, is)) = self.groups.namespace_changed(known.objects, &key.name) {
-                self.selectors.namespace_changed(&self.groups, &was, &is);
-            }
+        if key.kind == ObjectKind::Namespace
+            && let Some((was, is)) = self.groups.namespace_changed(known.objects, &key.name)
+        {
+            self.selectors.namespace_changed(&self.groups, &was, &is);
         }
     }
 }
