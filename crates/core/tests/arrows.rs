@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("testkit", &["api", "framework"]),
     ("driver", &["api", "framework", "core"]),
     ("sim", &["api", "objects", "framework", "config", "core", "plugins"]),
-    ("oracle", &["api", "sim"]),
+    ("oracle", &["api", "sim", "apiserver"]),
     ("objects", &["api"]),
     ("apiserver", &["api", "objects"]),
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "sim", "apiserver"]),

@@ -82,10 +82,8 @@ impl Index for PodIndex {
     fn pod_joined(&mut self, known: Known<'_>, row: NodeIdx, pod: &PodInfo) {
         let namespace = self.groups.joined(known.objects, row, pod);
         self.selectors.joined(namespace, row, pod);
-        for held in self.held.of(pod).iter() {
-            if self.held.joined(row, held) {
-                self.topology.watch(known.nodes, &held.term.key);
-            }
+        for term in self.held.joined(row, pod) {
+            self.topology.watch(known.nodes, &term.key);
         }
     }
 
@@ -93,9 +91,7 @@ impl Index for PodIndex {
         if let Some(namespace) = self.groups.left(row, pod) {
             self.selectors.left(&namespace, row, pod);
         }
-        for held in self.held.of(pod).iter() {
-            self.held.left(row, held);
-        }
+        self.held.left(row, pod);
     }
 
     fn node_changed(&mut self, known: Known<'_>, row: NodeIdx) {

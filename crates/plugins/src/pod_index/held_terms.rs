@@ -74,12 +74,21 @@ pub(super) struct HeldTerms {
     terms: Vec<Option<HeldTerm>>,
     free: Vec<TermId>,
     by_labels: SelectorMap<TermId>,
-    /// By the spec's address and the namespace; the spec is held so that its address stays its own.
-    by_spec: FxHashMap<(usize, Str), (Arc<SpecInfo>, Arc<[Held]>)>,
+    by_spec: FxHashMap<SpecKey, Holders>,
 }
 
-/// For how many pairs of spec and namespace the terms are kept ready.
-const SPECS: usize = 4096;
+/// The spec's address, and the namespace of the pod.
+type SpecKey = (usize, Str);
+
+/// Pods of one spec in one namespace.
+#[derive(Debug)]
+struct Holders {
+    /// Held so that its address stays its own.
+    _spec: Arc<SpecInfo>,
+    held: Arc<[Held]>,
+    /// How many pods there are.
+    pods: usize,
+}
 
 impl HeldTerms {
     /// Every term.
@@ -94,40 +103,51 @@ impl HeldTerms {
         terms.filter(|held| held.term.pods.matches_pod(objects, &pod.pod))
     }
 
-    /// What that pod holds.
-    pub(super) fn of(&mut self, pod: &PodInfo) -> Arc<[Held]> {
-        let spec = &pod.class.spec;
-        if spec.pod_affinity.is_none() && spec.pod_anti_affinity.is_none() {
-            return Arc::default();
+    /// A pod is on `row`: the terms that nobody held before.
+    pub(super) fn joined(&mut self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<Term>> {
+        let mut fresh = Vec::new();
+        if !holds_any(pod) {
+            return fresh;
         }
-        let key = (Arc::as_ptr(&pod.class) as usize, pod.namespace.clone());
-        if let Some((_, held)) = self.by_spec.get(&key) {
-            return held.clone();
-        }
-        if self.by_spec.len() >= SPECS {
-            self.by_spec.clear();
-        }
-        let held: Arc<[Held]> = held_by(pod).into();
-        self.by_spec.insert(key, (pod.class.clone(), held.clone()));
-        held
-    }
-
-    /// A pod that holds the term is on `row`; whether it is the first.
-    pub(super) fn joined(&mut self, row: NodeIdx, held: &Held) -> bool {
-        let known = self.by_term.get(&held.term).copied();
-        let id = known.unwrap_or_else(|| self.insert(&held.term));
-        if let Some(term) = &mut self.terms[id.0 as usize] {
-            match held.how {
-                How::Anti => term.anti.add(row, 1),
-                How::Affinity => term.affinity.add(row, 1),
-                How::Preferred(weight) => term.preferred.add(row, weight),
+        let holders = self.by_spec.entry(spec_key(pod)).or_insert_with(|| Holders {
+            _spec: pod.class.clone(),
+            held: held_by(pod).into(),
+            pods: 0,
+        });
+        holders.pods += 1;
+        for held in holders.held.clone().iter() {
+            let known = self.by_term.get(&held.term).copied();
+            let id = known.unwrap_or_else(|| self.insert(&held.term));
+            if let Some(term) = &mut self.terms[id.0 as usize] {
+                match held.how {
+                    How::Anti => term.anti.add(row, 1),
+                    How::Affinity => term.affinity.add(row, 1),
+                    How::Preferred(weight) => term.preferred.add(row, weight),
+                }
+            }
+            if known.is_none() {
+                fresh.push(held.term.clone());
             }
         }
-        known.is_none()
+        fresh
     }
 
-    /// A pod that held the term is gone from `row`. A term that nobody holds is forgotten.
-    pub(super) fn left(&mut self, row: NodeIdx, held: &Held) {
+    /// A pod is on `row` no more. What nobody holds is forgotten.
+    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) {
+        if !holds_any(pod) {
+            return;
+        }
+        let key = spec_key(pod);
+        let Some(holders) = self.by_spec.get_mut(&key) else { return };
+        holders.pods -= 1;
+        let (held, last) = (holders.held.clone(), holders.pods == 0);
+        if last {
+            self.by_spec.remove(&key);
+        }
+        held.iter().for_each(|held| self.release(row, held));
+    }
+
+    fn release(&mut self, row: NodeIdx, held: &Held) {
         let Some(id) = self.by_term.get(&held.term).copied() else { return };
         let Some(term) = &mut self.terms[id.0 as usize] else { return };
         match held.how {
@@ -152,6 +172,9 @@ impl HeldTerms {
         if known.clone().count() != self.iter().count() {
             return Err(format!("of {} terms {} are known", self.iter().count(), known.count()));
         }
+        if self.by_spec.values().any(|holders| holders.pods == 0) {
+            return Err("the terms of a spec without pods are kept".to_owned());
+        }
         self.by_labels.check(known)
     }
 
@@ -169,6 +192,16 @@ impl HeldTerms {
             TermId(self.terms.len() as u32 - 1)
         })
     }
+}
+
+/// Most pods say nothing about others.
+fn holds_any(pod: &PodInfo) -> bool {
+    let spec = &pod.class.spec;
+    spec.pod_affinity.is_some() || spec.pod_anti_affinity.is_some()
+}
+
+fn spec_key(pod: &PodInfo) -> SpecKey {
+    (Arc::as_ptr(&pod.class) as usize, pod.namespace.clone())
 }
 
 /// The terms of a pod's four lists. A list with a syntax error counts as empty, as in kube-scheduler.

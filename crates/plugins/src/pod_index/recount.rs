@@ -26,9 +26,7 @@ impl PodIndex {
         }
         let mut anew = HeldTerms::default();
         for (row, pod) in pods(known) {
-            for held in anew.of(pod).iter() {
-                anew.joined(row, held);
-            }
+            anew.joined(row, pod);
         }
         for term in anew.iter() {
             let Some(kept) = self.held.iter().find(|kept| kept.term == term.term) else {
