@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["api", "framework", "core"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "objects", "framework", "config", "core", "plugins", "setup"]),
-    ("oracle", &["api", "sim"]),
+    ("oracle", &["api", "sim", "apiserver"]),
     ("objects", &["api"]),
     ("apiserver", &["api", "objects"]),
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),

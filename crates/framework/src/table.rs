@@ -75,6 +75,8 @@ struct Row {
     used_scalars: Vec<(Str, i64)>,
     ports: UsedPorts,
     images: Vec<RowImage>,
+    /// The node has other images than those listed.
+    images_are_stale: bool,
 }
 
 /// All nodes and the pods on them.
@@ -182,6 +184,7 @@ impl NodeTable {
             }
         }
         self.images.add_node(row, &node.images);
+        self.rows[row.at()].images_are_stale = true;
         self.write_node_columns(row, &node);
         self.touch(row);
         row
@@ -193,6 +196,7 @@ impl NodeTable {
         let Some(old) = self.rows[row.at()].node.take() else { return false };
         self.zones.remove(&zone_key(&old.labels), row);
         self.images.remove_node(row, &old.images);
+        self.rows[row.at()].images_are_stale = true;
         self.write_node_columns(row, &Node::default());
         self.shape += 1;
         self.order_is_stale = true;
@@ -248,9 +252,12 @@ impl NodeTable {
         let end = self.log_end();
         let from = self.refreshed.0.saturating_sub(self.log_start) as usize;
         for at in from..self.log.len() {
-            let row = self.log[at];
-            let images = self.rows[row.at()].node.as_ref().map(|n| self.images.of_row(&n.images));
-            self.rows[row.at()].images = images.unwrap_or_default();
+            let row = &mut self.rows[self.log[at].at()];
+            if std::mem::take(&mut row.images_are_stale) {
+                row.images = row.node.as_ref().map_or_else(Vec::new, |n| self.images.of_row(&n.images));
+            } else {
+                self.images.recount(&mut row.images);
+            }
         }
         self.refreshed = end;
         if self.order_is_stale {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod decisions;
+pub(crate) mod soak;
 pub(crate) mod verdicts;
 
 use std::path::PathBuf;

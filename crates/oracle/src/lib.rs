@@ -15,6 +15,9 @@
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
 //! real kube-apiserver and to another one, and compares the answers.
 //!
+//! [`soak`] watches what Harbormaster costs after hours of pods, on the API
+//! server in memory, [`embedded`].
+//!
 //! The components are one program, written in Go under `tests/real`, that links
 //! the originals as libraries; real kubectls lie in `tests/kubectl`. They are
 //! built once, on first use; see [`components::RealBinary`].
@@ -23,9 +26,11 @@ pub mod api_comparison;
 pub mod bench;
 pub mod components;
 pub mod decisions;
+pub mod embedded;
 pub mod generate;
 pub mod harbormaster;
 pub mod process;
 pub mod scheduler;
+pub mod soak;
 pub mod verdict_oracle;
 pub mod verdicts;

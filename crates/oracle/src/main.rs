@@ -22,6 +22,8 @@ enum Command {
     Decisions(commands::decisions::Arguments),
     /// Pods per second, CPU time and memory.
     Bench(commands::bench::Arguments),
+    /// Whether a pod costs as much after many minutes as at first.
+    Soak(commands::soak::Arguments),
 }
 
 /// How results are printed on stdout.
@@ -34,12 +36,13 @@ enum Format {
     Json,
 }
 
-/// The exit status is 0 without a difference, 1 with one, 2 after an error.
+/// The exit status is 0 without a difference, 1 with one (for `soak`: when the cost grows), 2 after an error.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verdicts(arguments) => arguments.run(),
         Command::Decisions(arguments) => arguments.run(),
         Command::Bench(arguments) => arguments.run(),
+        Command::Soak(arguments) => arguments.run(),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

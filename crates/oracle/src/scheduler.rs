@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::components::{ApiClient, Component, ControlPlane, free_ports};
+use crate::components::{ApiClient, Component, Endpoint, free_ports};
 
 /// How long a scheduler may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ pub struct Activity {
 impl Scheduler {
     /// Starts `contender` on `cluster` and, where it can tell, waits until it
     /// schedules.
-    pub fn start(contender: &Contender, cluster: &mut ControlPlane, options: &StartOptions) -> Result<Self> {
+    pub fn start(contender: &Contender, cluster: &Endpoint, options: &StartOptions) -> Result<Self> {
         let mut scheduler = match contender {
             Contender::KubeScheduler => start_original(cluster, options)?,
             Contender::Harbormaster(binary) => start_harbormaster(binary, cluster, options)?,
@@ -168,7 +168,7 @@ impl Drop for Program {
     }
 }
 
-fn start_original(cluster: &mut ControlPlane, options: &StartOptions) -> Result<Scheduler> {
+fn start_original(cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
     let mut gates = options.feature_gates.clone();
     if options.parity {
         // A streamed initial list is delivered in the random order of a Go map.
@@ -190,11 +190,7 @@ fn start_original(cluster: &mut ControlPlane, options: &StartOptions) -> Result<
     Ok(Scheduler { process: Process::Original(component), metrics })
 }
 
-fn start_harbormaster(
-    binary: &Path,
-    cluster: &mut ControlPlane,
-    options: &StartOptions,
-) -> Result<Scheduler> {
+fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
     let config = cluster.write_scheduler_config(&options.config)?;
     let log = config.with_extension("harbormaster.log");
     let output = File::create(&log)?;

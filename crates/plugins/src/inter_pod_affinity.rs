@@ -104,16 +104,15 @@ impl Indexed for InterPodAffinity {
     type Index = PodIndex;
 
     fn prepare(&self, index: &mut PodIndex, known: ClusterView<'_>, pod: &PodInfo) {
-        index.watch_terms_about(known, pod);
         let Required { affinity_keys, affinity, anti } = Required::of(pod);
         affinity_keys.iter().for_each(|key| index.watch_key(known, key));
         if let Some(pods) = &affinity {
-            index.watch_pods(known, pods);
+            index.watch_pods(pods);
         }
         let preferred = terms::preferred(pod).into_iter().map(|(_, term)| term);
         for Term { key, pods } in anti.into_iter().chain(preferred) {
             index.watch_key(known, &key);
-            index.watch_pods(known, &pods);
+            index.watch_pods(&pods);
         }
     }
 }

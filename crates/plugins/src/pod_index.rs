@@ -1,24 +1,33 @@
 //! Which pods are where, kept instead of recounted: what PodTopologySpread and InterPodAffinity decide from.
 //!
 //! Reading order: [`topology`] (which value each node has under a label key), [`row_counts`] (a number per node),
-//! [`selector`] (which pods are meant), [`groups`] (pods that no selector can tell apart), [`held_terms`] (what pods on
-//! nodes say about other pods).
+//! [`selector`] (which pods are meant), [`label_map`] and [`selector_map`] (what is found by labels), [`groups`] (pods that
+//! no selector can tell apart), [`watched`] (selectors that somebody asks about), [`held_terms`] (what pods on nodes say
+//! about other pods).
 //!
-//! Pods of equal namespace and labels form a *group*. Which selectors select a group, and which held terms do, is found
-//! once per pair; after that a pod that comes or goes adds to a handful of numbers. Selectors are watched from the first
-//! time somebody asks for them. Everything is counted per node, not per topology value: a node that is relabelled moves
-//! with all its numbers, and which nodes count may differ from pod to pod.
+//! Pods, selectors and held terms find each other by the labels that selectors name, so nothing done per pod looks at all
+//! of them. A pod that comes or goes looks under each of its labels for the selectors that count it. A selector is watched
+//! from the first time somebody asks for it; its pods are then found as groups of equal namespace and labels, under the
+//! rarest label that it names. Only selectors that name no label (`NotIn`, `DoesNotExist`, or nothing at all) are tried on
+//! every pod, and on every group, of the namespaces they are for. Groups and terms are forgotten with their last pod,
+//! selectors when many others have been asked for since.
+//!
+//! Everything is counted per node, not per topology value: a node that is relabelled moves with all its numbers, and which
+//! nodes count may differ from pod to pod.
 //!
 //! Invariant: after any sequence of changes every answer equals that of an index made anew.
 
 mod groups;
 mod held_terms;
+mod label_map;
 mod recount;
 mod row_counts;
 mod selector;
+mod selector_map;
 #[cfg(test)]
 pub(crate) mod tests;
 mod topology;
+mod watched;
 
 use harbormaster_api::{ObjectKey, ObjectKind, Str};
 use harbormaster_framework::prelude::*;
@@ -31,12 +40,14 @@ pub use topology::{TopologyKey, ValueId};
 use groups::Groups;
 use held_terms::HeldTerms;
 use topology::Topology;
+use watched::Selectors;
 
 /// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct PodIndex {
     topology: Topology,
     groups: Groups,
+    selectors: Selectors,
     held: HeldTerms,
 }
 
@@ -52,48 +63,35 @@ impl PodIndex {
     }
 
     /// Counts the pods that match from now on.
-    pub fn watch_pods(&mut self, known: ClusterView<'_>, selector: &PodSelector) {
-        self.groups.watch(known.objects, selector);
+    pub fn watch_pods(&mut self, selector: &PodSelector) {
+        self.selectors.watch(&self.groups, selector);
     }
 
     /// On which rows how many pods match; `None` if nobody watches them. Rows may lack a node object.
     pub fn pods(&self, selector: &PodSelector) -> Option<&RowCounts> {
-        self.groups.pods(selector)
+        self.selectors.pods(selector)
     }
 
-    /// Gets ready to say what pods on nodes say about a pod like this one.
-    pub fn watch_terms_about(&mut self, known: ClusterView<'_>, pod: &PodInfo) {
-        self.groups.watch_terms_about(known.objects, &self.held, pod);
-    }
-
-    /// The terms held by pods on nodes that select `pod`. Nothing if the pod was not announced by
-    /// [`Self::watch_terms_about`].
-    pub fn terms_about(&self, pod: &PodInfo) -> impl Iterator<Item = &HeldTerm> {
-        let terms = self.groups.terms_about(pod).iter();
-        terms.filter_map(|id| self.held.get(*id)).filter(|term| !term.is_empty())
+    /// The terms held by pods on nodes that select `pod`.
+    pub fn terms_about(&self, objects: &Objects, pod: &PodInfo) -> impl Iterator<Item = &HeldTerm> {
+        self.held.about(objects, pod)
     }
 }
 
 impl Index for PodIndex {
     fn pod_joined(&mut self, known: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
-        self.groups.joined(known.objects, row, pod);
-        for held in self.held.of(pod).iter() {
-            let fresh = self.held.joined(row, held);
-            if let Some(id) = fresh {
-                self.topology.watch(known.nodes, &held.term.key);
-                self.groups.term_appeared(known.objects, id, &held.term.pods);
-            }
-        }
-        if let Some(gone) = self.held.collect_garbage() {
-            self.groups.terms_vanished(&gone);
+        let namespace = self.groups.joined(known.objects, row, pod);
+        self.selectors.joined(namespace, row, pod);
+        for term in self.held.joined(row, pod) {
+            self.topology.watch(known.nodes, &term.key);
         }
     }
 
     fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
-        self.groups.left(row, pod);
-        for held in self.held.of(pod).iter() {
-            self.held.left(row, held);
+        if let Some(namespace) = self.groups.left(row, pod) {
+            self.selectors.left(&namespace, row, pod);
         }
+        self.held.left(row, pod);
     }
 
     fn node_changed(&mut self, known: ClusterView<'_>, row: NodeIdx) {
@@ -101,8 +99,10 @@ impl Index for PodIndex {
     }
 
     fn object_changed(&mut self, known: ClusterView<'_>, key: &ObjectKey) {
-        if key.kind == ObjectKind::Namespace {
-            self.groups.namespace_changed(known.objects, &self.held, &key.name);
+        if key.kind == ObjectKind::Namespace
+            && let Some((was, is)) = self.groups.namespace_changed(known.objects, &key.name)
+        {
+            self.selectors.namespace_changed(&self.groups, &was, &is);
         }
     }
 }

@@ -134,7 +134,7 @@ impl Indexed for PodTopologySpread {
             for constraint in self.constraints(pod, kind, known.objects).unwrap_or_default() {
                 index.watch_key(known, &constraint.key);
                 if let Some(pods) = constraint.counted(&pod.namespace) {
-                    index.watch_pods(known, &pods);
+                    index.watch_pods(&pods);
                 }
             }
         }

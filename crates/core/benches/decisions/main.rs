@@ -1,12 +1,13 @@
 //! Decisions per second of the engine alone, by cluster size and mix of pods.
 //!
-//! `cargo bench -p harbormaster-core --bench decisions [-- NODES…]`
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | streams | NAME OF A STREAM…]`
 //!
 //! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod asks for cpu and memory; each decision is confirmed as the
 //! API server would, so that the clean-up of a binding is part of "whole". Three mixes of plain pods: replicas of one
 //! template, pods of 50 templates in turn, and pods that all differ. Then, at 5,000 nodes, pods that look at other pods:
-//! each shape with 5,000 and with 50,000 pods bound before.
+//! each shape with 5,000 and with 50,000 pods bound before. Last, [streams](churn) of pods that come and go.
 
+mod churn;
 mod shapes;
 
 use std::{
@@ -130,7 +131,11 @@ fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
 }
 
 fn main() {
-    let asked: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if words.iter().any(|word| word.parse::<usize>().is_err()) {
+        return churn::compare(&words);
+    }
+    let asked: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let sizes = if asked.is_empty() { vec![100, 1000, 5000, 20_000] } else { asked };
     println!(
         "{:>7}  {:<14}  {:>6}  {:>14}  {:>12}  {:>12}",
@@ -150,4 +155,5 @@ fn main() {
         }
     }
     shapes::compare();
+    churn::compare(&[]);
 }

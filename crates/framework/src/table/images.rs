@@ -14,13 +14,22 @@ pub struct RowImage {
     pub size_bytes: i64,
     /// On how many nodes the image was when this row last changed.
     pub nodes: i64,
+    id: ImageId,
 }
+
+/// The number of an image for as long as a node has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ImageId(u32);
 
 /// All images of all nodes.
 #[derive(Debug, Default)]
-pub(super) struct ImageIndex(FxHashMap<Str, ImageEntry>);
+pub(super) struct ImageIndex {
+    by_name: FxHashMap<Str, ImageId>,
+    entries: Vec<ImageEntry>,
+    free: Vec<ImageId>,
+}
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ImageEntry {
     size_bytes: i64,
     nodes: FxHashSet<NodeIdx>,
@@ -30,28 +39,27 @@ impl ImageIndex {
     pub(super) fn add_node(&mut self, row: NodeIdx, images: &[Image]) {
         for image in images {
             for name in &image.names {
-                let entry = self.0.entry(name.clone()).or_insert_with(|| ImageEntry {
-                    size_bytes: image.size_bytes,
-                    nodes: FxHashSet::default(),
-                });
-                entry.nodes.insert(row);
+                let id =
+                    self.by_name.get(name).copied().unwrap_or_else(|| self.insert(name, image.size_bytes));
+                self.entries[id.0 as usize].nodes.insert(row);
             }
         }
     }
 
     pub(super) fn remove_node(&mut self, row: NodeIdx, images: &[Image]) {
         for name in images.iter().flat_map(|i| &i.names) {
-            if let Some(entry) = self.0.get_mut(name) {
-                entry.nodes.remove(&row);
-                if entry.nodes.is_empty() {
-                    self.0.remove(name);
-                }
+            let Some(id) = self.by_name.get(name).copied() else { continue };
+            let entry = &mut self.entries[id.0 as usize];
+            entry.nodes.remove(&row);
+            if entry.nodes.is_empty() {
+                self.by_name.remove(name);
+                self.free.push(id);
             }
         }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.by_name.contains_key(name)
     }
 
     /// The images of one node, sorted by name.
@@ -59,16 +67,90 @@ impl ImageIndex {
         let names = images.iter().flat_map(|i| &i.names);
         let mut found: Vec<RowImage> = names
             .filter_map(|name| {
-                let entry = self.0.get(name)?;
-                Some(RowImage {
-                    name: name.clone(),
-                    size_bytes: entry.size_bytes,
-                    nodes: entry.nodes.len() as i64,
-                })
+                let id = *self.by_name.get(name)?;
+                Some(RowImage { name: name.clone(), size_bytes: 0, nodes: 0, id })
             })
             .collect();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         found.dedup_by(|a, b| a.name == b.name);
+        self.recount(&mut found);
         found
+    }
+
+    /// Brings the images of a node up to date that has the same ones as when [`Self::of_row`] listed them.
+    pub(super) fn recount(&self, images: &mut [RowImage]) {
+        for image in images {
+            let entry = &self.entries[image.id.0 as usize];
+            (image.size_bytes, image.nodes) = (entry.size_bytes, entry.nodes.len() as i64);
+        }
+    }
+
+    fn insert(&mut self, name: &Str, size_bytes: i64) -> ImageId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(ImageEntry::default());
+            ImageId(self.entries.len() as u32 - 1)
+        });
+        self.entries[id.0 as usize].size_bytes = size_bytes;
+        self.by_name.insert(name.clone(), id);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use harbormaster_api::{Node, Pod};
+
+    use crate::{
+        pod::{PodInfo, SpecTable},
+        table::NodeTable,
+    };
+
+    use super::*;
+
+    fn node(name: &str, images: &[(&str, i64)]) -> Arc<Node> {
+        let image = |(name, size): &(&str, i64)| Image { names: vec![(*name).into()], size_bytes: *size };
+        let images = images.iter().map(image).collect();
+        Arc::new(Node { name: name.into(), images, ..Node::default() })
+    }
+
+    /// Every image of a node with its size and the number of its nodes.
+    fn seen(table: &mut NodeTable, name: &str) -> Vec<(String, i64, i64)> {
+        table.refresh();
+        let row = table.find(name).expect("the node is there");
+        let images = table.rows[row.at()].images.iter();
+        images.map(|image| (image.name.to_string(), image.size_bytes, image.nodes)).collect()
+    }
+
+    fn place_a_pod(table: &mut NodeTable, on: &str) {
+        table.add_pod(&on.into(), Arc::new(PodInfo::new(Pod::default(), &mut SpecTable::default())));
+    }
+
+    #[test]
+    fn a_row_learns_of_other_nodes_with_its_images_when_a_pod_is_placed_on_it() {
+        let mut table = NodeTable::default();
+        table.set_node(node("a", &[("web", 1), ("db", 2)]));
+        assert_eq!(seen(&mut table, "a"), [("db".to_owned(), 2, 1), ("web".to_owned(), 1, 1)]);
+        table.set_node(node("b", &[("web", 9)]));
+        assert_eq!(seen(&mut table, "a")[1], ("web".to_owned(), 1, 1), "a has not changed");
+        place_a_pod(&mut table, "a");
+        assert_eq!(seen(&mut table, "a"), [("db".to_owned(), 2, 1), ("web".to_owned(), 1, 2)]);
+        table.remove_node("b");
+        place_a_pod(&mut table, "a");
+        assert_eq!(seen(&mut table, "a")[1], ("web".to_owned(), 1, 1));
+    }
+
+    #[test]
+    fn a_row_whose_node_has_other_images_forgets_the_old_ones_although_their_numbers_are_used_again() {
+        let mut table = NodeTable::default();
+        table.set_node(node("a", &[("one", 1), ("two", 2)]));
+        table.set_node(node("b", &[("two", 2)]));
+        table.refresh();
+        table.set_node(node("a", &[("three", 3), ("four", 4)]));
+        assert_eq!(seen(&mut table, "a"), [("four".to_owned(), 4, 1), ("three".to_owned(), 3, 1)]);
+        place_a_pod(&mut table, "b");
+        assert_eq!(seen(&mut table, "b"), [("two".to_owned(), 2, 1)]);
+        assert!(!table.has_image("one") && table.has_image("two"));
     }
 }

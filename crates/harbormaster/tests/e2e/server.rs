@@ -1,17 +1,15 @@
 //! The two API servers that every test runs on, and how tests share them.
 
-#[path = "../../../oracle/tests/servers/embedded.rs"]
-mod embedded;
-
 use std::{
     ops::Deref,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Endpoint};
+use harbormaster_oracle::{
+    components::{ControlPlane, ControlPlaneOptions, Endpoint},
+    embedded::Embedded,
+};
 use harbormaster_sandbox::Controllers;
-
-use embedded::Embedded;
 
 /// What a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

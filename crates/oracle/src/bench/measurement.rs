@@ -62,7 +62,7 @@ pub(super) fn measure(
     size: Size,
     contender: &Contender,
 ) -> Result<Measurement> {
-    let mut cluster = ControlPlane::start(&ControlPlaneOptions::default())?;
+    let cluster = ControlPlane::start(&ControlPlaneOptions::default())?;
     let client = cluster.client().clone();
     let creator = Creator { client: &client, workload, size, threads: options.threads };
     creator.prepare()?;
@@ -74,7 +74,7 @@ pub(super) fn measure(
     let start_options =
         StartOptions { config: configuration(options).to_string(), ..StartOptions::default() };
     let start = Instant::now();
-    let mut scheduler = Scheduler::start(contender, &mut cluster, &start_options)?;
+    let mut scheduler = Scheduler::start(contender, &cluster, &start_options)?;
     let warm_up = creator.warm_up();
     let warm = watcher.wait_for(warm_up, PATIENCE);
     let start_cpu = process::cpu_time(scheduler.pid())?;

@@ -1,7 +1,5 @@
 //! A real control plane and the embedded API server, and scripts played on both.
 
-mod embedded;
-
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -9,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use harbormaster_oracle::api_comparison::{Answer, Player, Script, Wanted, compare};
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Endpoint, Kubectl};
-
-use embedded::Embedded;
+use harbormaster_oracle::embedded::Embedded;
 
 fn data(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(name);

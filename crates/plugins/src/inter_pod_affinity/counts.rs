@@ -69,7 +69,7 @@ impl Counts {
         for term in &required.anti {
             anti.add(index, &term.key, rows(index, &term.pods)?, 1)?;
         }
-        for term in index.terms_about(cx.pod) {
+        for term in index.terms_about(cx.objects, cx.pod) {
             anti_of_others.add(index, term.key(), &term.anti, 1)?;
         }
         let base = Base {

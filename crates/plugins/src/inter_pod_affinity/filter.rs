@@ -34,7 +34,7 @@ impl PreFilter for InterPodAffinity {
         }
         let required = !terms::required(&spec.pod_affinity).is_empty()
             || !terms::required(&spec.pod_anti_affinity).is_empty();
-        if !required && index_is_silent(index, cx.pod) {
+        if !required && index_is_silent(cx, index) {
             return Ok(PreFiltered::Skip);
         }
         let counts = Counts::new(cx, index)?;
@@ -66,8 +66,8 @@ impl PreFilter for InterPodAffinity {
 }
 
 /// The cheap way to see that nobody objects: most pods are not spoken of at all.
-fn index_is_silent(index: &PodIndex, pod: &PodInfo) -> bool {
-    index.terms_about(pod).all(|term| term.anti.is_empty())
+fn index_is_silent(cx: &Cycle<'_>, index: &PodIndex) -> bool {
+    index.terms_about(cx.objects, cx.pod).all(|term| term.anti.is_empty())
 }
 
 impl Filter for InterPodAffinity {

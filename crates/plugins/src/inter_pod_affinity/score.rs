@@ -30,7 +30,7 @@ impl InterPodAffinity {
             sums.add(index, &term.key, rows(index, &term.pods)?, weight)?;
         }
         let for_required = i64::from(self.args.hard_pod_affinity_weight);
-        for term in index.terms_about(cx.pod) {
+        for term in index.terms_about(cx.objects, cx.pod) {
             if for_required > 0 {
                 sums.add(index, term.key(), &term.affinity, for_required)?;
             }

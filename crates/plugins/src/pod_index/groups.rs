@@ -1,23 +1,23 @@
-//! Pods that no selector can tell apart, and the selectors that somebody asks about.
+//! Pods that no selector can tell apart, found by their labels.
 
-use harbormaster_api::{Labels, Str};
+use harbormaster_api::{Labels, Namespace, Str};
 use harbormaster_framework::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{
-    PodSelector, PodTerm, RowCounts,
-    held_terms::{HeldTerms, TermId},
+    PodSelector, RowCounts,
+    label_map::{LabelMap, Place, anchors},
 };
 
-/// What selectors look at.
+/// What selectors look at, beside the labels of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Kin {
+struct GroupKey {
     namespace: Str,
     labels: Labels,
     terminating: bool,
 }
 
-impl Kin {
+impl GroupKey {
     fn of(pod: &PodInfo) -> Self {
         Self {
             namespace: pod.namespace.clone(),
@@ -27,185 +27,179 @@ impl Kin {
     }
 }
 
-/// Pods of one kin.
-#[derive(Debug, Default)]
-struct Group {
-    rows: RowCounts,
-    /// The watched selectors that match.
-    selected_by: Vec<SelectorId>,
-    /// The held terms that match, once somebody has asked.
-    terms: Option<Vec<TermId>>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct SelectorId(u32);
+struct GroupId(u32);
 
-/// A selector that is counted.
 #[derive(Debug)]
-struct Watched {
-    selector: PodSelector,
+struct Group {
+    key: GroupKey,
     rows: RowCounts,
-    /// When somebody last asked for it.
-    asked: u64,
 }
 
-/// All groups and selectors.
+/// The groups of a namespace.
+#[derive(Debug)]
+struct Residents {
+    /// The namespace as selectors saw it when they counted its pods.
+    namespace: Namespace,
+    /// Every group stands under each of its labels, and under nothing.
+    groups: LabelMap<GroupId>,
+}
+
+/// All groups that have pods.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: FxHashMap<Kin, Group>,
-    by_selector: FxHashMap<PodSelector, SelectorId>,
-    watched: FxHashMap<SelectorId, Watched>,
-    clock: u64,
-    next: u32,
-    /// How many groups may be kept before those without pods are thrown away.
-    sweep_at: usize,
+    by_key: FxHashMap<GroupKey, GroupId>,
+    groups: Vec<Option<Group>>,
+    free: Vec<GroupId>,
+    namespaces: FxHashMap<Str, Residents>,
 }
-
-/// How many selectors are counted at most; half of them, those least recently asked for, go when there are more.
-const SELECTORS: usize = 2048;
-/// The least number of groups at which those without pods are thrown away.
-const GROUPS: usize = 1024;
 
 impl Groups {
-    pub(super) fn pods(&self, selector: &PodSelector) -> Option<&RowCounts> {
-        let id = self.by_selector.get(selector)?;
-        self.watched.get(id).map(|watched| &watched.rows)
-    }
-
-    /// Every selector that is counted.
-    pub(super) fn watched(&self) -> impl Iterator<Item = (&PodSelector, &RowCounts)> {
-        self.watched.values().map(|watched| (&watched.selector, &watched.rows))
-    }
-
-    pub(super) fn terms_about(&self, pod: &PodInfo) -> &[TermId] {
-        self.groups.get(&Kin::of(pod)).and_then(|group| group.terms.as_deref()).unwrap_or_default()
-    }
-
-    pub(super) fn watch(&mut self, objects: &Objects, selector: &PodSelector) {
-        self.clock += 1;
-        let known = self.by_selector.get(selector).and_then(|id| self.watched.get_mut(id));
-        if let Some(watched) = known {
-            watched.asked = self.clock;
-            return;
-        }
-        self.make_room();
-        let id = SelectorId(self.next);
-        self.next = self.next.wrapping_add(1);
-        let mut rows = RowCounts::default();
-        for (kin, group) in &mut self.groups {
-            if selector.matches(objects, &kin.namespace, &kin.labels, kin.terminating) {
-                rows.add_all(&group.rows);
-                group.selected_by.push(id);
-            }
-        }
-        self.by_selector.insert(selector.clone(), id);
-        self.watched.insert(id, Watched { selector: selector.clone(), rows, asked: self.clock });
-    }
-
-    pub(super) fn watch_terms_about(&mut self, objects: &Objects, held: &HeldTerms, pod: &PodInfo) {
-        let group = self.group_of(objects, pod);
-        if group.terms.is_none() {
-            group.terms = Some(matching(objects, held, &Kin::of(pod)));
-        }
-    }
-
-    pub(super) fn joined(&mut self, objects: &Objects, row: NodeIdx, pod: &PodInfo) {
-        let group = self.group_of(objects, pod);
+    /// A pod is on `row`: the namespace as selectors are to see it.
+    pub(super) fn joined(&mut self, objects: &Objects, row: NodeIdx, pod: &PodInfo) -> &Namespace {
+        let key = GroupKey::of(pod);
+        let residents = self.namespaces.entry(key.namespace.clone()).or_insert_with(|| Residents {
+            namespace: now(objects, &key.namespace),
+            groups: LabelMap::default(),
+        });
+        let known = self.by_key.get(&key).copied();
+        let id = known.unwrap_or_else(|| {
+            let id = self.free.pop().unwrap_or_else(|| {
+                self.groups.push(None);
+                GroupId(self.groups.len() as u32 - 1)
+            });
+            places(&key.labels).for_each(|place| residents.groups.insert(place, id));
+            self.by_key.insert(key.clone(), id);
+            id
+        });
+        let group =
+            self.groups[id.0 as usize].get_or_insert_with(|| Group { key, rows: RowCounts::default() });
         group.rows.add(row, 1);
-        for id in &group.selected_by.clone() {
-            if let Some(watched) = self.watched.get_mut(id) {
-                watched.rows.add(row, 1);
-            }
-        }
+        &residents.namespace
     }
 
-    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) {
-        let Some(group) = self.groups.get_mut(&Kin::of(pod)) else { return };
+    /// A pod is on `row` no more: the namespace as selectors saw it.
+    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) -> Option<Namespace> {
+        let residents = self.namespaces.get_mut(&pod.namespace)?;
+        let namespace = residents.namespace.clone();
+        let key = GroupKey::of(pod);
+        let id = *self.by_key.get(&key)?;
+        let group = self.groups[id.0 as usize].as_mut()?;
         group.rows.subtract(row, 1);
-        for id in &group.selected_by {
-            if let Some(watched) = self.watched.get_mut(id) {
-                watched.rows.subtract(row, 1);
+        if group.rows.is_empty() {
+            self.groups[id.0 as usize] = None;
+            self.free.push(id);
+            self.by_key.remove(&key);
+            places(&key.labels).for_each(|place| residents.groups.remove(place, id));
+            if residents.groups.is_empty() {
+                self.namespaces.remove(&key.namespace);
             }
         }
+        Some(namespace)
     }
 
-    /// A term is held that was not before.
-    pub(super) fn term_appeared(&mut self, objects: &Objects, id: TermId, term: &PodTerm) {
-        for (kin, group) in &mut self.groups {
-            if let Some(terms) = &mut group.terms
-                && term.matches(objects, &kin.namespace, &kin.labels)
-            {
-                terms.push(id);
+    /// On which rows how many pods match.
+    pub(super) fn count(&self, selector: &PodSelector) -> RowCounts {
+        let mut rows = RowCounts::default();
+        let named = selector.all_of.iter().find(|term| term.namespace_selector.is_none());
+        let mut look = |residents: &Residents| {
+            if selector.has_namespace(&residents.namespace) {
+                self.matching(residents, selector).for_each(|group| rows.add_all(&group.rows));
+            }
+        };
+        match named {
+            Some(term) => term.namespaces.iter().filter_map(|name| self.namespaces.get(name)).for_each(look),
+            None => self.namespaces.values().for_each(&mut look),
+        }
+        rows
+    }
+
+    /// On which rows how many pods of one namespace match, whether or not the selector is for that namespace.
+    pub(super) fn count_in(&self, namespace: &str, selector: &PodSelector) -> RowCounts {
+        let mut rows = RowCounts::default();
+        if let Some(residents) = self.namespaces.get(namespace) {
+            self.matching(residents, selector).for_each(|group| rows.add_all(&group.rows));
+        }
+        rows
+    }
+
+    /// A namespace may have other labels than before: the namespace as it was and as it is, if it has pods and they do.
+    pub(super) fn namespace_changed(
+        &mut self,
+        objects: &Objects,
+        name: &Str,
+    ) -> Option<(Namespace, Namespace)> {
+        let residents = self.namespaces.get_mut(name)?;
+        let now = now(objects, name);
+        if residents.namespace.labels == now.labels {
+            return None;
+        }
+        Some((std::mem::replace(&mut residents.namespace, now.clone()), now))
+    }
+
+    /// Looks at the groups under the label with the fewest of them.
+    fn matching<'a>(
+        &'a self,
+        residents: &Residents,
+        selector: &'a PodSelector,
+    ) -> impl Iterator<Item = &'a Group> {
+        let all = selector.all_of.iter().flat_map(|term| anchors(&term.labels));
+        let best = all.min_by_key(|anchor| residents.groups.count(*anchor));
+        let found = residents.groups.under(best).into_iter();
+        let groups = found.filter_map(|id| self.groups[id.0 as usize].as_ref());
+        groups.filter(|group| selector.matches_labels(&group.key.labels, group.key.terminating))
+    }
+
+    /// Whether exactly these pods are in groups, and exactly these groups are found by labels.
+    pub(super) fn check<'a>(
+        &self,
+        objects: &Objects,
+        pods: impl Iterator<Item = (NodeIdx, &'a PodInfo)>,
+    ) -> Result<(), String> {
+        let mut anew = Groups::default();
+        for (row, pod) in pods {
+            anew.joined(objects, row, pod);
+        }
+        if self.by_key.len() != anew.by_key.len() {
+            return Err(format!("{} groups are kept, there are {}", self.by_key.len(), anew.by_key.len()));
+        }
+        for (key, id) in &self.by_key {
+            let (kept, counted) = (self.rows(key), anew.rows(key));
+            if kept != counted {
+                return Err(format!("{key:?}: kept {kept:?}, counted {counted:?}"));
+            }
+            let groups = self.namespaces.get(&key.namespace).map(|residents| &residents.groups);
+            let stands = |place| groups.is_some_and(|groups| groups.contains(place, *id));
+            if !places(&key.labels).all(stands) {
+                return Err(format!("{key:?} is not in its places"));
             }
         }
+        let all = |of: &Groups| {
+            let each = of.namespaces.values();
+            each.map(|residents| (residents.namespace.clone(), residents.groups.places())).collect::<Vec<_>>()
+        };
+        let (kept, expected) = (all(self), all(&anew));
+        let same = kept.len() == expected.len() && kept.iter().all(|of_one| expected.contains(of_one));
+        if same { Ok(()) } else { Err(format!("namespaces: kept {kept:?}, expected {expected:?}")) }
     }
 
-    /// Terms are gone; their numbers may be used again.
-    pub(super) fn terms_vanished(&mut self, gone: &[TermId]) {
-        for terms in self.groups.values_mut().filter_map(|group| group.terms.as_mut()) {
-            terms.retain(|id| gone.binary_search(id).is_err());
-        }
+    /// How many groups there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.groups.iter().flatten().count()
     }
 
-    /// A namespace has other labels than before: who selects its pods is found anew.
-    pub(super) fn namespace_changed(&mut self, objects: &Objects, held: &HeldTerms, namespace: &Str) {
-        for (kin, group) in self.groups.iter_mut().filter(|(kin, _)| kin.namespace == *namespace) {
-            let mut now = Vec::new();
-            for (id, watched) in &mut self.watched {
-                let matches = watched.selector.matches(objects, &kin.namespace, &kin.labels, kin.terminating);
-                let did = group.selected_by.contains(id);
-                if matches && !did {
-                    watched.rows.add_all(&group.rows);
-                } else if did && !matches {
-                    watched.rows.subtract_all(&group.rows);
-                }
-                now.extend(matches.then_some(*id));
-            }
-            group.selected_by = now;
-            if group.terms.is_some() {
-                group.terms = Some(matching(objects, held, kin));
-            }
-        }
-    }
-
-    fn group_of(&mut self, objects: &Objects, pod: &PodInfo) -> &mut Group {
-        let kin = Kin::of(pod);
-        if !self.groups.contains_key(&kin) {
-            self.sweep();
-            let matches = |watched: &Watched| {
-                watched.selector.matches(objects, &kin.namespace, &kin.labels, kin.terminating)
-            };
-            let selected_by = self.watched.iter().filter(|(_, w)| matches(w)).map(|(id, _)| *id).collect();
-            self.groups.insert(kin.clone(), Group { selected_by, ..Group::default() });
-        }
-        self.groups.entry(kin).or_default()
-    }
-
-    /// Throws groups without pods away when there are many.
-    fn sweep(&mut self) {
-        if self.groups.len() >= self.sweep_at.max(GROUPS) {
-            self.groups.retain(|_, group| !group.rows.is_empty());
-            self.sweep_at = self.groups.len() * 2;
-        }
-    }
-
-    fn make_room(&mut self) {
-        if self.watched.len() < SELECTORS {
-            return;
-        }
-        let mut asked: Vec<u64> = self.watched.values().map(|w| w.asked).collect();
-        asked.sort_unstable();
-        let oldest_kept = asked[asked.len() / 2];
-        self.watched.retain(|_, watched| watched.asked >= oldest_kept);
-        self.by_selector.retain(|_, id| self.watched.contains_key(id));
-        for group in self.groups.values_mut() {
-            group.selected_by.retain(|id| self.watched.contains_key(id));
-        }
+    fn rows(&self, key: &GroupKey) -> Option<&RowCounts> {
+        self.groups[self.by_key.get(key)?.0 as usize].as_ref().map(|group| &group.rows)
     }
 }
 
-fn matching(objects: &Objects, held: &HeldTerms, kin: &Kin) -> Vec<TermId> {
-    let matches =
-        held.iter().filter(|(_, held)| held.term.pods.matches(objects, &kin.namespace, &kin.labels));
-    matches.map(|(id, _)| id).collect()
+/// Where a group with these labels stands.
+fn places(labels: &Labels) -> impl Iterator<Item = Place<'_>> {
+    labels.iter().map(|(key, value)| Place::Value(key, value)).chain([Place::Rest])
+}
+
+/// A namespace as it is; one without an object has no labels.
+fn now(objects: &Objects, name: &Str) -> Namespace {
+    Namespace { name: name.clone(), labels: objects.namespace_labels(name).cloned().unwrap_or_default() }
 }

@@ -9,7 +9,11 @@ use harbormaster_api::{
 use harbormaster_framework::{pod::SpecInfo, prelude::*};
 use rustc_hash::FxHashMap;
 
-use super::{PodTerm, RowCounts, selector::well_formed};
+use super::{
+    PodTerm, RowCounts,
+    selector::well_formed,
+    selector_map::{SelectorMap, Spot},
+};
 
 /// A distinct term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +23,7 @@ pub(super) struct TermId(u32);
 #[derive(Debug, Default)]
 pub struct HeldTerm {
     pub(super) term: Arc<Term>,
+    spot: Spot,
     /// Rows with pods that hold the term as required anti-affinity, and how many.
     pub anti: RowCounts,
     /// Rows with pods that hold it as required affinity, and how many.
@@ -42,7 +47,7 @@ impl HeldTerm {
     }
 
     /// Whether nobody holds it any more.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.anti.is_empty() && self.affinity.is_empty() && self.preferred.is_empty()
     }
 }
@@ -62,98 +67,123 @@ pub(super) struct Held {
     how: How,
 }
 
-/// All distinct terms, and what is held by pods of which spec.
+/// All distinct terms that somebody holds, and what is held by pods of which spec.
 #[derive(Debug, Default)]
 pub(super) struct HeldTerms {
     by_term: FxHashMap<Arc<Term>, TermId>,
     terms: Vec<Option<HeldTerm>>,
     free: Vec<TermId>,
-    empty: usize,
-    /// By the spec's address and the namespace; the spec is held so that its address stays its own.
-    by_spec: FxHashMap<(usize, Str), (Arc<SpecInfo>, Arc<[Held]>)>,
+    by_labels: SelectorMap<TermId>,
+    by_spec: FxHashMap<SpecKey, Holders>,
 }
 
-/// How many terms that nobody holds are kept before they are thrown away.
-const GARBAGE: usize = 256;
-/// For how many pairs of spec and namespace the terms are kept ready.
-const SPECS: usize = 4096;
+/// The spec's address, and the namespace of the pod.
+type SpecKey = (usize, Str);
+
+/// Pods of one spec in one namespace.
+#[derive(Debug)]
+struct Holders {
+    /// Held so that its address stays its own.
+    _spec: Arc<SpecInfo>,
+    held: Arc<[Held]>,
+    /// How many pods there are.
+    pods: usize,
+}
 
 impl HeldTerms {
-    pub(super) fn get(&self, id: TermId) -> Option<&HeldTerm> {
-        self.terms.get(id.0 as usize)?.as_ref()
+    /// Every term.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &HeldTerm> {
+        self.terms.iter().flatten()
     }
 
-    /// Every term with its number.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (TermId, &HeldTerm)> {
-        let numbered = self.terms.iter().enumerate();
-        numbered.filter_map(|(at, term)| Some((TermId(at as u32), term.as_ref()?)))
+    /// The terms that select that pod.
+    pub(super) fn about(&self, objects: &Objects, pod: &PodInfo) -> impl Iterator<Item = &HeldTerm> {
+        let found = self.by_labels.about(&pod.namespace, &pod.labels);
+        let terms = found.filter_map(|id| self.terms.get(id.0 as usize)?.as_ref());
+        terms.filter(|held| held.term.pods.matches_pod(objects, &pod.pod))
     }
 
-    /// What that pod holds.
-    pub(super) fn of(&mut self, pod: &PodInfo) -> Arc<[Held]> {
-        let spec = &pod.spec;
-        if spec.pod_affinity.is_none() && spec.pod_anti_affinity.is_none() {
-            return Arc::default();
+    /// A pod is on `row`: the terms that nobody held before.
+    pub(super) fn joined(&mut self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<Term>> {
+        let mut fresh = Vec::new();
+        if !holds_any(pod) {
+            return fresh;
         }
-        let key = (Arc::as_ptr(&pod.spec) as usize, pod.namespace.clone());
-        if let Some((_, held)) = self.by_spec.get(&key) {
-            return held.clone();
-        }
-        if self.by_spec.len() >= SPECS {
-            self.by_spec.clear();
-        }
-        let held: Arc<[Held]> = held_by(pod).into();
-        self.by_spec.insert(key, (pod.spec.clone(), held.clone()));
-        held
-    }
-
-    /// A pod that holds the term is on `row`; the term's number if it was not known.
-    pub(super) fn joined(&mut self, row: NodeIdx, held: &Held) -> Option<TermId> {
-        let known = self.by_term.get(&held.term).copied();
-        let id = known.unwrap_or_else(|| self.new_id());
-        if known.is_none() {
-            self.terms[id.0 as usize] = Some(HeldTerm { term: held.term.clone(), ..HeldTerm::default() });
-            self.by_term.insert(held.term.clone(), id);
-            self.empty += 1;
-        }
-        if let Some(term) = &mut self.terms[id.0 as usize] {
-            self.empty -= usize::from(term.is_empty());
-            match held.how {
-                How::Anti => term.anti.add(row, 1),
-                How::Affinity => term.affinity.add(row, 1),
-                How::Preferred(weight) => term.preferred.add(row, weight),
+        let holders = self.by_spec.entry(spec_key(pod)).or_insert_with(|| Holders {
+            _spec: pod.spec.clone(),
+            held: held_by(pod).into(),
+            pods: 0,
+        });
+        holders.pods += 1;
+        for held in holders.held.clone().iter() {
+            let known = self.by_term.get(&held.term).copied();
+            let id = known.unwrap_or_else(|| self.insert(&held.term));
+            if let Some(term) = &mut self.terms[id.0 as usize] {
+                match held.how {
+                    How::Anti => term.anti.add(row, 1),
+                    How::Affinity => term.affinity.add(row, 1),
+                    How::Preferred(weight) => term.preferred.add(row, weight),
+                }
+            }
+            if known.is_none() {
+                fresh.push(held.term.clone());
             }
         }
-        known.is_none().then_some(id)
+        fresh
     }
 
-    /// A pod that held the term is gone from `row`.
-    pub(super) fn left(&mut self, row: NodeIdx, held: &Held) {
-        let Some(id) = self.by_term.get(&held.term) else { return };
-        if let Some(term) = &mut self.terms[id.0 as usize] {
-            match held.how {
-                How::Anti => term.anti.subtract(row, 1),
-                How::Affinity => term.affinity.subtract(row, 1),
-                How::Preferred(weight) => term.preferred.subtract(row, weight),
-            }
-            self.empty += usize::from(term.is_empty());
+    /// A pod is on `row` no more. What nobody holds is forgotten.
+    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) {
+        if !holds_any(pod) {
+            return;
+        }
+        let key = spec_key(pod);
+        let Some(holders) = self.by_spec.get_mut(&key) else { return };
+        holders.pods -= 1;
+        let (held, last) = (holders.held.clone(), holders.pods == 0);
+        if last {
+            self.by_spec.remove(&key);
+        }
+        held.iter().for_each(|held| self.release(row, held));
+    }
+
+    fn release(&mut self, row: NodeIdx, held: &Held) {
+        let Some(id) = self.by_term.get(&held.term).copied() else { return };
+        let Some(term) = &mut self.terms[id.0 as usize] else { return };
+        match held.how {
+            How::Anti => term.anti.subtract(row, 1),
+            How::Affinity => term.affinity.subtract(row, 1),
+            How::Preferred(weight) => term.preferred.subtract(row, weight),
+        }
+        if term.is_empty() {
+            self.by_labels.remove(std::slice::from_ref(&held.term.pods), term.spot, id);
+            self.by_term.remove(&held.term);
+            self.terms[id.0 as usize] = None;
+            self.free.push(id);
         }
     }
 
-    /// Throws terms away that nobody holds, if there are many; which.
-    pub(super) fn collect_garbage(&mut self) -> Option<Vec<TermId>> {
-        if self.empty < GARBAGE || self.empty * 2 < self.by_term.len() {
-            return None;
+    /// Whether exactly the terms that are held are found by labels.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let known = self.by_term.iter().filter_map(|(term, id)| {
+            let held = self.terms.get(id.0 as usize)?.as_ref()?;
+            Some((std::slice::from_ref(&term.pods), held.spot, *id))
+        });
+        if known.clone().count() != self.iter().count() {
+            return Err(format!("of {} terms {} are known", self.iter().count(), known.count()));
         }
-        let gone: Vec<TermId> = self.iter().filter(|(_, t)| t.is_empty()).map(|(id, _)| id).collect();
-        for id in &gone {
-            if let Some(term) = self.terms[id.0 as usize].take() {
-                self.by_term.remove(&term.term);
-            }
+        if self.by_spec.values().any(|holders| holders.pods == 0) {
+            return Err("the terms of a spec without pods are kept".to_owned());
         }
-        self.free.extend(&gone);
-        self.empty = 0;
-        Some(gone)
+        self.by_labels.check(known)
+    }
+
+    fn insert(&mut self, term: &Arc<Term>) -> TermId {
+        let id = self.new_id();
+        let spot = self.by_labels.insert(std::slice::from_ref(&term.pods), id);
+        self.terms[id.0 as usize] = Some(HeldTerm { term: term.clone(), spot, ..HeldTerm::default() });
+        self.by_term.insert(term.clone(), id);
+        id
     }
 
     fn new_id(&mut self) -> TermId {
@@ -162,6 +192,16 @@ impl HeldTerms {
             TermId(self.terms.len() as u32 - 1)
         })
     }
+}
+
+/// Most pods say nothing about others.
+fn holds_any(pod: &PodInfo) -> bool {
+    let spec = &pod.spec;
+    spec.pod_affinity.is_some() || spec.pod_anti_affinity.is_some()
+}
+
+fn spec_key(pod: &PodInfo) -> SpecKey {
+    (Arc::as_ptr(&pod.spec) as usize, pod.namespace.clone())
 }
 
 /// The terms of a pod's four lists. A list with a syntax error counts as empty, as in kube-scheduler.

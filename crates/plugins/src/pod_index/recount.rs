@@ -14,20 +14,22 @@ impl PodIndex {
     /// # Errors
     /// Says which selector, term or topology key is wrong.
     pub fn check(&self, known: ClusterView<'_>) -> Result<(), String> {
-        for (selector, kept) in self.groups.watched() {
+        self.groups.check(known.objects, pods(known))?;
+        self.selectors.check()?;
+        self.held.check()?;
+        for (selector, kept) in self.selectors.iter() {
             let matches = |pod: &PodInfo| {
-                selector.matches(known.objects, &pod.namespace, &pod.labels, pod.is_terminating())
+                let counts = !selector.live_only || !pod.is_terminating();
+                counts && selector.all_of.iter().all(|term| term.matches_pod(known.objects, &pod.pod))
             };
             same(kept, &recount(known, |pod| i64::from(matches(pod))), || format!("pods of {selector:?}"))?;
         }
         let mut anew = HeldTerms::default();
         for (row, pod) in pods(known) {
-            for held in anew.of(pod).iter() {
-                anew.joined(row, held);
-            }
+            anew.joined(row, pod);
         }
-        for (_, term) in anew.iter() {
-            let Some((_, kept)) = self.held.iter().find(|(_, kept)| kept.term == term.term) else {
+        for term in anew.iter() {
+            let Some(kept) = self.held.iter().find(|kept| kept.term == term.term) else {
                 return Err(format!("nobody knows of {:?}", term.term));
             };
             let lists = [(&kept.anti, &term.anti), (&kept.affinity, &term.affinity)];
@@ -35,9 +37,9 @@ impl PodIndex {
                 same(kept, &counted.iter().collect(), || format!("holders of {:?}", term.term))?;
             }
         }
-        let held = self.held.iter().filter(|(_, term)| !term.is_empty()).count();
-        if held != anew.iter().count() {
-            return Err(format!("{held} terms are held by nobody"));
+        let (held, counted) = (self.held.iter().count(), anew.iter().count());
+        if held != counted {
+            return Err(format!("{held} terms are kept, {counted} are held"));
         }
         self.topology.check(known.nodes)
     }

@@ -3,8 +3,17 @@
 use harbormaster_framework::prelude::*;
 
 /// A sum per row over those who add to it. A row is listed while somebody does, even if the sum is zero.
+///
+/// Rows are kept in order, in blocks of neighbours: one more among 100,000 moves a few others only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RowCounts(Vec<Entry>);
+pub struct RowCounts(Vec<Block>);
+
+/// The listed rows whose number divided by [`BLOCK`] is `number`; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Block {
+    number: usize,
+    entries: Vec<Entry>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -14,15 +23,20 @@ struct Entry {
     sum: i64,
 }
 
+/// How many rows share a block: few enough to move, enough for passes over all of them.
+const BLOCK: usize = 256;
+
 impl RowCounts {
     /// The rows in ascending order with their sums.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIdx, i64)> + '_ {
-        self.0.iter().map(|entry| (entry.row, entry.sum))
+        self.0.iter().flat_map(|block| &block.entries).map(|entry| (entry.row, entry.sum))
     }
 
     /// The sum of a row.
     pub fn get(&self, row: NodeIdx) -> i64 {
-        self.0.binary_search_by_key(&row, |e| e.row).map_or(0, |at| self.0[at].sum)
+        let Ok(at) = self.block_of(row) else { return 0 };
+        let entries = &self.0[at].entries;
+        entries.binary_search_by_key(&row, |e| e.row).map_or(0, |at| entries[at].sum)
     }
 
     /// Whether no row is listed.
@@ -42,31 +56,92 @@ impl RowCounts {
 
     /// Takes in all of `other`.
     pub(super) fn add_all(&mut self, other: &RowCounts) {
-        other.0.iter().for_each(|entry| self.merge(*entry));
+        other.entries().for_each(|entry| self.merge(*entry));
     }
 
     /// Takes out all of `other`.
     pub(super) fn subtract_all(&mut self, other: &RowCounts) {
-        other.0.iter().for_each(|entry| self.unmerge(*entry));
+        other.entries().for_each(|entry| self.unmerge(*entry));
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter().flat_map(|block| &block.entries)
+    }
+
+    /// Where the block of that row is, or would be.
+    fn block_of(&self, row: NodeIdx) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&(row.at() / BLOCK), |block| block.number)
     }
 
     fn merge(&mut self, new: Entry) {
-        match self.0.binary_search_by_key(&new.row, |e| e.row) {
-            Ok(at) => {
-                self.0[at].parts += new.parts;
-                self.0[at].sum += new.sum;
+        let at = self.block_of(new.row).unwrap_or_else(|gap| {
+            // Most sums are of few rows.
+            if self.0.is_empty() {
+                self.0.reserve_exact(1);
             }
-            Err(at) => self.0.insert(at, new),
+            let entries = Vec::with_capacity(1);
+            self.0.insert(gap, Block { number: new.row.at() / BLOCK, entries });
+            gap
+        });
+        let entries = &mut self.0[at].entries;
+        match entries.binary_search_by_key(&new.row, |e| e.row) {
+            Ok(at) => {
+                entries[at].parts += new.parts;
+                entries[at].sum += new.sum;
+            }
+            Err(gap) => entries.insert(gap, new),
         }
     }
 
     fn unmerge(&mut self, old: Entry) {
-        let Ok(at) = self.0.binary_search_by_key(&old.row, |e| e.row) else { return };
-        let entry = &mut self.0[at];
+        let Ok(block) = self.block_of(old.row) else { return };
+        let entries = &mut self.0[block].entries;
+        let Ok(at) = entries.binary_search_by_key(&old.row, |e| e.row) else { return };
+        let entry = &mut entries[at];
         entry.parts = entry.parts.saturating_sub(old.parts);
         entry.sum -= old.sum;
         if entry.parts == 0 {
-            self.0.remove(at);
+            entries.remove(at);
         }
+        if entries.is_empty() {
+            self.0.remove(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use harbormaster_testkit::random::Dice;
+
+    use super::*;
+
+    #[test]
+    fn sums_equal_those_of_a_sorted_map_whatever_is_added_and_taken_out() {
+        let mut dice = Dice::new(1);
+        let (mut counts, mut expected) = (RowCounts::default(), BTreeMap::<usize, Vec<i64>>::new());
+        for _ in 0..20_000 {
+            let row = dice.below(4 * BLOCK as u64) as usize;
+            let parts = expected.entry(row).or_default();
+            if dice.one_in(2) || parts.is_empty() {
+                let amount = dice.below(3) as i64 - 1;
+                parts.push(amount);
+                counts.add(row.into(), amount);
+            } else if let Some(amount) = parts.pop() {
+                counts.subtract(row.into(), amount);
+            }
+            expected.retain(|_, parts| !parts.is_empty());
+        }
+        let sums = || expected.iter().map(|(row, parts)| (NodeIdx::from(*row), parts.iter().sum::<i64>()));
+        assert!(counts.iter().eq(sums()));
+        assert!(
+            (0..5 * BLOCK).map(NodeIdx::from).all(|row| {
+                counts.get(row) == expected.get(&row.at()).map_or(0, |parts| parts.iter().sum())
+            })
+        );
+        let copy = counts.clone();
+        counts.subtract_all(&copy);
+        assert!(counts.is_empty());
     }
 }

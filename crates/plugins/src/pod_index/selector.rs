@@ -1,6 +1,6 @@
 //! Which pods are meant: namespaces and labels.
 
-use harbormaster_api::{Labels, Pod, Str, pod::PodAffinityTerm, selector::LabelSelector};
+use harbormaster_api::{Labels, Namespace, Pod, Str, pod::PodAffinityTerm, selector::LabelSelector};
 use harbormaster_framework::prelude::*;
 
 /// Pods that match every one of some terms.
@@ -38,39 +38,37 @@ impl PodTerm {
         Some(Self { namespaces, namespace_selector: term.namespace_selector.clone(), labels, incoming })
     }
 
-    /// Whether pods of these labels in that namespace are meant.
-    pub fn matches(&self, objects: &Objects, namespace: &Str, labels: &Labels) -> bool {
-        self.labels.matches(labels) && self.has_namespace(objects, namespace)
-    }
-
     /// Whether that pod is meant.
     pub fn matches_pod(&self, objects: &Objects, pod: &Pod) -> bool {
-        self.matches(objects, &pod.namespace, &pod.labels)
+        let none = Labels::default();
+        let of_namespace = || objects.namespace_labels(&pod.namespace).unwrap_or(&none);
+        self.labels.matches(&pod.labels) && self.has_namespace(&pod.namespace, of_namespace)
     }
 
-    fn has_namespace(&self, objects: &Objects, namespace: &Str) -> bool {
-        self.namespaces.contains(namespace)
+    /// Whether pods of that namespace are meant, whose labels are asked for where they matter.
+    fn has_namespace<'a>(&self, name: &Str, labels: impl FnOnce() -> &'a Labels) -> bool {
+        self.namespaces.contains(name)
             || self.namespace_selector.as_ref().is_some_and(|selector| {
-                let none = Labels::default();
-                selector.matches(objects.namespace_labels(namespace).unwrap_or(&none))
-                    || (self.incoming && selector.matches(&none))
+                selector.matches(labels()) || (self.incoming && selector.matches(&Labels::default()))
             })
     }
 }
 
 impl PodSelector {
     /// Whether pods of these labels in that namespace match.
-    pub(super) fn matches(
-        &self,
-        objects: &Objects,
-        namespace: &Str,
-        labels: &Labels,
-        terminating: bool,
-    ) -> bool {
+    pub(super) fn matches(&self, namespace: &Namespace, labels: &Labels, terminating: bool) -> bool {
+        self.matches_labels(labels, terminating) && self.has_namespace(namespace)
+    }
+
+    /// Whether pods of these labels match where they are in a namespace that does.
+    pub(super) fn matches_labels(&self, labels: &Labels, terminating: bool) -> bool {
         let counts = !self.live_only || !terminating;
-        counts
-            && !self.all_of.is_empty()
-            && self.all_of.iter().all(|term| term.matches(objects, namespace, labels))
+        counts && !self.all_of.is_empty() && self.all_of.iter().all(|term| term.labels.matches(labels))
+    }
+
+    /// Whether pods of that namespace match where their labels do.
+    pub(super) fn has_namespace(&self, namespace: &Namespace) -> bool {
+        self.all_of.iter().all(|term| term.has_namespace(&namespace.name, || &namespace.labels))
     }
 }
 

@@ -1,15 +1,19 @@
-//! The API server in memory, for the tests of this crate and of others, which include this file.
+//! The API server in memory, in threads of this process.
 
-use std::{error::Error, fs, ops::Deref};
+use std::fs;
+use std::ops::Deref;
 
+use anyhow::Result;
 use harbormaster_apiserver::{ApiServer, Certificate, Options, Running, kubeconfig_yaml};
-use harbormaster_oracle::components::Endpoint;
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::components::Endpoint;
 
 const TOKEN: &str = "harbormaster-admin";
 
 /// The API server in memory on a loopback port, over HTTPS, in threads of its own that end with this value.
-pub(crate) struct Embedded {
+pub struct Embedded {
     // Dropped in order: clients see their connections break before the files go.
     _running: Running,
     _threads: Runtime,
@@ -18,16 +22,17 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     /// Starts the server, and first what `before` starts beside it in the same threads.
-    pub(crate) fn start(
-        before: impl FnOnce(&ApiServer) -> Result<(), Box<dyn Error>>,
-    ) -> Result<Self, Box<dyn Error>> {
+    ///
+    /// # Errors
+    /// Those of `before`, and when no port or no temporary directory is to be had.
+    pub fn start(before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
         let threads = Runtime::new()?;
         let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });
         let certificate = Certificate::self_signed(&[])?;
         let running = threads.block_on(async {
             before(&server)?;
             let listener = TcpListener::bind("127.0.0.1:0").await?;
-            Ok::<_, Box<dyn Error>>(server.serve(listener, Some(&certificate))?)
+            anyhow::Ok(server.serve(listener, Some(&certificate))?)
         })?;
         let address = running.address();
         let endpoint = Endpoint::new(&format!("https://{address}"), TOKEN)?;

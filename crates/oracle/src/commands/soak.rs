@@ -1,0 +1,41 @@
+//! `harbormaster-oracle soak`.
+
+use anyhow::Result;
+use clap::builder::RangedU64ValueParser;
+use harbormaster_oracle::soak::{Options, run};
+
+use super::HarbormasterArguments;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Pods per second that come, and that go a minute later.
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    rate: u64,
+    /// How long; the last minute is compared with the third.
+    #[arg(long, default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(4..))]
+    minutes: usize,
+    /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
+    #[arg(long, default_value_t = 300)]
+    nodes: usize,
+    #[command(flatten)]
+    harbormaster: HarbormasterArguments,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool> {
+        let Self { rate, minutes, nodes, .. } = *self;
+        let options = Options { harbormaster: self.harbormaster.binary(true)?, rate, minutes, nodes };
+        println!(
+            "{:>6}  {:>6}  {:>10}  {:>12}  {:>7}",
+            "minute", "pods", "CPU-ms/pod", "resident MiB", "pending"
+        );
+        let report = run(&options, |number, minute| {
+            println!(
+                "{number:>6}  {:>6}  {:>10.3}  {:>12.1}  {:>7}",
+                minute.pods, minute.cpu_ms_per_pod, minute.resident_mib, minute.pending
+            );
+        })?;
+        println!("{report}");
+        Ok(report.is_steady())
+    }
+}

@@ -1,0 +1,120 @@
+//! The selectors that somebody asks about, with the pods they select.
+
+use std::sync::Arc;
+
+use harbormaster_api::Namespace;
+use harbormaster_framework::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::{
+    PodSelector, RowCounts,
+    groups::Groups,
+    selector_map::{SelectorMap, Spot},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct SelectorId(u64);
+
+/// A selector that is counted.
+#[derive(Debug)]
+struct Watched {
+    selector: Arc<PodSelector>,
+    spot: Spot,
+    rows: RowCounts,
+    /// When somebody last asked for it.
+    asked: u64,
+}
+
+/// All selectors that are counted.
+#[derive(Debug, Default)]
+pub(super) struct Selectors {
+    by_selector: FxHashMap<Arc<PodSelector>, SelectorId>,
+    watched: FxHashMap<SelectorId, Watched>,
+    by_labels: SelectorMap<SelectorId>,
+    clock: u64,
+}
+
+/// How many selectors are counted at most; half of them, those least recently asked for, go when there are more.
+const SELECTORS: usize = 2048;
+
+impl Selectors {
+    pub(super) fn pods(&self, selector: &PodSelector) -> Option<&RowCounts> {
+        let id = self.by_selector.get(selector)?;
+        self.watched.get(id).map(|watched| &watched.rows)
+    }
+
+    /// Whether exactly the selectors that are counted are found by labels.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let known = self
+            .by_selector
+            .iter()
+            .filter_map(|(selector, id)| Some((selector.all_of.as_slice(), self.watched.get(id)?.spot, *id)));
+        if known.clone().count() != self.watched.len() {
+            return Err(format!("of {} selectors {} are known", self.watched.len(), known.count()));
+        }
+        self.by_labels.check(known)
+    }
+
+    /// Every selector that is counted.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PodSelector, &RowCounts)> {
+        self.watched.values().map(|watched| (&*watched.selector, &watched.rows))
+    }
+
+    pub(super) fn watch(&mut self, groups: &Groups, selector: &PodSelector) {
+        self.clock += 1;
+        let known = self.by_selector.get(selector).and_then(|id| self.watched.get_mut(id));
+        if let Some(watched) = known {
+            watched.asked = self.clock;
+            return;
+        }
+        self.make_room();
+        let (id, selector) = (SelectorId(self.clock), Arc::new(selector.clone()));
+        let spot = self.by_labels.insert(&selector.all_of, id);
+        let rows = groups.count(&selector);
+        self.by_selector.insert(selector.clone(), id);
+        self.watched.insert(id, Watched { selector, spot, rows, asked: self.clock });
+    }
+
+    pub(super) fn joined(&mut self, namespace: &Namespace, row: NodeIdx, pod: &PodInfo) {
+        self.of_pod(namespace, pod, |rows| rows.add(row, 1));
+    }
+
+    pub(super) fn left(&mut self, namespace: &Namespace, row: NodeIdx, pod: &PodInfo) {
+        self.of_pod(namespace, pod, |rows| rows.subtract(row, 1));
+    }
+
+    /// A namespace has other labels than before.
+    pub(super) fn namespace_changed(&mut self, groups: &Groups, was: &Namespace, is: &Namespace) {
+        for watched in self.watched.values_mut() {
+            let selector = &watched.selector;
+            match (selector.has_namespace(was), selector.has_namespace(is)) {
+                (false, true) => watched.rows.add_all(&groups.count_in(&is.name, selector)),
+                (true, false) => watched.rows.subtract_all(&groups.count_in(&is.name, selector)),
+                _ => {}
+            }
+        }
+    }
+
+    fn of_pod(&mut self, namespace: &Namespace, pod: &PodInfo, change: impl Fn(&mut RowCounts)) {
+        for id in self.by_labels.about(&namespace.name, &pod.labels) {
+            if let Some(watched) = self.watched.get_mut(&id)
+                && watched.selector.matches(namespace, &pod.labels, pod.is_terminating())
+            {
+                change(&mut watched.rows);
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.watched.len() < SELECTORS {
+            return;
+        }
+        let mut asked: Vec<u64> = self.watched.values().map(|w| w.asked).collect();
+        asked.sort_unstable();
+        let oldest_kept = asked[asked.len() / 2];
+        for (id, gone) in self.watched.extract_if(|_, watched| watched.asked < oldest_kept) {
+            self.by_selector.remove(&gone.selector);
+            self.by_labels.remove(&gone.selector.all_of, gone.spot, id);
+        }
+    }
+}
