@@ -124,7 +124,7 @@ struct Kept {
     kind: IndexKind,
     /// `None` if it panicked again and again while it was made.
     index: Option<Box<dyn ErasedIndex>>,
-    /// News of these made it panic: it was made anew without them, and is not told of them.
+    /// News of these made it panic: it was made anew without them, and is not told of them until there are other news.
     withheld: Vec<Item>,
 }
 
@@ -192,10 +192,10 @@ impl Kept {
         news: impl FnOnce(&mut dyn ErasedIndex),
     ) -> Result<(), PointError> {
         if let Some(at) = self.withheld.iter().position(|withheld| *withheld == item) {
+            self.withheld.swap_remove(at);
             if !still_there {
-                self.withheld.swap_remove(at);
+                return Ok(());
             }
-            return Ok(());
         }
         let Some(mut index) = self.index.take() else { return Ok(()) };
         let told = self.guarded(|| {

@@ -98,7 +98,18 @@ impl World {
     }
 
     pub(crate) fn remove_pod(&mut self, name: &str) {
+        self.pods.retain(|pod| pod.name != name);
         self.input(Input::PodGone(name.into()));
+    }
+
+    /// The pods that were told of, as they were told last.
+    pub(crate) fn pods(&self) -> &[Pod] {
+        &self.pods
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        let nodes = self.engine.cache().cluster.nodes().nodes();
+        nodes.filter_map(|node| node.object().map(|node| Node::clone(node))).collect()
     }
 
     pub(crate) fn bind_finished(&mut self, name: &str, outcome: BindOutcome) {
