@@ -138,6 +138,7 @@ macro_rules! toy {
                 log(cx, concat!("pre ", stringify!($name)));
                 match cx.pod.labels.get(stringify!($name)).map(Str::as_str) {
                     Some("pre-error") => Err(PluginError::from("no volume").into()),
+                    Some("pre-panic") => panic!("oh no"),
                     Some("pre-reject") => Err(Stop::Reject(Reject::evictable("not now"))),
                     _ => Ok(()),
                 }
@@ -159,6 +160,7 @@ macro_rules! toy {
         impl PostBind for $name {
             fn post_bind(&self, cx: &BindCycle) {
                 log(cx, concat!("post ", stringify!($name)));
+                assert!(cx.pod.labels.get(stringify!($name)).is_none_or(|l| l != "post-panic"), "oh no");
             }
         }
     };
@@ -230,10 +232,14 @@ async fn a_failure_ends_the_cycle_and_names_the_plugin() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_panics_loses_no_pod() {
-    assert_eq!(
-        cycle("f4", &[("Slow", "panic")], &[]).await,
-        BindOutcome::Failed(
-            "running Bind plugin \"Slow\": plugin \"Slow\" panicked at Bind: oh no".to_owned()
-        )
-    );
+    for (pod, label, point) in [("f4", "panic", "Bind"), ("f5", "pre-panic", "PreBind")] {
+        assert_eq!(
+            cycle(pod, &[("Slow", label)], &[&[0]]).await,
+            BindOutcome::Failed(format!(
+                "running {point} plugin \"Slow\": plugin \"Slow\" panicked at {point}: oh no"
+            ))
+        );
+    }
+    assert_eq!(cycle("f6", &[("Slow", "post-panic")], &[]).await, BindOutcome::Bound);
+    assert_eq!(logged("f6"), ["bind Slow", "post Slow", "post Quick"], "the next plugin is told");
 }
