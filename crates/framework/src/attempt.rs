@@ -116,7 +116,7 @@ pub struct Attempt {
     states: Vec<Slot>,
     found: Found,
     /// When no node fits: why not.
-    rejections: Rejections,
+    rejections: Option<Box<Rejections>>,
     competed: Competed,
 }
 
@@ -187,12 +187,12 @@ impl Attempt {
 
     /// Why a row was rejected.
     pub fn rejection_of(&self, row: NodeIdx) -> Option<&Reject> {
-        self.rejections.of(row)
+        self.rejections.as_ref()?.of(row)
     }
 
     /// Those of `rows` that were rejected so, in the order given.
     pub fn rows_rejected_with(&self, rows: &[NodeIdx], fix: Fix) -> Vec<NodeIdx> {
-        let is_so = |row: &NodeIdx| self.rejections.of(*row).is_some_and(|reject| reject.fix == fix);
+        let is_so = |row: &NodeIdx| self.rejection_of(*row).is_some_and(|reject| reject.fix == fix);
         rows.iter().copied().filter(is_so).collect()
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Totals {
     parts: Vec<Part>,
     totals: Vec<i64>,
     block_best: Vec<i64>,
+    /// Blocks whose best may be gone; their best is found when a series of updates ends.
+    dirty: Vec<usize>,
     stale: bool,
     invalid: usize,
     is_invalid: NodeSet,
@@ -94,6 +96,7 @@ impl Totals {
             parts: parts.map(part).collect(),
             totals: vec![UNFIT; rows],
             block_best: vec![UNFIT; rows.div_ceil(BLOCK)],
+            dirty: Vec::new(),
             stale: true,
             invalid: 0,
             is_invalid: NodeSet::empty(rows),
@@ -126,8 +129,13 @@ impl Totals {
     pub(crate) fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
         let max_is_gone = |part: &Part| part.is_relative() && part.max > 0 && part.how_many == 0;
         if !self.stale && !self.parts.iter().any(max_is_gone) {
+            for at in 0..self.dirty.len() {
+                self.block_best[self.dirty[at]] = self.best_of_block(self.dirty[at]);
+            }
+            self.dirty.clear();
             return;
         }
+        self.dirty.clear();
         self.stale = false;
         self.totals.fill(UNFIT);
         self.invalid = 0;
@@ -165,8 +173,8 @@ impl Totals {
         let before = std::mem::replace(&mut self.totals[row.at()], total);
         if total >= self.block_best[block] {
             self.block_best[block] = total;
-        } else if before == self.block_best[block] {
-            self.block_best[block] = self.best_of_block(block);
+        } else if before == self.block_best[block] && self.dirty.last() != Some(&block) {
+            self.dirty.push(block);
         }
     }
 

@@ -69,21 +69,21 @@ impl Draft {
         ranking: Option<(Vec<Str>, Ranking)>,
     ) -> Attempt {
         let found = Found::Node { row, evaluated, feasible: competed.len(), ranking };
-        self.ended(found, Rejections::default(), Competed::Listed(competed))
+        self.ended(found, None, Competed::Listed(competed))
     }
 
     pub(super) fn ended_best(mut self, row: NodeIdx, cluster: &Cluster) -> Attempt {
         let (evaluated, feasible) = (self.considered(cluster), self.fits.len());
         let fits = std::mem::take(&mut self.fits);
         let found = Found::Node { row, evaluated, feasible, ranking: None };
-        self.ended(found, Rejections::default(), Competed::All(fits))
+        self.ended(found, None, Competed::All(fits))
     }
 
     pub(super) fn ended_nowhere(self, diagnosis: Diagnosis, rejections: Rejections) -> Attempt {
-        self.ended(Found::Nowhere(diagnosis), rejections, Competed::Listed(Vec::new()))
+        self.ended(Found::Nowhere(diagnosis), Some(Box::new(rejections)), Competed::Listed(Vec::new()))
     }
 
-    fn ended(self, found: Found, rejections: Rejections, competed: Competed) -> Attempt {
+    fn ended(self, found: Found, rejections: Option<Box<Rejections>>, competed: Competed) -> Attempt {
         let Self { profile, pod, states, .. } = self;
         Attempt { profile, pod, states, found, rejections, competed }
     }

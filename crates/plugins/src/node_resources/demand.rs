@@ -35,6 +35,8 @@ const STORAGE: Lack = 1 << 3;
 /// The node could never hold the pod, even empty.
 const NEVER: Lack = 1 << 4;
 const SCALARS: usize = 5;
+/// Fewer rows than this part of the table are judged one by one.
+const FEW_ROWS: usize = 4;
 /// A pod with more scalars than there are bits is judged node by node.
 const MOST_SCALARS: usize = Lack::BITS as usize - SCALARS;
 
@@ -118,7 +120,8 @@ impl Demand {
     /// Judges all rows of the sweep, column by column.
     pub(super) fn sweep(&self, nodes: &NodeTable, sweep: &mut Sweep<'_>) {
         let rows = sweep.rows();
-        if self.scalars.len() > MOST_SCALARS {
+        // Columns are quick per row, but look at all of them.
+        if self.scalars.len() > MOST_SCALARS || rows.len() < nodes.rows() / FEW_ROWS {
             for row in rows {
                 if let Err(reject) = self.judge(nodes, nodes.node(row)) {
                     sweep.reject(row, reject);
