@@ -9,6 +9,7 @@
 
 mod churn;
 mod shapes;
+mod templates;
 
 use std::{
     hint::black_box,
@@ -132,6 +133,9 @@ fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if words == ["templates"] {
+        return templates::compare();
+    }
     if words.iter().any(|word| word.parse::<usize>().is_err()) {
         return churn::compare(&words);
     }
@@ -155,5 +159,6 @@ fn main() {
         }
     }
     shapes::compare();
+    templates::compare();
     churn::compare(&[]);
 }
