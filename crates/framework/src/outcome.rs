@@ -1,4 +1,5 @@
-//! What a plugin may answer, one type per extension point: what a point may not say does not compile.
+//! What a plugin may answer, one type per extension point: what a point may not say does not compile. But one thing:
+//! [`Fix::Pending`] has no meaning in PreFilter, and is an error there.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 

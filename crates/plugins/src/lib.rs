@@ -67,9 +67,9 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
         .register::<PodTopologySpread>()
+        .register::<InterPodAffinity>()
         // When no node fits.
         .register::<DefaultPreemption>()
-        .register::<InterPodAffinity>()
         // Scores only; order does not matter.
         .register::<NodeResourcesBalancedAllocation>()
         .register::<ImageLocality>()
