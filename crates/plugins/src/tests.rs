@@ -363,6 +363,16 @@ fn pods_of_which_a_plugin_reads_the_same_get_the_same_answers() {
 }
 
 #[test]
+fn pre_score_is_asked_where_the_profile_leaves_score_out() {
+    let points = [("PreScore", vec![("NodeAffinity", 0)]), ("Score", vec![("ImageLocality", 1)])];
+    let mut runner = Runner::new(profile_with_weights(&registry(), &points, &[]));
+    let mut nodes = cluster([node("a"), node("b")], []);
+    let wrong = pod("p").prefers_node_label(1, "disk", &["not a value"]).info();
+    let error = runner.find(&mut nodes, &wrong, Search::all(&mut Rotation::default())).unwrap_err();
+    assert!(error.to_string().starts_with("running PreScore plugin \"NodeAffinity\": "), "{error}");
+}
+
+#[test]
 fn asking_about_a_bound_pod_does_not_spoil_what_is_kept_for_waiting_ones() {
     let mut nodes = cluster([node("a"), node("b")], []);
     let mut specs = harbormaster_framework::pod::SpecTable::default();

@@ -11,36 +11,62 @@ use crate::{
     cluster::Cluster,
     cycle::Cycle,
     diagnosis::Diagnosis,
-    guard::{Call, PointError, Stopped},
-    kept::Kept,
+    guard::{Call, Guarded, PointError, Stopped},
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, PluginError, Reject},
-    plugin::Scope,
     pod::PodInfo,
     points::PreFilterAnswer,
     sweep::{PluginIdx, Sweep, Verdicts},
 };
 
 impl Runner {
-    /// Indexes get ready for the pod, then PreFilter in order: kept answers for row-scoped plugins, fresh ones for the
-    /// others. `Err`: the attempt has ended, no node can fit.
+    /// Indexes get ready for the pod, then PreFilter in order. `Err`: the attempt has ended, no node can fit.
     pub(super) fn narrow(
         &mut self,
         cluster: &mut Cluster,
         pod: &Arc<PodInfo>,
     ) -> Result<Result<Draft, Box<Attempt>>, AttemptError> {
         self.prepare(cluster, pod)?;
-        let profile = self.profile.clone();
         let cx = Cycle::new(cluster, pod);
-        let slate = self.kept.open(&profile, &cx)?;
-        let plugins = profile.plugins().iter().enumerate();
-        let state = |(at, plugin): (usize, &crate::guard::Guarded)| {
+        let mut draft = self.begin(&cx, pod)?;
+        let nodes = cluster.node_count();
+        let mut rejected: Option<(&'static str, Reject)> = None;
+        for plugin in self.profile.at(ExtensionPoint::PreFilter) {
+            match self.pre_filter(&cx, &mut draft, *plugin) {
+                Ok(PreFilterAnswer::Skip | PreFilterAnswer::Continue(None)) => {}
+                Ok(PreFilterAnswer::Continue(Some(only))) => {
+                    draft.narrowed.add(self.profile.plugin(*plugin).name(), only);
+                }
+                Err(Stopped::Error(error)) => return Err(error.into()),
+                Err(Stopped::Reject(plugin, reject)) => match reject.fix {
+                    Fix::NothingHelps => {
+                        draft.narrowed.by.clear();
+                        return Ok(Err(draft.ended_before(nodes, Some(plugin), reject)));
+                    }
+                    Fix::EvictionMayHelp => rejected = Some((plugin, reject)),
+                    Fix::Pending => return Err(cannot_wait(plugin, &reject).into()),
+                },
+            }
+            if let Some(reject) = draft.narrowed.nothing_left() {
+                return Ok(Err(draft.ended_before(nodes, None, reject)));
+            }
+        }
+        Ok(match rejected {
+            Some((plugin, reject)) => Err(draft.ended_before(nodes, Some(plugin), reject)),
+            None => Ok(draft),
+        })
+    }
+
+    /// A draft with what is kept for pods like this one.
+    fn begin(&mut self, cx: &Cycle<'_>, pod: &Arc<PodInfo>) -> Result<Draft, PointError> {
+        let slate = self.kept.open(&self.profile, cx)?;
+        let state = |(at, plugin): (usize, &Guarded)| {
             let column = self.kept.column(slate, PluginIdx(at as u16));
             column.map_or_else(|| plugin.default_filter_slot(), |column| column.filter_state().clone())
         };
-        let mut draft = Draft {
-            states: plugins.map(state).collect(),
-            profile: profile.clone(),
+        Ok(Draft {
+            states: self.profile.plugins().iter().enumerate().map(state).collect(),
+            profile: self.profile.clone(),
             pod: pod.clone(),
             slate,
             narrowed: Narrowed::default(),
@@ -48,43 +74,24 @@ impl Runner {
             as_kept: false,
             overlay: Verdicts::default(),
             forced: NodeSet::default(),
-        };
-        let mut rejected: Option<(&'static str, Reject)> = None;
-        let nodes = cluster.node_count();
-        for plugin in profile.at(ExtensionPoint::PreFilter) {
-            let erased = profile.plugin(*plugin);
-            let answer = match self.kept.column(slate, *plugin) {
-                Some(column) => match column.pre_filter() {
-                    Some(answer) => answer.clone().map_err(|reject| Stopped::Reject(erased.name(), reject)),
-                    None => continue,
-                },
-                None => erased.pre_filter(&cx, &mut draft.states[plugin.at()]),
-            };
-            match answer {
-                Ok(PreFilterAnswer::Skip | PreFilterAnswer::Continue(None)) => {}
-                Ok(PreFilterAnswer::Continue(Some(only))) => draft.narrowed.add(erased.name(), only),
-                Err(Stopped::Error(error)) => return Err(error.into()),
-                Err(Stopped::Reject(plugin, reject)) => match reject.fix {
-                    Fix::NothingHelps => {
-                        let by = Vec::new();
-                        return Ok(Err(draft.ended_before(nodes, Some(plugin), reject, by)));
-                    }
-                    Fix::EvictionMayHelp => rejected = Some((plugin, reject)),
-                    Fix::Pending => return Err(cannot_wait(plugin, &reject).into()),
-                },
-            }
-            if let Some(reject) = draft.narrowed.nothing_left() {
-                let by = std::mem::take(&mut draft.narrowed.by);
-                return Ok(Err(draft.ended_before(nodes, None, reject, by)));
-            }
-        }
-        Ok(match rejected {
-            Some((plugin, reject)) => {
-                let by = std::mem::take(&mut draft.narrowed.by);
-                Err(draft.ended_before(nodes, Some(plugin), reject, by))
-            }
-            None => Ok(draft),
         })
+    }
+
+    /// A row-scoped plugin's answer is kept, any other is asked.
+    fn pre_filter(
+        &self,
+        cx: &Cycle<'_>,
+        draft: &mut Draft,
+        plugin: PluginIdx,
+    ) -> Result<PreFilterAnswer, Stopped> {
+        let erased = self.profile.plugin(plugin);
+        match self.kept.column(draft.slate, plugin) {
+            Some(column) => {
+                let answer = column.pre_filter().cloned().unwrap_or(Ok(PreFilterAnswer::Skip));
+                answer.map_err(|reject| Stopped::Reject(erased.name(), reject))
+            }
+            None => erased.pre_filter(cx, &mut draft.states[plugin.at()]),
+        }
     }
 
     fn prepare(&self, cluster: &mut Cluster, pod: &PodInfo) -> Result<(), PointError> {
@@ -124,8 +131,9 @@ impl Runner {
         draft: &mut Draft,
         nominated: &[NominatedRow],
     ) -> Result<(), AttemptError> {
-        let cx = Cycle::new(cluster, &draft.pod);
-        self.kept.sync(draft.slate, &draft.profile, &cx)?;
+        let (pod, profile) = (draft.pod.clone(), draft.profile.clone());
+        let cx = Cycle::new(cluster, &pod);
+        self.kept.sync(draft.slate, &profile, &cx)?;
         if nominated.is_empty() && draft.all_filters_are_kept() {
             draft.fits.copy_from(self.kept.fits(draft.slate));
             draft.as_kept = draft.narrowed.only.is_none();
@@ -140,16 +148,8 @@ impl Runner {
         }
         draft.overlay.resize(cluster.rows());
         draft.fits.copy_from(&open);
-        for plugin in draft.profile.at(ExtensionPoint::Filter) {
-            filter_with(
-                &mut self.kept,
-                &cx,
-                draft.slate,
-                *plugin,
-                &draft.profile,
-                &draft.states,
-                Target { fits: &mut draft.fits, overlay: &mut draft.overlay },
-            )?;
+        for plugin in profile.at(ExtensionPoint::Filter) {
+            self.filter_with(&cx, draft, *plugin)?;
         }
         for others in nominated.iter().filter(|others| open.contains(others.row)) {
             if let Some((plugin, reject)) = draft.rejection_with(cluster, others)? {
@@ -159,6 +159,25 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// Leaves those of the draft's rows that fit for one plugin.
+    fn filter_with(
+        &mut self,
+        cx: &Cycle<'_>,
+        draft: &mut Draft,
+        plugin: PluginIdx,
+    ) -> Result<(), PointError> {
+        if let Some(column) = self.kept.column_mut(draft.slate, plugin) {
+            return column.keep_fitting(draft.profile.asked(plugin, cx), &mut draft.fits);
+        }
+        let state = &draft.states[plugin.at()];
+        if state.is_none() {
+            return Ok(());
+        }
+        let rows = draft.fits.clone();
+        let mut sweep = Sweep::new(plugin, &rows, &mut draft.fits, &mut draft.overlay);
+        draft.profile.plugin(plugin).filter_batch(cx, state, &mut sweep)
     }
 
     /// The attempt ends without a node: every row's reason, and all of them counted.
@@ -212,37 +231,6 @@ impl Runner {
     }
 }
 
-/// Where one filter's verdicts go.
-struct Target<'a> {
-    fits: &'a mut NodeSet,
-    overlay: &'a mut Verdicts,
-}
-
-/// Leaves those of the target's rows that fit for one plugin.
-fn filter_with(
-    kept: &mut Kept,
-    cx: &Cycle<'_>,
-    slate: crate::kept::SlateId,
-    plugin: PluginIdx,
-    profile: &crate::profile::Profile,
-    states: &[crate::points::Slot],
-    target: Target<'_>,
-) -> Result<(), PointError> {
-    let erased = profile.plugin(plugin);
-    if erased.scope() == Scope::Row {
-        return match kept.column_mut(slate, plugin) {
-            Some(column) => column.keep_fitting(profile.asked(plugin, cx), target.fits),
-            None => Ok(()),
-        };
-    }
-    if states[plugin.at()].is_none() {
-        return Ok(());
-    }
-    let rows = target.fits.clone();
-    let mut sweep = Sweep::new(plugin, &rows, target.fits, target.overlay);
-    erased.filter_batch(cx, &states[plugin.at()], &mut sweep)
-}
-
 fn cannot_wait(plugin: &'static str, reject: &Reject) -> PointError {
     let source: PluginError = reject.message().into();
     PointError { plugin, call: Call::Point(ExtensionPoint::PreFilter), source }
@@ -250,14 +238,9 @@ fn cannot_wait(plugin: &'static str, reject: &Reject) -> PointError {
 
 impl Draft {
     /// PreFilter left no node.
-    fn ended_before(
-        self,
-        nodes: usize,
-        plugin: Option<&'static str>,
-        reject: Reject,
-        by: Vec<&'static str>,
-    ) -> Box<Attempt> {
+    fn ended_before(self, nodes: usize, plugin: Option<&'static str>, reject: Reject) -> Box<Attempt> {
         let rejections = Rejections { all: Some(reject.clone()), ..Rejections::default() };
+        let by = self.narrowed.by.clone();
         Box::new(self.ended_nowhere(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections))
     }
 

@@ -1,5 +1,7 @@
 //! What all row-scoped plugins together say of every row, for pods that they cannot tell apart.
 
+use harbormaster_api::points::ExtensionPoint;
+
 use super::column::Column;
 use crate::{
     cycle::Cycle,
@@ -127,7 +129,13 @@ impl Slate {
         desk.columns[column].keep_fitting(asked, &mut self.fits)
     }
 
+    /// PreScore is asked first, also of plugins whose Score the profile leaves out: they may fail.
     fn score_all(&mut self, desk: &mut Desk<'_>) -> Result<(), PointError> {
+        for plugin in desk.profile.at(ExtensionPoint::PreScore) {
+            if let Some(column) = self.columns[plugin.at()] {
+                desk.columns[column].scores(desk.profile.asked(*plugin, desk.cx))?;
+            }
+        }
         for scorer in desk.profile.scorers() {
             if let Some(column) = self.columns[scorer.plugin.at()] {
                 let asked = desk.profile.asked(scorer.plugin, desk.cx);
