@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
+use harbormaster_core::{EngineConfig, cache::Cache};
+use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind};
 use harbormaster_objects::{
     kinds::{self, Rules},
     value::{name, namespace},
@@ -28,7 +30,8 @@ pub struct Cluster {
     pub bound: Vec<Pod>,
     /// Pods without a node.
     pub pending: Vec<Pod>,
-    /// Custom resources whose definitions are among the manifests.
+    /// Custom resources whose definitions are among the manifests; [`Self::custom_notices`] tells of those that nobody
+    /// reads.
     pub custom: Vec<CustomObject>,
     /// What the user should know besides the result; one line each.
     pub notices: Vec<String>,
@@ -43,6 +46,12 @@ pub struct CustomObject {
     pub kind: String,
     /// All of it, with the defaults of its schema.
     pub value: Value,
+}
+
+impl CustomObject {
+    fn is_of(&self, kind: &ResourceKind) -> bool {
+        kind.name().group == self.group && kind.kind() == self.kind
+    }
 }
 
 /// How manifests become a cluster.
@@ -98,6 +107,39 @@ impl Cluster {
     pub fn custom_of(&self, group: &str, kind: &str) -> impl Iterator<Item = &Value> {
         let all = self.custom.iter().filter(move |object| object.group == group && object.kind == kind);
         all.map(|object| &object.value)
+    }
+
+    /// The custom resources of those kinds, as the engine takes them, in the order of the manifests.
+    pub(crate) fn raw_objects(&self, kinds: &[ResourceKind]) -> Vec<RawObject> {
+        // A plugin may read them in one version, another one in another.
+        let raw = |object: &CustomObject| {
+            let named = kinds.iter().filter(|kind| object.is_of(kind));
+            let raw = named.map(|kind| RawObject {
+                key: CustomKey {
+                    resource: kind.name().to_string().into(),
+                    namespace: namespace(&object.value).into(),
+                    name: name(&object.value).into(),
+                },
+                json: object.value.to_string().into(),
+            });
+            raw.collect::<Vec<_>>()
+        };
+        self.custom.iter().flat_map(raw).collect()
+    }
+
+    /// What the user should know of the custom resources: those that no plugin names, and those that plugins cannot
+    /// read; one line each.
+    pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
+        let (kinds, mut ignored) = (config.resources(), BTreeMap::new());
+        for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| object.is_of(kind))) {
+            *ignored.entry(object.kind.clone()).or_default() += 1;
+        }
+        let mut cache = Cache::of(&config.profiles);
+        for object in self.raw_objects(&kinds) {
+            cache.cluster.set_custom(&object);
+        }
+        let undecodable = cache.cluster.take_undecodable();
+        ignored_line(&ignored).into_iter().chain(undecodable.iter().map(ToString::to_string)).collect()
     }
 
     /// Adds an object of a kind that counts. False if it is of none.
@@ -173,7 +215,10 @@ impl Builder {
             let workload = Workload::new(manifest.label(), manifest.order, value)
                 .map_err(|(field, problem)| (field.into(), problem))?;
             self.workloads.push(workload);
-        } else if !known && kind.rules != Rules::PriorityClass {
+        } else if !known
+            && !kind.is_custom()
+            && !matches!(kind.rules, Rules::PriorityClass | Rules::Definition)
+        {
             *self.ignored.entry(kind.kind.clone()).or_default() += 1;
         }
         Ok(())
