@@ -38,6 +38,7 @@ use std::{
 
 use harbormaster_api::{Labels, Str, Timestamp, pod::OwnerReference};
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::registry::field_and_message;
@@ -308,14 +309,15 @@ fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecod
         }
         (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {}
     }
-    let head: Head = read(json).map_err(|(field, message)| wrong(field, message))?;
+    // By way of a value, so that what is wrong is told without a place in the text: it is the same after the next change.
+    let json: Value = serde_json::from_str(json).map_err(|error| wrong(String::new(), error.to_string()))?;
+    let head: Head = read(&json).map_err(|(field, message)| wrong(field, message))?;
     let metadata = head.metadata.of(key).map_err(|(field, message)| wrong(field, message))?;
-    let object = read(json).map_err(|(field, message)| wrong(field, message))?;
+    let object = read(&json).map_err(|(field, message)| wrong(field, message))?;
     Ok(Custom { metadata, object })
 }
 
-fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
-    let json = &mut serde_json::Deserializer::from_str(json);
+fn read<T: DeserializeOwned>(json: &Value) -> Result<T, (String, String)> {
     serde_path_to_error::deserialize(json).map_err(|error| field_and_message(&error))
 }
 
