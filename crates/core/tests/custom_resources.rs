@@ -14,7 +14,7 @@ use harbormaster_framework::{
     registry::Registry,
     resource::RawObject,
 };
-use harbormaster_testkit::custom::raw;
+use harbormaster_testkit::{self as testkit, Trial, cluster, custom::raw, set_custom};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use world::{World, node, pod};
@@ -247,6 +247,18 @@ fn an_object_in_a_namespace_is_none_of_a_cluster_scoped_kind() {
     let expected = "Quota \"a/n\" counts as absent: metadata.namespace: it is in a namespace, but the plugin expects \
                     objects that are in none";
     assert_eq!(told, [expected, expected], "each type says so");
+}
+
+#[test]
+fn an_index_that_is_made_anew_knows_the_objects_that_are_there() {
+    let (trial, mut nodes) = (Trial::of(Quotas), cluster([testkit::node("n")], []));
+    let pod = testkit::pod("p").info();
+    for (quotas, fits) in [(vec![], false), (vec![("n", 1), ("m", 2)], true), (vec![("n", 0)], false)] {
+        let object = |(name, pods)| json!({"metadata": {"name": name}, "spec": {"pods": pods}});
+        set_custom::<Quota>(&mut nodes, quotas.into_iter().map(object));
+        // The plugin compares its index with the objects.
+        assert_eq!(trial.verdict(&nodes, &pod, "n").is_ok(), fits);
+    }
 }
 
 #[test]

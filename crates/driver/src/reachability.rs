@@ -112,13 +112,7 @@ impl Reachability {
     pub(crate) fn forbidden(&self, kind: &str, why: &str) {
         let told = self.lock().forbidden(kind, why, Instant::now());
         if let Some(kinds) = told {
-            // Names with a group are those of custom resources.
-            let hint = match kinds.contains('.') {
-                true => {
-                    "give its user a role that allows to list and watch them: system:kube-scheduler knows no custom resources"
-                }
-                false => "give its user the role system:kube-scheduler, or one that allows as much",
-            };
+            let hint = hint_of_forbidden(&kinds);
             tracing::error!(server = self.0.server, kinds, err = why, hint, "{}", Trouble::Forbidden);
         }
     }
@@ -184,6 +178,17 @@ impl State {
 
 fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs())
+}
+
+/// What to do about kinds that may not be read.
+fn hint_of_forbidden(kinds: &str) -> &'static str {
+    // Names with a group are those of custom resources.
+    match kinds.contains('.') {
+        true => {
+            "give its user a role that allows to list and watch them; system:kube-scheduler has no custom resources"
+        }
+        false => "give its user the role system:kube-scheduler, or one that allows as much",
+    }
 }
 
 /// What to do about it.
@@ -261,6 +266,12 @@ mod tests {
         assert_eq!(state.answered(begun), None, "others may be answered all the while");
         assert_eq!(state.forbidden("nodes", "no", at(begun, 31)), Some("nodes, pods".to_owned()));
         assert!(!state.allowed("services") && !state.allowed("pods") && state.allowed("nodes"));
+    }
+
+    #[test]
+    fn custom_resources_need_a_role_of_their_own() {
+        assert!(hint_of_forbidden("pods, teams.example.com").contains("list and watch"));
+        assert!(hint_of_forbidden("nodes, pods").contains("the role system:kube-scheduler"));
     }
 
     #[test]

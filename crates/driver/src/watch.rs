@@ -642,6 +642,8 @@ impl<K: Kind> Watcher<K> {
         let (reachability, kind) = (self.client.reachability(), self.kind.name());
         match outcome {
             Ok(_) => reachability.allowed(kind),
+            // Who may not look is not told that there is nothing.
+            Err(error) if error.code() == Some(404) => reachability.allowed(kind),
             Err(error) if error.code() == Some(403) => reachability.forbidden(kind, &error.to_string()),
             Err(_) => {}
         }

@@ -89,6 +89,11 @@ fn simulate_and_sandbox_ask_the_plugin() {
         let ran = run(&[command, "--config", "scheduler.yaml", "-f", "cluster.yaml"]);
         assert!(ran.status.success() && text(&ran.stdout).contains(WHY), "{command}: {ran:?}");
     }
+    for how in [&["--explain"][..], &["--explain", "--independent"]] {
+        let ran = run(&[&["simulate", "--config", "scheduler.yaml", "-f", "cluster.yaml"], how].concat());
+        let said = text(&ran.stdout);
+        assert!(ran.status.success() && said.contains(WHY) && said.contains("red-1"), "{how:?}: {ran:?}");
+    }
 }
 
 /// Ended with the test.
@@ -206,6 +211,15 @@ fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: S
     eventually("the definition is created again", PATIENCE, || client.post(DEFINITIONS, &definition()).ok());
     create_team(client, "red", &json!(["default"]));
     wait_until_bound(client, "second");
+
+    // A definition that is replaced takes its teams with it, however quickly.
+    change_team(client, &json!({"spec": {"namespaces": []}}));
+    create("again");
+    is_kept_out("again");
+    client.delete(&format!("{DEFINITIONS}/teams.example.com")).unwrap();
+    eventually("the definition is replaced", PATIENCE, || client.post(DEFINITIONS, &definition()).ok());
+    create_team(client, "red", &json!(["default"]));
+    wait_until_bound(client, "again");
 
     // What cannot be read is told of once, and counts as absent.
     create_team(client, "blue", &json!("default"));
