@@ -319,8 +319,11 @@ impl<K: Kind> Watcher<K> {
                 "The API server does not serve this kind: it counts as empty, and is asked for again now and then"
             );
         }
-        self.listed.clear();
-        self.finish_list()?;
+        if self.kind.may_vanish() {
+            self.listed.clear();
+            self.finish_list()?;
+        }
+        self.tell_synced()?;
         self.backoff.reset();
         let delay = (since.unwrap_or_default() / 4).clamp(UNSERVED.0, UNSERVED.1);
         let delay = self.jitter.between(delay / 2, delay);

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
 use harbormaster_core::{EngineConfig, cache::Cache};
-use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind};
+use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, ResourceName};
 use harbormaster_objects::{
     kinds::{self, Rules},
+    rules,
     value::{name, namespace},
 };
 use serde_json::Value;
@@ -33,6 +34,8 @@ pub struct Cluster {
     /// Custom resources whose definitions are among the manifests; [`Self::custom_notices`] tells of those that nobody
     /// reads.
     pub custom: Vec<CustomObject>,
+    /// Group, version and plural of what the definitions serve.
+    pub served: Vec<[String; 3]>,
     /// What the user should know besides the result; one line each.
     pub notices: Vec<String>,
 }
@@ -46,12 +49,6 @@ pub struct CustomObject {
     pub kind: String,
     /// All of it, with the defaults of its schema.
     pub value: Value,
-}
-
-impl CustomObject {
-    fn is_of(&self, kind: &ResourceKind) -> bool {
-        kind.name().group == self.group && kind.kind() == self.kind
-    }
 }
 
 /// How manifests become a cluster.
@@ -113,7 +110,7 @@ impl Cluster {
     pub(crate) fn raw_objects(&self, kinds: &[ResourceKind]) -> Vec<RawObject> {
         // A plugin may read them in one version, another one in another.
         let raw = |object: &CustomObject| {
-            let named = kinds.iter().filter(|kind| object.is_of(kind));
+            let named = kinds.iter().filter(|kind| self.serves(object, kind));
             let raw = named.map(|kind| RawObject {
                 key: CustomKey {
                     resource: kind.name().to_string().into(),
@@ -127,11 +124,20 @@ impl Cluster {
         self.custom.iter().flat_map(raw).collect()
     }
 
+    /// Whether an API server with these definitions would give that object to whoever asks for that kind.
+    fn serves(&self, object: &CustomObject, kind: &ResourceKind) -> bool {
+        let ResourceName { plural, version, group } = kind.name();
+        object.group == group
+            && object.kind == kind.kind()
+            && self.served.iter().any(|served| *served == [group, version, plural])
+    }
+
     /// What the user should know of the custom resources: those that no plugin names, and those that plugins cannot
     /// read; one line each.
     pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
         let (kinds, mut ignored) = (config.resources(), BTreeMap::new());
-        for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| object.is_of(kind))) {
+        for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| self.serves(object, kind)))
+        {
             *ignored.entry(object.kind.clone()).or_default() += 1;
         }
         let mut cache = Cache::of(&config.profiles);
@@ -210,6 +216,10 @@ impl Builder {
                 kind: kind.kind.clone(),
                 value: value.clone(),
             });
+        }
+        if kind.rules == Rules::Definition {
+            let kinds = rules::kinds_of_definition(&value, &value["spec"]["names"]).into_iter();
+            self.cluster.served.extend(kinds.map(|kind| [kind.group, kind.version, kind.plural]));
         }
         if workloads::is_workload(kind) {
             let workload = Workload::new(manifest.label(), manifest.order, value)

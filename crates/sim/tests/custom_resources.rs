@@ -66,6 +66,11 @@ fn setup(plugin: &str) -> Setup {
 }
 
 fn cluster(gates: &str) -> Cluster {
+    serving("v1", gates)
+}
+
+/// A cluster whose definition serves one version.
+fn serving(version: &str, gates: &str) -> Cluster {
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
         metadata: {name: gates.example.com}\n\
         spec: {group: example.com, scope: Namespaced, names: {plural: gates, kind: Gate}, versions: [{name: v1, \
@@ -78,7 +83,8 @@ fn cluster(gates: &str) -> Cluster {
     };
     let pod =
         "---\n{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}\n";
-    let text = [definition, &node("a"), &node("b"), pod, gates].concat();
+    let definition = definition.replace("name: v1,", &format!("name: {version},"));
+    let text = [&definition, &node("a"), &node("b"), pod, gates].concat();
     Cluster::from_sources(&[Source { name: "f.yaml".into(), text }], Reading::default()).unwrap()
 }
 
@@ -115,6 +121,8 @@ fn the_user_is_told_of_those_that_nobody_reads_and_of_those_that_nobody_can_read
     let cluster = cluster(&(gate("a", "default", "ajar") + &gate("b", "default", "true")));
     assert!(cluster.notices.is_empty(), "{:?}", cluster.notices);
     assert_eq!(cluster.custom_notices(&setup("").engine), ["ignored: 2 Gate"]);
+    let other = serving("v2", &gate("a", "default", "true").replace("/v1", "/v2"));
+    assert_eq!(other.custom_notices(&setup("{name: Gates}").engine), ["ignored: 1 Gate"], "not served in v1");
     assert_eq!(
         cluster.custom_notices(&setup("{name: Gates}").engine),
         ["Gate \"default/a\" counts as absent: spec.open: invalid type: string \"ajar\", expected a boolean"]

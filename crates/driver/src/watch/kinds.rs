@@ -30,6 +30,12 @@ pub trait Kind: Send + 'static {
         false
     }
 
+    /// Whether objects go with the kind when the API server serves it no more. Kubernetes' own kinds are not switched off
+    /// while it runs: whoever then answers that there is no such kind is not the API server.
+    fn may_vanish(&self) -> bool {
+        false
+    }
+
     /// Decodes an object that is new or changed.
     ///
     /// # Errors
@@ -216,8 +222,12 @@ impl Kind for CustomObjects {
         &self.path
     }
 
-    /// Definitions come and go.
     fn may_be_missing(&self) -> bool {
+        true
+    }
+
+    /// Definitions come and go.
+    fn may_vanish(&self) -> bool {
         true
     }
 

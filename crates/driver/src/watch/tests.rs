@@ -403,6 +403,22 @@ async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_of_kubernetes_that_seems_to_be_gone_stays_as_it_was_known() {
+    let missing = || reply(404, "404 page not found");
+    let server = Canned::script(vec![
+        streamed(vec![event("ADDED", &budget("x", 1)) + &end_of_initial_events(5)], false),
+        missing(),
+        missing(),
+        missing(),
+        streamed(vec![event("ADDED", &budget("y", 9)) + &end_of_initial_events(9)], true),
+    ]);
+    let engine = watch_kind(objects("poddisruptionbudgets"), &server);
+    let told = heard(&engine, 4).await;
+    let [x, y] = ["x", "y"].map(|namespace| format!("PodDisruptionBudget {namespace}/b"));
+    assert_eq!(told, [format!("+{x}"), "synced".into(), format!("+{y}"), format!("-{x}")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_custom_kind_comes_and_goes_with_its_definition() {
     let missing = || reply(404, "404 page not found");
     let team = |name: &str, version: u32| json!({"metadata": {"name": name, "resourceVersion": version.to_string()}});
