@@ -6,6 +6,7 @@ use harbormaster_api::{Node, Object, ObjectKey, Pod, Str};
 use harbormaster_framework::{
     cluster::Cluster,
     pod::{PodInfo, SpecTable},
+    profile::Profile,
 };
 use rustc_hash::FxHashMap;
 
@@ -30,6 +31,15 @@ struct Placed {
 }
 
 impl Cache {
+    /// Knows nothing yet, and will keep the custom objects that plugins of these profiles read.
+    pub fn of(profiles: &[Arc<Profile>]) -> Self {
+        let mut cache = Self::default();
+        for kind in profiles.iter().flat_map(|profile| profile.resources()) {
+            cache.cluster.keep_resource(kind);
+        }
+        cache
+    }
+
     /// The pod with its spec shared.
     pub fn info(&mut self, pod: Pod) -> Arc<PodInfo> {
         Arc::new(PodInfo::new(pod, &mut self.specs))

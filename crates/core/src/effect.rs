@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{pod::PodInfo, profile::Profile, sweep::PluginIdx};
+use harbormaster_framework::{pod::PodInfo, profile::Profile, resource::Undecodable, sweep::PluginIdx};
 
 /// Something to be done. Effects are values: the driver carries them out, the simulator records them.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub enum Effect {
     Evict(EvictTask),
     /// A plugin failed where nothing but a log line can tell of it.
     Trouble(Trouble),
+    /// A custom object counts as absent. Told once for as long as the same is wrong with it.
+    Undecodable(Undecodable),
 }
 
 /// A plugin's failure that concerns no attempt: in a hint, in an index, when a pod was given up.

@@ -8,6 +8,7 @@ use harbormaster_framework::{
     events::{Action, ClusterEvent, EventResource},
     pod::PodInfo,
     profile::Profile,
+    resource::{CustomChange, ResourceKind},
     window::{Rotation, Tie, Window},
 };
 use rustc_hash::FxHashMap;
@@ -60,6 +61,18 @@ impl EngineConfig {
         }
     }
 
+    /// The custom resources that plugins name, as the API server tells them apart: whoever feeds the engine feeds their
+    /// objects as [`Input::Custom`].
+    pub fn resources(&self) -> Vec<ResourceKind> {
+        let mut kinds: Vec<ResourceKind> = Vec::new();
+        for kind in self.profiles.iter().flat_map(|profile| profile.resources()) {
+            if !kinds.iter().any(|known| known.name() == kind.name()) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
     fn search(&self) -> (Window, Tie) {
         let window = match (self.percentage_of_nodes_to_score, self.parity) {
             (None, false) => Window::All,
@@ -99,7 +112,7 @@ impl Engine {
     /// An engine that knows of no node and no pod.
     pub fn new(config: EngineConfig) -> Self {
         let (profiles, batching) = (config.profiles.len(), config.batching && config.parity);
-        let mut cache = Cache::default();
+        let mut cache = Cache::of(&config.profiles);
         for (_, kind) in config.profiles.iter().flat_map(|profile| profile.indexed()) {
             cache.cluster.keep(*kind);
         }
@@ -135,6 +148,7 @@ impl Engine {
         let troubles = self.cache.cluster.take_troubles().into_iter().chain(self.queue.take_panics());
         self.effects
             .extend(troubles.map(|error| Effect::Trouble(Trouble { pod: None, error: error.to_string() })));
+        self.effects.extend(self.cache.cluster.take_undecodable().into_iter().map(Effect::Undecodable));
     }
 
     /// Takes the notes since the last call: what was said of nodes, then moves in the queue.
@@ -155,7 +169,14 @@ impl Engine {
             // Kept for plugins to look up; no plugin's pods are woken by them.
             Input::Object(object) => self.cache.set_object(object),
             Input::ObjectGone(key) => self.cache.remove_object(&key),
-            Input::Other(event) => self.queue.on_event(event, &OwnedChange::Other, now),
+            Input::Custom(object) => {
+                let changes = self.cache.cluster.set_custom(&object);
+                self.custom_changed(changes, now);
+            }
+            Input::CustomGone(key) => {
+                let changes = self.cache.cluster.remove_custom(&key);
+                self.custom_changed(changes, now);
+            }
             Input::BindFinished { uid, outcome } => self.bind_finished(&uid, outcome, now),
             Input::EvictFinished { task, outcome } => self.evict_finished(&task, &outcome, now),
         }
@@ -323,6 +344,21 @@ impl Engine {
         let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         let change = OwnedChange::Pod(Some(pod.pod.clone()), None);
         self.queue.on_event_for(event, &change, now, concerns);
+    }
+
+    // --- custom objects ---
+
+    /// A custom object is another to plugins: wakes those of their pods that it may help.
+    fn custom_changed(&mut self, changes: Vec<CustomChange>, now: Timestamp) {
+        for CustomChange { resource, old, new } in changes {
+            let action = match (&old, &new) {
+                (None, _) => Action::ADD,
+                (Some(_), Some(_)) => Action::UPDATE,
+                (Some(_), None) => Action::DELETE,
+            };
+            let event = ClusterEvent::new(EventResource::Custom(resource), action);
+            self.queue.on_event(event, &OwnedChange::Custom(old, new), now);
+        }
     }
 
     // --- nodes ---

@@ -1,7 +1,10 @@
 //! What the engine is told.
 
 use harbormaster_api::{Node, Object, ObjectKey, Pod, Str};
-use harbormaster_framework::{events::ClusterEvent, outcome::Reject};
+use harbormaster_framework::{
+    outcome::Reject,
+    resource::{CustomKey, RawObject},
+};
 
 use crate::effect::EvictTask;
 
@@ -21,8 +24,10 @@ pub enum Input {
     Object(Object),
     /// Another object is gone.
     ObjectGone(ObjectKey),
-    /// Something else happened that some plugin listens to.
-    Other(ClusterEvent),
+    /// A custom object as the API server has it now: new or changed. Of no interest if no plugin names its kind.
+    Custom(RawObject),
+    /// A custom object is gone.
+    CustomGone(CustomKey),
     /// A binding that [`crate::Effect::Bind`] asked for has ended.
     BindFinished {
         /// The pod.

@@ -202,5 +202,6 @@ fn describe(effect: &Effect) -> String {
         Effect::Event(event) => format!("event {} {}", event.pod.name, event.note),
         Effect::Evict(task) => format!("evict {}", task.victim.name),
         Effect::Trouble(trouble) => format!("trouble {}", trouble.error),
+        Effect::Undecodable(why) => format!("undecodable {why}"),
     }
 }

@@ -214,6 +214,13 @@ impl EngineLoop {
                     let pod = pod.as_ref().map(|pod| pod.full_name()).unwrap_or_default();
                     tracing::error!(pod, err = error, "A plugin failed");
                 }
+                Effect::Undecodable(why) => tracing::error!(
+                    kind = why.kind,
+                    object = why.name,
+                    field = why.field,
+                    err = why.message,
+                    "A custom object cannot be read by the plugins that name its kind, and counts as absent"
+                ),
                 Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }

@@ -31,7 +31,7 @@ struct State {
     outage: Option<Outage>,
     answered: Option<Instant>,
     /// What is not allowed, by what was asked for.
-    forbidden: BTreeMap<&'static str, String>,
+    forbidden: BTreeMap<String, String>,
     told: [Option<Instant>; 3],
 }
 
@@ -109,16 +109,16 @@ impl Reachability {
     }
 
     /// The server said no to what was asked for `kind`.
-    pub(crate) fn forbidden(&self, kind: &'static str, why: &str) {
+    pub(crate) fn forbidden(&self, kind: &str, why: &str) {
         let told = self.lock().forbidden(kind, why, Instant::now());
         if let Some(kinds) = told {
-            let hint = "give its user the role system:kube-scheduler, or one that allows as much";
+            let hint = hint_of_forbidden(&kinds);
             tracing::error!(server = self.0.server, kinds, err = why, hint, "{}", Trouble::Forbidden);
         }
     }
 
     /// The server gave what was asked for `kind`.
-    pub(crate) fn allowed(&self, kind: &'static str) {
+    pub(crate) fn allowed(&self, kind: &str) {
         if self.lock().allowed(kind) {
             tracing::info!(
                 v = 0,
@@ -155,14 +155,14 @@ impl State {
     }
 
     /// Returns what is not allowed if it is to be told of.
-    fn forbidden(&mut self, kind: &'static str, why: &str, now: Instant) -> Option<String> {
-        self.forbidden.insert(kind, why.to_owned());
+    fn forbidden(&mut self, kind: &str, why: &str, now: Instant) -> Option<String> {
+        self.forbidden.insert(kind.to_owned(), why.to_owned());
         let due = self.is_due(Trouble::Forbidden, now);
-        due.then(|| self.forbidden.keys().copied().collect::<Vec<_>>().join(", "))
+        due.then(|| self.forbidden.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
     }
 
     /// Returns whether everything is allowed now, and was not before.
-    fn allowed(&mut self, kind: &'static str) -> bool {
+    fn allowed(&mut self, kind: &str) -> bool {
         self.forbidden.remove(kind).is_some() && self.forbidden.is_empty()
     }
 
@@ -178,6 +178,17 @@ impl State {
 
 fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs())
+}
+
+/// What to do about kinds that may not be read.
+fn hint_of_forbidden(kinds: &str) -> &'static str {
+    // Names with a group are those of custom resources.
+    match kinds.contains('.') {
+        true => {
+            "give its user a role that allows to list and watch them; system:kube-scheduler has no custom resources"
+        }
+        false => "give its user the role system:kube-scheduler, or one that allows as much",
+    }
 }
 
 /// What to do about it.
@@ -255,6 +266,12 @@ mod tests {
         assert_eq!(state.answered(begun), None, "others may be answered all the while");
         assert_eq!(state.forbidden("nodes", "no", at(begun, 31)), Some("nodes, pods".to_owned()));
         assert!(!state.allowed("services") && !state.allowed("pods") && state.allowed("nodes"));
+    }
+
+    #[test]
+    fn custom_resources_need_a_role_of_their_own() {
+        assert!(hint_of_forbidden("pods, teams.example.com").contains("list and watch"));
+        assert!(hint_of_forbidden("nodes, pods").contains("the role system:kube-scheduler"));
     }
 
     #[test]

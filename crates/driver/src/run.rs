@@ -9,6 +9,7 @@ use std::{
 };
 
 use harbormaster_core::{Effect, EngineConfig};
+use harbormaster_framework::resource::ResourceKind;
 use thiserror::Error;
 use tokio::{
     sync::{mpsc as channel, oneshot},
@@ -26,7 +27,7 @@ use crate::{
     lanes::Tasks,
     leader::LeaderElection,
     status::StatusWriter,
-    watch::{Nodes, OBJECTS, Pods, StreamingLists, Watcher},
+    watch::{CustomObjects, Nodes, OBJECTS, Pods, StreamingLists, Watcher},
 };
 
 /// How long bindings, evictions, patches and events under way may take when the process is asked to end.
@@ -135,7 +136,7 @@ impl Driver {
             events,
             clock: Clock::default(),
         };
-        let mut watches = watch_all(&self.clients, &to_engine);
+        let mut watches = watch_all(&self.clients, &engine.resources(), &to_engine);
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out)?;
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
@@ -204,10 +205,14 @@ async fn finish_events(mut writer: JoinHandle<()>, unwritten: &UnwrittenEvents, 
 }
 
 /// One watch per kind. Scheduling begins when each has delivered all objects.
-fn watch_all(clients: &Clients, engine: &mpsc::Sender<ToEngine>) -> JoinSet<()> {
+fn watch_all(clients: &Clients, resources: &[ResourceKind], engine: &mpsc::Sender<ToEngine>) -> JoinSet<()> {
     let streaming = StreamingLists::default();
     let mut watches = JoinSet::new();
     for objects in OBJECTS {
+        watches.spawn(Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone()).run());
+    }
+    for resource in resources {
+        let objects = CustomObjects::new(resource.name());
         watches.spawn(Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone()).run());
     }
     watches.spawn(Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone()).run());
@@ -248,7 +253,7 @@ impl Outbox {
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
                 // The thread that owns the engine has logged it.
-                Effect::Trouble(_) => {}
+                Effect::Trouble(_) | Effect::Undecodable(_) => {}
             }
         }
     }

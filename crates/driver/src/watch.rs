@@ -36,7 +36,7 @@ use harbormaster_core::Input;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub use kinds::{Decoded, Kind, Nodes, OBJECTS, Objects, Pods};
+pub use kinds::{CustomObjects, Decoded, Kind, Nodes, OBJECTS, Objects, Pods};
 
 use crate::{
     ages::Age,
@@ -71,6 +71,9 @@ const GOOD_WATCH: Duration = Duration::from_secs(10);
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// What becomes of connections that were made with one that is dead.
 const ANEW: &str = "connections to the API server are made anew";
+/// How long until a kind that the server does not serve is asked for again, at least and at most: a quarter of the time
+/// for which it was not, since its definition may be about to come.
+const UNSERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
 /// After so many refused watches in a row all objects are listed anew: the version may be one that the server, restored
 /// from a backup, has never had.
 const REFUSED_WATCHES: u32 = 5;
@@ -211,6 +214,8 @@ pub struct Watcher<K: Kind> {
     /// Pages outlived their token: ask for everything at once.
     whole_list: bool,
     synced: bool,
+    /// Since when the server is known not to serve this kind.
+    unserved: Option<Instant>,
 }
 
 /// The engine is gone; so is the reason to watch.
@@ -241,6 +246,7 @@ impl<K: Kind> Watcher<K> {
             is_probed: false,
             whole_list: false,
             synced: false,
+            unserved: None,
         }
     }
 
@@ -276,18 +282,17 @@ impl<K: Kind> Watcher<K> {
         let next = match outcome {
             Ok(next) => {
                 self.finish_list()?;
+                if self.unserved.take().is_some() {
+                    tracing::info!(v = 0, kind = self.kind.name(), "The API server serves this kind now");
+                }
                 next
             }
             Err(Trouble::NoStreaming(why)) => {
                 self.streaming.give_up(self.kind.name(), &why);
                 State::Unlisted
             }
-            Err(Trouble::NotServed(why)) => {
-                if self.kind.may_be_missing() {
-                    self.tell_synced()?;
-                }
-                self.rest("Failed to list", &why, None, State::Unlisted)
-            }
+            Err(Trouble::NotServed(why)) if self.kind.may_be_missing() => self.missing(&why)?,
+            Err(Trouble::NotServed(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
             Err(Trouble::Expired(why)) => {
                 self.whole_list = true;
                 self.rest("Failed to list", &why, None, State::Unlisted)
@@ -300,6 +305,29 @@ impl<K: Kind> Watcher<K> {
         // What was listed before the trouble is as good as it is.
         self.flush()?;
         Ok(next)
+    }
+
+    /// A kind that the server does not serve has no objects, until it serves it.
+    fn missing(&mut self, why: &str) -> Result<State, EngineGone> {
+        let since = self.unserved.map(|since| since.elapsed());
+        if since.is_none() {
+            self.unserved = Some(Instant::now());
+            let kind = self.kind.name();
+            tracing::warn!(
+                kind,
+                err = why,
+                "The API server does not serve this kind: it counts as empty, and is asked for again now and then"
+            );
+        }
+        if self.kind.may_vanish() {
+            self.listed.clear();
+            self.finish_list()?;
+        }
+        self.tell_synced()?;
+        self.backoff.reset();
+        let delay = (since.unwrap_or_default() / 4).clamp(UNSERVED.0, UNSERVED.1);
+        let delay = self.jitter.between(delay / 2, delay);
+        Ok(State::Resting { delay, then: Box::new(State::Unlisted) })
     }
 
     async fn listed(&mut self, version: Str) -> State {
@@ -379,6 +407,10 @@ impl<K: Kind> Watcher<K> {
         match trouble {
             Trouble::Passing { why, retry_after, told } => {
                 self.rest_quietly(told, "Failed to watch", &why, retry_after, retry)
+            }
+            // The list says whether it is so.
+            Trouble::NotServed(_) if self.kind.may_be_missing() => {
+                State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) }
             }
             Trouble::NotServed(why) => self.rest("Failed to watch", &why, None, retry),
             Trouble::Expired(why) => {
@@ -613,6 +645,8 @@ impl<K: Kind> Watcher<K> {
         let (reachability, kind) = (self.client.reachability(), self.kind.name());
         match outcome {
             Ok(_) => reachability.allowed(kind),
+            // Who may not look is not told that there is nothing.
+            Err(error) if error.code() == Some(404) => reachability.allowed(kind),
             Err(error) if error.code() == Some(403) => reachability.forbidden(kind, &error.to_string()),
             Err(_) => {}
         }

@@ -8,8 +8,9 @@ use crate::{
     guard::PointError,
     index::{ClusterView, IndexKind, Indexes},
     nodeset::NodeIdx,
-    objects::Objects,
+    objects::{ObjectId, Objects},
     pod::PodInfo,
+    resource::{CustomChange, CustomKey, RawObject, ResourceKind, Undecodable},
     table::NodeTable,
 };
 
@@ -21,6 +22,7 @@ pub struct Cluster {
     objects: Objects,
     indexes: Indexes,
     troubles: Vec<PointError>,
+    undecodable: Vec<Undecodable>,
 }
 
 impl Deref for Cluster {
@@ -104,7 +106,7 @@ impl Cluster {
     pub fn set_object(&mut self, object: Object) {
         self.objects.set(object.clone());
         let (view, indexes) = self.split();
-        let told = indexes.object_changed(view, &object.key());
+        let told = indexes.object_changed(view, &ObjectId::BuiltIn(object.key()));
         self.troubles.extend(told.err());
     }
 
@@ -112,8 +114,42 @@ impl Cluster {
     pub fn remove_object(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
         let (view, indexes) = self.split();
-        let told = indexes.object_changed(view, key);
+        let told = indexes.object_changed(view, &ObjectId::BuiltIn(key.clone()));
         self.troubles.extend(told.err());
+    }
+
+    /// Keeps custom objects of that kind from now on; those that come before are not looked at.
+    pub fn keep_resource(&mut self, kind: ResourceKind) {
+        self.objects.keep(kind);
+    }
+
+    /// A custom object is new or changed. Returns what that changes for plugins: nothing if no kept kind is that of the
+    /// object.
+    pub fn set_custom(&mut self, raw: &RawObject) -> Vec<CustomChange> {
+        let (changes, undecodable) = self.objects.set_custom(raw);
+        self.undecodable.extend(undecodable);
+        self.custom_changed(&raw.key, &changes);
+        changes
+    }
+
+    /// A custom object is gone. Returns what that changes for plugins.
+    pub fn remove_custom(&mut self, key: &CustomKey) -> Vec<CustomChange> {
+        let changes = self.objects.remove_custom(key);
+        self.custom_changed(key, &changes);
+        changes
+    }
+
+    /// Custom objects that count as absent because they do not decode, and that were not told of before.
+    pub fn take_undecodable(&mut self) -> Vec<Undecodable> {
+        std::mem::take(&mut self.undecodable)
+    }
+
+    fn custom_changed(&mut self, key: &CustomKey, changes: &[CustomChange]) {
+        if !changes.is_empty() {
+            let (view, indexes) = self.split();
+            let told = indexes.object_changed(view, &ObjectId::Custom(key.clone()));
+            self.troubles.extend(told.err());
+        }
     }
 
     /// See [`NodeTable::refresh`].

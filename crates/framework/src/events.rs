@@ -1,10 +1,14 @@
 //! Cluster events and queueing hints: which change may make which pending pod schedulable (KEP-4247).
 
-use std::{fmt, ops::BitOr};
+use std::{any::Any, fmt, ops::BitOr};
 
 use harbormaster_api::{Node, Pod};
 
-use crate::{outcome::PluginResult, pod::PodInfo};
+use crate::{
+    outcome::PluginResult,
+    pod::PodInfo,
+    resource::{Changed, Custom, Resource, ResourceName},
+};
 
 /// What happened to an object, as a set of bits. The numeric order is part of the matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,8 +125,15 @@ pub enum EventResource {
     PodGroup,
     /// Everything.
     WildCard,
-    /// A custom resource, `<plural>.<version>.<group>`.
-    Custom(&'static str),
+    /// A custom resource that some plugin names.
+    Custom(ResourceName),
+}
+
+impl EventResource {
+    /// Objects of that kind.
+    pub const fn of<R: Resource>() -> Self {
+        Self::Custom(ResourceName::of::<R>())
+    }
 }
 
 impl fmt::Display for EventResource {
@@ -144,7 +155,7 @@ impl fmt::Display for EventResource {
             Self::DeviceClass => "resource.k8s.io/DeviceClass",
             Self::PodGroup => "scheduling.k8s.io/PodGroup",
             Self::WildCard => "*",
-            Self::Custom(name) => name,
+            Self::Custom(name) => return name.fmt(f),
         })
     }
 }
@@ -211,8 +222,32 @@ pub enum Change<'a> {
         /// After.
         new: Option<&'a Node>,
     },
+    /// A custom object; `old` is absent on add, `new` on delete. [`Self::of`] gives them their type.
+    Custom {
+        /// Before.
+        old: Option<&'a (dyn Any + Send + Sync)>,
+        /// After.
+        new: Option<&'a (dyn Any + Send + Sync)>,
+    },
     /// Another kind, or no object at all.
     Other,
+}
+
+impl<'a> Change<'a> {
+    /// A change of an object of that kind.
+    pub fn custom<R: Resource>(old: Option<&'a Custom<R>>, new: Option<&'a Custom<R>>) -> Self {
+        let erased = |object: &'a Custom<R>| object as &(dyn Any + Send + Sync);
+        Self::Custom { old: old.map(erased), new: new.map(erased) }
+    }
+
+    /// The object before and after, if it is of that kind.
+    pub fn of<R: Resource>(&self) -> Option<Changed<'a, R>> {
+        let Self::Custom { old, new } = self else { return None };
+        let typed =
+            |object: &Option<&'a (dyn Any + Send + Sync)>| object.and_then(|object| object.downcast_ref());
+        let changed = Changed { old: typed(old), new: typed(new) };
+        (changed.old.is_some() || changed.new.is_some()).then_some(changed)
+    }
 }
 
 /// A hint's answer.
@@ -226,6 +261,12 @@ pub enum Hint {
 
 /// Looks at one pending pod and one change. An error counts as [`Hint::Queue`].
 pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
+
+/// Looks at one pending pod and one change of a custom object. An error counts as [`Hint::Queue`].
+pub type CustomHintFn<P, R> = fn(&P, &PodInfo, Changed<'_, R>) -> PluginResult<Hint>;
+
+/// A hint of either form.
+pub(crate) type BoxedHint<P> = Box<dyn Fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
 
 /// Whether an event may help, decided by one registration of one plugin.
 pub type ErasedHint = Box<dyn Fn(&PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
@@ -243,10 +284,10 @@ pub struct Registration<P> {
     /// What the plugin listens to.
     pub event: ClusterEvent,
     /// Decides per pod; `None` requeues every pod that the plugin rejected.
-    pub hint: Option<HintFn<P>>,
+    pub(crate) hint: Option<BoxedHint<P>>,
 }
 
-impl<P> Registration<P> {
+impl<P: 'static> Registration<P> {
     /// Every such event requeues.
     pub fn always(resource: EventResource, action: Action) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: None }
@@ -254,7 +295,17 @@ impl<P> Registration<P> {
 
     /// `hint` decides.
     pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
-        Self { event: ClusterEvent::new(resource, action), hint: Some(hint) }
+        Self { event: ClusterEvent::new(resource, action), hint: Some(Box::new(hint)) }
+    }
+
+    /// Changes of custom objects, which the plugin must name in its points; `hint` decides.
+    pub fn on<R: Resource>(action: Action, hint: CustomHintFn<P, R>) -> Self {
+        let typed: BoxedHint<P> = Box::new(move |plugin, pod, change| match change.of::<R>() {
+            Some(changed) => hint(plugin, pod, changed),
+            // The same kind as another plugin's type has it, which is told of on its own.
+            None => Ok(Hint::Skip),
+        });
+        Self { event: ClusterEvent::new(EventResource::of::<R>(), action), hint: Some(typed) }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::{
     pod::PodInfo,
     points::{AnyPlugin, Calls, PreFilterAnswer, Slot},
     reads::Reads,
+    resource::ResourceKind,
     sweep::Sweep,
 };
 
@@ -250,6 +251,11 @@ impl Guarded {
     /// The kind of index the plugin uses; see [`crate::plugin::Indexed`].
     pub fn index(&self) -> Option<IndexKind> {
         self.calls.index.map(|(kind, _)| kind)
+    }
+
+    /// The custom resources that the plugin names; see [`crate::points::Points::resource`].
+    pub fn resources(&self) -> &[ResourceKind] {
+        &self.calls.resources
     }
 
     /// Filter state of a plugin without PreFilter.

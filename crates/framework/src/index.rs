@@ -13,12 +13,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use harbormaster_api::{ObjectKey, Str};
+use harbormaster_api::Str;
 
 use crate::{
     guard::{Call, PointError, panic_text},
     nodeset::NodeIdx,
-    objects::Objects,
+    objects::{ObjectId, Objects},
     outcome::{PluginError, PluginResult},
     pod::PodInfo,
     table::NodeTable,
@@ -50,9 +50,10 @@ pub trait Index: Any + Default + Send + Sync {
         let _ = (view, row);
     }
 
-    /// Another object appeared, changed, or is gone: `view.objects` has what it is now.
-    fn object_changed(&mut self, view: ClusterView<'_>, key: &ObjectKey) {
-        let _ = (view, key);
+    /// Another object appeared, changed, or is gone: `view.objects` has what it is now. Of custom objects that are known
+    /// already an index is told when it is made; namespaces and the like it finds in `view.objects`.
+    fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
+        let _ = (view, id);
     }
 }
 
@@ -61,7 +62,7 @@ trait ErasedIndex: Any + Send + Sync {
     fn pod_joined(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo);
     fn pod_left(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo);
     fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx);
-    fn object_changed(&mut self, view: ClusterView<'_>, key: &ObjectKey);
+    fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId);
     fn as_any(&self) -> &dyn Any;
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
@@ -76,8 +77,8 @@ impl<I: Index> ErasedIndex for I {
     fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) {
         Index::node_changed(self, view, row);
     }
-    fn object_changed(&mut self, view: ClusterView<'_>, key: &ObjectKey) {
-        Index::object_changed(self, view, key);
+    fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
+        Index::object_changed(self, view, id);
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -134,7 +135,7 @@ enum Item {
     /// A pod, by UID.
     Pod(Str),
     Node(NodeIdx),
-    Object(ObjectKey),
+    Object(ObjectId),
 }
 
 /// How many items may be withheld from an index before it is given up until somebody asks for it.
@@ -163,6 +164,12 @@ impl Kept {
 
     fn try_to_make(&self, view: ClusterView<'_>) -> Result<Box<dyn ErasedIndex>, (Option<Item>, PointError)> {
         let mut index = self.guarded(|| (self.kind.make)()).map_err(|error| (None, error))?;
+        for id in view.objects.custom_keys().map(ObjectId::Custom) {
+            let item = Item::Object(id.clone());
+            if !self.withheld.contains(&item) {
+                self.guarded(|| index.object_changed(view, &id)).map_err(|error| (Some(item), error))?;
+            }
+        }
         for row in (0..view.nodes.rows()).map(NodeIdx::from) {
             let node = view.nodes.node(row);
             let item = Item::Node(row);
@@ -294,12 +301,10 @@ impl Indexes {
         self.tell(view, &Item::Node(row), still_there, |index| index.node_changed(view, row))
     }
 
-    pub(crate) fn object_changed(
-        &mut self,
-        view: ClusterView<'_>,
-        key: &ObjectKey,
-    ) -> Result<(), PointError> {
-        self.tell(view, &Item::Object(key.clone()), false, |index| index.object_changed(view, key))
+    pub(crate) fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) -> Result<(), PointError> {
+        // An index that is made anew is told of custom objects only.
+        let still_there = matches!(id, ObjectId::Custom(_)) && view.objects.contains(id);
+        self.tell(view, &Item::Object(id.clone()), still_there, |index| index.object_changed(view, id))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The scheduling framework: what plugin authors depend on.
 //!
 //! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`cluster`]
-//! with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes pending pods), [`registry`] and [`profile`] (from a configuration to
+//! with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes pending pods), [`resource`] (kinds of objects that plugins bring along), [`registry`] and [`profile`] (from a configuration to
 //! plugins in order), [`points`] and [`guard`] (how plugins are called), [`attempt`] (the run loop), `kept` with [`reads`] and `totals` (what outlives an attempt).
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
@@ -24,6 +24,7 @@ pub mod points;
 pub mod profile;
 pub mod reads;
 pub mod registry;
+pub mod resource;
 pub mod sweep;
 pub mod table;
 mod totals;
@@ -37,7 +38,7 @@ pub mod prelude {
         events::{Action, Change, EventResource, Hint, Registration},
         index::{ClusterView, Index},
         nodeset::{NodeIdx, NodeSet},
-        objects::Objects,
+        objects::{ObjectId, Objects},
         outcome::{
             Bound, Fix, Nomination, Normalize, Permitted, PluginError, PluginResult, PostFiltered,
             PreFiltered, PreFlight, PreScored, Reject, Stop, Verdict,
@@ -50,6 +51,7 @@ pub mod prelude {
         points::Points,
         reads::Reads,
         registry::{Build, BuildCycle, NoArgs},
+        resource::{Changed, Custom, CustomKey, Metadata, Resource, ResourceScope},
         sweep::Sweep,
         table::NodeRef,
     };

@@ -1,4 +1,7 @@
-//! What plugins look up beside nodes and pods: namespaces, services, owners of pods, disruption budgets.
+//! What plugins look up beside nodes and pods: namespaces, services, owners of pods, disruption budgets, and the custom
+//! resources that they name.
+
+mod custom;
 
 use std::collections::BTreeMap;
 
@@ -7,6 +10,22 @@ use harbormaster_api::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::{
+    outcome::PluginResult,
+    resource::{AnyCustom, Custom, CustomChange, CustomKey, RawObject, Resource, ResourceKind, Undecodable},
+};
+
+use custom::CustomObjects;
+
+/// Names an object that is neither a node nor a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectId {
+    /// One of the kinds that every scheduler knows.
+    BuiltIn(ObjectKey),
+    /// One of a kind that a plugin names.
+    Custom(CustomKey),
+}
+
 /// All of them, found by namespace and name.
 #[derive(Debug, Default)]
 pub struct Objects {
@@ -14,7 +33,7 @@ pub struct Objects {
     services: FxHashMap<Str, BTreeMap<Str, Service>>,
     workloads: FxHashMap<(WorkloadKind, Str, Str), Workload>,
     budgets: FxHashMap<Str, BTreeMap<Str, PodDisruptionBudget>>,
-    version: u64,
+    custom: CustomObjects,
 }
 
 impl Objects {
@@ -38,14 +57,82 @@ impl Objects {
         self.budgets.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Moves with every change of services and owners.
-    pub fn version(&self) -> u64 {
-        self.version
+    /// The custom object of that name; the namespace is empty with
+    /// [`ResourceScope::Cluster`](crate::resource::ResourceScope::Cluster).
+    ///
+    /// # Errors
+    /// When no plugin in use names the kind (the asking plugin forgot `points.resource::<R>()`).
+    pub fn get<R: Resource>(&self, namespace: &str, name: &str) -> PluginResult<Option<&Custom<R>>> {
+        let some = self.by_namespace::<R>()?.get(namespace);
+        Ok(some.and_then(|some| some.get(name)).and_then(custom::typed))
+    }
+
+    /// All custom objects of a kind, by namespace and name.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn all<R: Resource>(&self) -> PluginResult<impl Iterator<Item = &Custom<R>>> {
+        let all = self.by_namespace::<R>()?.values().flat_map(BTreeMap::values);
+        Ok(all.filter_map(custom::typed))
+    }
+
+    /// The custom objects of a kind in one namespace, by name.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn all_in<R: Resource>(&self, namespace: &str) -> PluginResult<impl Iterator<Item = &Custom<R>>> {
+        let some = self.by_namespace::<R>()?.get(namespace);
+        Ok(some.into_iter().flat_map(BTreeMap::values).filter_map(custom::typed))
+    }
+
+    fn by_namespace<R: Resource>(&self) -> PluginResult<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
+        self.custom.objects::<R>().ok_or_else(|| {
+            let kind = std::any::type_name::<R>();
+            format!("{kind} is not kept: no plugin names it with `points.resource::<{}>()`", R::KIND).into()
+        })
+    }
+
+    /// Whether there is such an object.
+    pub(crate) fn contains(&self, id: &ObjectId) -> bool {
+        let key = match id {
+            ObjectId::BuiltIn(key) => key,
+            ObjectId::Custom(key) => return self.custom.contains(key),
+        };
+        let has = |names: Option<bool>| names.unwrap_or_default();
+        match key.kind {
+            ObjectKind::Namespace => self.namespaces.contains_key(&key.name),
+            ObjectKind::Service => {
+                has(self.services.get(&key.namespace).map(|some| some.contains_key(&key.name)))
+            }
+            ObjectKind::PodDisruptionBudget => {
+                has(self.budgets.get(&key.namespace).map(|some| some.contains_key(&key.name)))
+            }
+            ObjectKind::Workload(kind) => self.workload(kind, &key.namespace, &key.name).is_some(),
+        }
+    }
+
+    /// The custom objects, for indexes that are made anew.
+    pub(crate) fn custom_keys(&self) -> impl Iterator<Item = CustomKey> + '_ {
+        self.custom.keys()
+    }
+
+    /// Keeps objects of that kind from now on.
+    pub(crate) fn keep(&mut self, kind: ResourceKind) {
+        self.custom.keep(kind);
+    }
+
+    /// A custom object is new or changed: what changes by it for plugins, and what is to be told.
+    pub(crate) fn set_custom(&mut self, raw: &RawObject) -> (Vec<CustomChange>, Vec<Undecodable>) {
+        self.custom.set(raw)
+    }
+
+    /// A custom object is gone: what changes by that.
+    pub(crate) fn remove_custom(&mut self, key: &CustomKey) -> Vec<CustomChange> {
+        self.custom.remove(key)
     }
 
     /// An object is new or changed.
     pub(crate) fn set(&mut self, object: Object) {
-        self.version += 1;
         match object {
             Object::Namespace(n) => {
                 self.namespaces.insert(n.name, n.labels);
@@ -64,7 +151,6 @@ impl Objects {
 
     /// An object is gone.
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
-        self.version += 1;
         match key.kind {
             ObjectKind::Namespace => {
                 self.namespaces.remove(&key.name);

@@ -25,6 +25,7 @@ use crate::{
     },
     pod::PodInfo,
     reads::Reads,
+    resource::{Resource, ResourceKind},
     sweep::Sweep,
 };
 
@@ -49,7 +50,7 @@ pub enum PreFilterAnswer {
 
 /// What can be called of a plugin whose type is erased; `None` where it does not take part. Every function expects the
 /// very plugin that it was made for.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Calls {
     pub(crate) name: &'static str,
     pub(crate) scope: Scope,
@@ -61,6 +62,7 @@ pub(crate) struct Calls {
     pub(crate) filter_default: fn() -> Slot,
     pub(crate) score_default: fn() -> Slot,
     pub(crate) index: Option<(IndexKind, Prepare)>,
+    pub(crate) resources: Vec<ResourceKind>,
     pub(crate) pre_enqueue: Option<fn(This<'_>, EnqueueCycle<'_>) -> Verdict>,
     pub(crate) less: Option<fn(This<'_>, Queued<'_>, Queued<'_>) -> bool>,
     pub(crate) pre_filter: Option<fn(This<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFilterAnswer, Stop>>,
@@ -104,6 +106,7 @@ impl Calls {
             filter_default: || state(P::FilterState::default()),
             score_default: || state(P::ScoreState::default()),
             index: None,
+            resources: Vec::new(),
             pre_enqueue: None,
             less: None,
             pre_filter: None,
@@ -189,6 +192,16 @@ impl<P: Plugin> Points<P> {
             Ok(())
         };
         self.calls.index = Some((IndexKind::of::<P::Index>(), prepare));
+        self
+    }
+
+    /// Reads custom resources of that kind: the scheduler then watches them. Not for plugins of [`Scope::Row`], whose
+    /// answers are kept when they change.
+    pub fn resource<R: Resource>(&mut self) -> &mut Self {
+        let kind = ResourceKind::of::<R>();
+        if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
+            self.calls.resources.push(kind);
+        }
         self
     }
 

@@ -14,6 +14,7 @@ use crate::{
     plugin::{Queued, Scope, SignFragment},
     pod::PodInfo,
     registry::{BuildCycle, BuildError, Registry},
+    resource::ResourceKind,
     sweep::PluginIdx,
 };
 
@@ -84,6 +85,10 @@ impl Profile {
                     None => {
                         let args = spec.args.iter().find(|(plugin, _)| plugin == name).map(|(_, args)| args);
                         let made = registry.build(name, args, cx);
+                        let made = made.and_then(|plugin| {
+                            check_resources(&plugin)?;
+                            Ok(plugin)
+                        });
                         plugins.push(
                             made.map_err(|source| ProfileError { profile: spec.name.clone(), source })?,
                         );
@@ -168,6 +173,17 @@ impl Profile {
         &self.indexed
     }
 
+    /// The custom resources that its plugins name, each type once.
+    pub fn resources(&self) -> Vec<ResourceKind> {
+        let mut kinds: Vec<ResourceKind> = Vec::new();
+        for kind in self.plugins.iter().flat_map(|plugin| plugin.resources()) {
+            if !kinds.iter().any(|known| known.is_same(kind)) {
+                kinds.push(*kind);
+            }
+        }
+        kinds
+    }
+
     /// Points that the configuration left out of a plugin which cannot do without them: they were added.
     pub fn implied(&self) -> &[(&'static str, ExtensionPoint)] {
         &self.implied
@@ -208,7 +224,7 @@ impl Profile {
             let has_say = POINTS.iter().any(|point| self.enabled(idx, *point));
             let mut wants = match wants {
                 Some(wants) => wants,
-                None if has_say => everything(),
+                None if has_say => everything(plugin),
                 None => continue,
             };
             add_taint_registration(&mut wants);
@@ -265,7 +281,25 @@ fn add_implied(plugins: &[Guarded], points: &mut [Vec<PluginIdx>]) -> Vec<(&'sta
     implied
 }
 
-fn everything() -> Vec<ErasedRegistration> {
+/// A plugin whose answers are kept while a row stays as it is must not read what is in no row, and what it listens to
+/// must be watched.
+fn check_resources(plugin: &Guarded) -> Result<(), BuildError> {
+    let (name, resources) = (plugin.name(), plugin.resources());
+    if let Some(kind) = resources.first().filter(|_| plugin.scope() == Scope::Row) {
+        return Err(BuildError::RowScope { plugin: name, resource: kind.name() });
+    }
+    // A plugin that panics instead of telling is taken for one that tells nothing.
+    for registration in plugin.events().unwrap_or_default().unwrap_or_default() {
+        if let EventResource::Custom(resource) = registration.event.resource
+            && !resources.iter().any(|kind| kind.name() == resource)
+        {
+            return Err(BuildError::Unnamed { plugin: name, resource });
+        }
+    }
+    Ok(())
+}
+
+fn everything(plugin: &Guarded) -> Vec<ErasedRegistration> {
     use EventResource as R;
     const RESOURCES: [R; 11] = [
         R::Pod,
@@ -281,7 +315,8 @@ fn everything() -> Vec<ErasedRegistration> {
         R::PodGroup,
     ];
     let all = |resource| ErasedRegistration { event: ClusterEvent::new(resource, Action::ALL), hint: None };
-    RESOURCES.into_iter().map(all).collect()
+    let custom = plugin.resources().iter().map(|kind| R::Custom(kind.name()));
+    RESOURCES.into_iter().chain(custom).map(all).collect()
 }
 
 fn add_taint_registration(wants: &mut Vec<ErasedRegistration>) {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{guard::Guarded, outcome::PluginError, plugin::Plugin, points::Calls};
+use crate::{guard::Guarded, outcome::PluginError, plugin::Plugin, points::Calls, resource::ResourceName};
 
 /// How a plugin is made from its arguments.
 pub trait Build: Plugin {
@@ -67,6 +67,28 @@ pub enum BuildError {
         /// What it said.
         source: PluginError,
     },
+    /// The plugin's answers are kept for as long as a row does not change, but it reads what is in no row.
+    #[error(
+        "plugin {plugin:?} names the custom resource {resource}, so its answers depend on more than a node's row: its \
+         SCOPE must be Scope::Cluster"
+    )]
+    RowScope {
+        /// Which plugin.
+        plugin: &'static str,
+        /// What it reads.
+        resource: ResourceName,
+    },
+    /// The plugin would wait in vain.
+    #[error(
+        "plugin {plugin:?} listens to changes of {resource}, which nobody watches: name it in its points with \
+         `resource::<...>()`"
+    )]
+    Unnamed {
+        /// Which plugin.
+        plugin: &'static str,
+        /// What it listens to.
+        resource: ResourceName,
+    },
 }
 
 /// Arguments that do not decode.
@@ -93,13 +115,18 @@ impl std::error::Error for ArgsError {}
 
 impl ArgsError {
     fn of(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
-        let field = match error.path().iter().next() {
-            Some(_) => error.path().to_string(),
-            None => String::new(),
-        };
-        let message = error.inner().to_string();
+        let (field, message) = field_and_message(error);
         Self { field, meant: meant(&message), message }
     }
+}
+
+/// The path of the field that does not decode, empty for the whole, and what is wrong with it.
+pub(crate) fn field_and_message(error: &serde_path_to_error::Error<serde_json::Error>) -> (String, String) {
+    let field = match error.path().iter().next() {
+        Some(_) => error.path().to_string(),
+        None => String::new(),
+    };
+    (field, error.inner().to_string())
 }
 
 /// The name that was meant in serde's message about a field or a variant that nobody knows:

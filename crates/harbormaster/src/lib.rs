@@ -28,7 +28,8 @@
 //! }
 //! ```
 //!
-//! `examples/own-scheduler` in the repository is a whole one: a plugin with arguments, its program and its test.
+//! `examples/own-scheduler` in the repository is a whole one: a plugin with arguments and a custom resource, its program
+//! and its test.
 //!
 //! Everything that is public here is what authors may rely on; `tests/surface/surface.txt` lists it.
 //!
@@ -77,12 +78,13 @@ pub mod api {
 pub mod framework {
     pub use harbormaster_framework::{
         cycle::MAX_PERMIT_WAIT,
-        events::{ClusterEvent, HintFn},
+        events::{ClusterEvent, CustomHintFn, HintFn},
         guard::{Call, PointError, Stopped},
         plugin::BoxFuture,
         pod::{NonZero, SpecInfo},
         points::PreFilterAnswer,
         registry::{ArgsError, BuildError},
+        resource::{AnyCustom, CustomChange, RawObject, ResourceKind, ResourceName, Undecodable},
         table::{Columns, LogPosition, NodeTable, RowImage, UsedPorts},
     };
 }

@@ -133,7 +133,8 @@ impl Scheduler {
     /// What a real API server would refuse, with file, line, object and field.
     pub fn simulate(&self, manifests: &[Source]) -> Result<Simulation, ManifestErrors> {
         let mut cluster = Cluster::from_sources(manifests, Reading::default())?;
-        let notices = std::mem::take(&mut cluster.notices);
+        let mut notices = std::mem::take(&mut cluster.notices);
+        notices.extend(cluster.custom_notices(&self.setup.engine));
         let report = harbormaster_sim::simulate(self.setup.engine.clone(), cluster, &mut |_, _| {});
         Ok(Simulation { report, notices })
     }

@@ -1,7 +1,9 @@
-//! `examples/own-scheduler`, a scheduler that somebody else makes: its own tests pass, and its program is one of ours
-//! with a plugin more.
+//! `examples/own-scheduler`, a scheduler that somebody else makes: its own tests pass, its program is one of ours with a
+//! plugin more, and the custom resource that the plugin reads may come and go while the program runs.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+mod e2e;
 
 use std::{
     env, fs,
@@ -11,8 +13,19 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_oracle::harbormaster::cargo;
+use e2e::{
+    cluster::{PATIENCE, eventually, wait_until_bound, wait_until_explained},
+    objects::{NODES, PODS, config, node, pod},
+    process::Harbormaster,
+    server::{Server, on_both_servers},
+};
+use harbormaster_oracle::{components::ApiClient, harbormaster::cargo};
 use harbormaster_sandbox::{Options, PodState, Sandbox, Scheduler, Source};
+use serde_json::{Value, json};
+
+on_both_servers! {
+    a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs,
+}
 
 const WHY: &str = "1 node(s) belong to another team";
 
@@ -76,6 +89,11 @@ fn simulate_and_sandbox_ask_the_plugin() {
         let ran = run(&[command, "--config", "scheduler.yaml", "-f", "cluster.yaml"]);
         assert!(ran.status.success() && text(&ran.stdout).contains(WHY), "{command}: {ran:?}");
     }
+    for how in [&["--explain"][..], &["--explain", "--independent"]] {
+        let ran = run(&[&["simulate", "--config", "scheduler.yaml", "-f", "cluster.yaml"], how].concat());
+        let said = text(&ran.stdout);
+        assert!(ran.status.success() && said.contains(WHY) && said.contains("red-1"), "{how:?}: {ran:?}");
+    }
 }
 
 /// Ended with the test.
@@ -112,4 +130,113 @@ async fn as_kube_scheduler_it_runs_against_a_cluster_with_the_plugin() {
     assert!(decided.await, "{:?}", sandbox.board);
     let theirs = sandbox.board.pod("default/theirs").unwrap();
     assert!(theirs.message.as_deref().unwrap().contains(WHY), "{theirs:?}");
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const TEAMS: &str = "/apis/example.com/v1/teams";
+
+/// The example's definition, but for what it asks of objects: nothing.
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "teams.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Cluster",
+            "names": {"kind": "Team", "plural": "teams", "singular": "team"},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+/// Creates a team as soon as its kind is served.
+fn create_team(client: &ApiClient, name: &str, namespaces: &Value) {
+    let team = json!({
+        "apiVersion": "example.com/v1",
+        "kind": "Team",
+        "metadata": {"name": name},
+        "spec": {"namespaces": namespaces},
+    });
+    eventually("the team is created", PATIENCE, || client.post(TEAMS, &team).ok());
+}
+
+fn change_team(client: &ApiClient, change: &Value) {
+    client.merge_patch(&format!("{TEAMS}/red"), change).unwrap();
+}
+
+fn a_custom_resource_may_come_go_and_be_wrong_while_the_scheduler_runs(server: Server) {
+    let cluster = server.own();
+    let client = cluster.client();
+    client.post(NODES, &node("red-1", json!({"example.com/team": "red"}), "4", "4Gi", 100)).unwrap();
+    let mut config = config("own");
+    let profile = &mut config["profiles"][0];
+    profile["plugins"]["filter"] = json!({"enabled": [{"name": "TeamNodes"}]});
+    profile["pluginConfig"] = json!([{"name": "TeamNodes", "args": {"nodeLabel": "example.com/team"}}]);
+    let config = cluster.write_scheduler_config(&config.to_string()).unwrap();
+    let log = cluster.directory().join("own.log");
+    let scheduler = Harbormaster::start_program(program(), &[format!("--config={}", config.display())], log);
+
+    let create = |name: &str| {
+        client.post(PODS, &pod(name, "own", json!({"cpu": "10m"}), json!({}))).unwrap();
+    };
+    let is_kept_out = |name: &str| {
+        let (_, message) = wait_until_explained(client, name);
+        assert!(message.contains(WHY), "{message}");
+    };
+    let unserved = || scheduler.lines_with(&["does not serve this kind", "kind=\"teams.example.com\""]).len();
+
+    // Without a definition there are no teams.
+    create("first");
+    is_kept_out("first");
+    assert_eq!(unserved(), 1);
+    client.post(DEFINITIONS, &definition()).unwrap();
+    create_team(client, "red", &json!(["default"]));
+    wait_until_bound(client, "first");
+    assert_eq!(unserved(), 1);
+
+    // With the definition go the teams.
+    client.delete(&format!("{DEFINITIONS}/teams.example.com")).unwrap();
+    eventually("the teams are gone", PATIENCE, || (unserved() == 2).then_some(()));
+    create("second");
+    is_kept_out("second");
+    eventually("the definition is created again", PATIENCE, || client.post(DEFINITIONS, &definition()).ok());
+    create_team(client, "red", &json!(["default"]));
+    wait_until_bound(client, "second");
+
+    // A definition that is replaced takes its teams with it, however quickly.
+    change_team(client, &json!({"spec": {"namespaces": []}}));
+    create("again");
+    is_kept_out("again");
+    client.delete(&format!("{DEFINITIONS}/teams.example.com")).unwrap();
+    eventually("the definition is replaced", PATIENCE, || client.post(DEFINITIONS, &definition()).ok());
+    create_team(client, "red", &json!(["default"]));
+    wait_until_bound(client, "again");
+
+    // What cannot be read is told of once, and counts as absent.
+    create_team(client, "blue", &json!("default"));
+    let unreadable = |name: &str| scheduler.lines_with(&["counts as absent", &format!("object=\"{name}\"")]);
+    eventually("it is told of", PATIENCE, || (!unreadable("blue").is_empty()).then_some(()));
+    create("third");
+    wait_until_bound(client, "third");
+    change_team(client, &json!({"spec": {"namespaces": "default"}}));
+    eventually("it is told of", PATIENCE, || (!unreadable("red").is_empty()).then_some(()));
+    create("fourth");
+    is_kept_out("fourth");
+    change_team(client, &json!({"metadata": {"labels": {"still": "wrong"}}}));
+    change_team(client, &json!({"spec": {"namespaces": ["default"]}}));
+    wait_until_bound(client, "fourth");
+    for name in ["blue", "red"] {
+        let told = unreadable(name);
+        assert!(matches!(told.as_slice(), [one] if one.contains("field=\"spec.namespaces\"")), "{told:?}");
+    }
+    scheduler.ends_well();
 }

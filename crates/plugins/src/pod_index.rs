@@ -29,7 +29,7 @@ pub(crate) mod tests;
 mod topology;
 mod watched;
 
-use harbormaster_api::{ObjectKey, ObjectKind, Str};
+use harbormaster_api::{ObjectKind, Str};
 use harbormaster_framework::prelude::*;
 
 pub use held_terms::HeldTerm;
@@ -98,8 +98,9 @@ impl Index for PodIndex {
         self.topology.node_changed(known.nodes, row);
     }
 
-    fn object_changed(&mut self, known: ClusterView<'_>, key: &ObjectKey) {
-        if key.kind == ObjectKind::Namespace
+    fn object_changed(&mut self, known: ClusterView<'_>, id: &ObjectId) {
+        if let ObjectId::BuiltIn(key) = id
+            && key.kind == ObjectKind::Namespace
             && let Some((was, is)) = self.groups.namespace_changed(known.objects, &key.name)
         {
             self.selectors.namespace_changed(&self.groups, &was, &is);

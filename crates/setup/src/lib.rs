@@ -115,7 +115,7 @@ fn refused(config: &KubeSchedulerConfiguration, profile: usize, error: &ProfileE
         |field: &str, message: &dyn std::fmt::Display| config.error(field, format!("{field}: {message}"));
     let place = match &error.source {
         BuildError::Args { plugin, .. } | BuildError::Refused { plugin, .. } => written(plugin),
-        BuildError::Unknown(_) => None,
+        BuildError::Unknown(_) | BuildError::RowScope { .. } | BuildError::Unnamed { .. } => None,
     };
     match (&error.source, place) {
         (BuildError::Args { source, .. }, Some(args)) => {

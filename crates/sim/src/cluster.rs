@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
+use harbormaster_core::{EngineConfig, cache::Cache};
+use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, ResourceName};
 use harbormaster_objects::{
     kinds::{self, Rules},
+    rules,
     value::{name, namespace},
 };
 use serde_json::Value;
@@ -28,8 +31,11 @@ pub struct Cluster {
     pub bound: Vec<Pod>,
     /// Pods without a node.
     pub pending: Vec<Pod>,
-    /// Custom resources whose definitions are among the manifests.
+    /// Custom resources whose definitions are among the manifests; [`Self::custom_notices`] tells of those that nobody
+    /// reads.
     pub custom: Vec<CustomObject>,
+    /// Group, version and plural of what the definitions serve.
+    pub served: Vec<[String; 3]>,
     /// What the user should know besides the result; one line each.
     pub notices: Vec<String>,
 }
@@ -98,6 +104,48 @@ impl Cluster {
     pub fn custom_of(&self, group: &str, kind: &str) -> impl Iterator<Item = &Value> {
         let all = self.custom.iter().filter(move |object| object.group == group && object.kind == kind);
         all.map(|object| &object.value)
+    }
+
+    /// The custom resources of those kinds, as the engine takes them, in the order of the manifests.
+    pub(crate) fn raw_objects(&self, kinds: &[ResourceKind]) -> Vec<RawObject> {
+        // A plugin may read them in one version, another one in another.
+        let raw = |object: &CustomObject| {
+            let named = kinds.iter().filter(|kind| self.serves(object, kind));
+            let raw = named.map(|kind| RawObject {
+                key: CustomKey {
+                    resource: kind.name().to_string().into(),
+                    namespace: namespace(&object.value).into(),
+                    name: name(&object.value).into(),
+                },
+                json: object.value.to_string().into(),
+            });
+            raw.collect::<Vec<_>>()
+        };
+        self.custom.iter().flat_map(raw).collect()
+    }
+
+    /// Whether an API server with these definitions would give that object to whoever asks for that kind.
+    fn serves(&self, object: &CustomObject, kind: &ResourceKind) -> bool {
+        let ResourceName { plural, version, group } = kind.name();
+        object.group == group
+            && object.kind == kind.kind()
+            && self.served.iter().any(|served| *served == [group, version, plural])
+    }
+
+    /// What the user should know of the custom resources: those that no plugin names, and those that plugins cannot
+    /// read; one line each.
+    pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
+        let (kinds, mut ignored) = (config.resources(), BTreeMap::new());
+        for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| self.serves(object, kind)))
+        {
+            *ignored.entry(object.kind.clone()).or_default() += 1;
+        }
+        let mut cache = Cache::of(&config.profiles);
+        for object in self.raw_objects(&kinds) {
+            cache.cluster.set_custom(&object);
+        }
+        let undecodable = cache.cluster.take_undecodable();
+        ignored_line(&ignored).into_iter().chain(undecodable.iter().map(ToString::to_string)).collect()
     }
 
     /// Adds an object of a kind that counts. False if it is of none.
@@ -169,11 +217,18 @@ impl Builder {
                 value: value.clone(),
             });
         }
+        if kind.rules == Rules::Definition {
+            let kinds = rules::kinds_of_definition(&value, &value["spec"]["names"]).into_iter();
+            self.cluster.served.extend(kinds.map(|kind| [kind.group, kind.version, kind.plural]));
+        }
         if workloads::is_workload(kind) {
             let workload = Workload::new(manifest.label(), manifest.order, value)
                 .map_err(|(field, problem)| (field.into(), problem))?;
             self.workloads.push(workload);
-        } else if !known && kind.rules != Rules::PriorityClass {
+        } else if !known
+            && !kind.is_custom()
+            && !matches!(kind.rules, Rules::PriorityClass | Rules::Definition)
+        {
             *self.ignored.entry(kind.kind.clone()).or_default() += 1;
         }
         Ok(())

@@ -94,12 +94,16 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn new(config: &EngineConfig) -> Self {
-        Self { cache: Cache::default(), runners: config.profiles.iter().cloned().map(Runner::new).collect() }
+        let runners = config.profiles.iter().cloned().map(Runner::new).collect();
+        Self { cache: Cache::of(&config.profiles), runners }
     }
 
     /// Knows everything but the pending pods, which come back.
     fn of(config: &EngineConfig, cluster: Cluster) -> (Self, Vec<Arc<PodInfo>>) {
         let mut judge = Self::new(config);
+        for object in cluster.raw_objects(&config.resources()) {
+            judge.cache.cluster.set_custom(&object);
+        }
         for object in cluster.objects {
             judge.cache.set_object(object);
         }

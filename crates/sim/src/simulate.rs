@@ -122,6 +122,12 @@ impl<'a> World<'a> {
     }
 
     fn load(&mut self, config: &EngineConfig, cluster: Cluster) {
+        for object in cluster.raw_objects(&config.resources()) {
+            if let Some(explainer) = &mut self.explainer {
+                explainer.judge.cache.cluster.set_custom(&object);
+            }
+            self.input(Input::Custom(object));
+        }
         for object in cluster.objects {
             if let Some(explainer) = &mut self.explainer {
                 explainer.judge.cache.set_object(object.clone());
@@ -232,7 +238,7 @@ impl<'a> World<'a> {
                     Effect::Bind(task) => self.bind(&task.pod.uid, &task.node),
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
-                    Effect::Event(_) | Effect::Trouble(_) => {}
+                    Effect::Event(_) | Effect::Trouble(_) | Effect::Undecodable(_) => {}
                 }
             }
         }

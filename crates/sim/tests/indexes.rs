@@ -58,7 +58,7 @@ impl World {
             match effect {
                 Effect::Bind(task) => self.bindings.push(task),
                 Effect::Evict(task) => self.evictions.push(task),
-                Effect::PatchStatus(_) | Effect::Event(_) | Effect::Trouble(_) => {}
+                Effect::PatchStatus(_) | Effect::Event(_) | Effect::Trouble(_) | Effect::Undecodable(_) => {}
             }
         }
     }

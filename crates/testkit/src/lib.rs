@@ -1,6 +1,6 @@
 //! Builders, fixtures and conformance checks for plugin authors.
 //!
-//! Reading order: [`pods`] and [`nodes`] (objects in a few words), [`clusters`] (a node table and a profile made of
+//! Reading order: [`pods`], [`nodes`] and [`mod@custom`] (objects in a few words), [`clusters`] (a node table and a profile made of
 //! them), [`trial`] and [`what_if`] (one plugin asked directly), [`conformance`] (what every plugin must hold to),
 //! [`random`] (worlds for checks over many inputs).
 //!
@@ -8,6 +8,7 @@
 
 pub mod clusters;
 pub mod conformance;
+pub mod custom;
 pub mod nodes;
 pub mod pods;
 pub mod random;
@@ -16,6 +17,7 @@ pub mod what_if;
 
 pub use clusters::{cluster, profile, profile_with_args, profile_with_weights};
 pub use conformance::{adding_and_removing_is_neutral, batch_equals_single, row_scope_holds};
+pub use custom::{custom, remove_custom, set_custom};
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, labels, pod, tolerates, tolerates_all};
 pub use trial::{Trial, rejection};

@@ -4,7 +4,7 @@ use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
     cluster::Cluster,
     cycle::Cycle,
-    events::{Change, ClusterEvent, Hint},
+    events::{Action, Change, ClusterEvent, EventResource, Hint},
     guard::{Guarded, PointError, Stopped},
     index::{ClusterView, Indexes},
     nodeset::{NodeIdx, NodeSet},
@@ -13,6 +13,7 @@ use harbormaster_framework::{
     plugin::{Plugin, Scope},
     pod::PodInfo,
     points::{PreFilterAnswer, Slot},
+    resource::{Custom, Resource},
     sweep::{PluginIdx, Sweep, Verdicts},
 };
 
@@ -204,6 +205,25 @@ impl Trial {
             Some(hint) => !matches!(self.plugin.hint(hint, pod, change), Ok(Hint::Skip)),
         });
         Some(if queues { Hint::Queue } else { Hint::Skip })
+    }
+
+    /// [`Self::hint`] of a custom object that appears, changes, or goes.
+    ///
+    /// # Panics
+    /// When there is no object before or after.
+    pub fn custom_hint<R: Resource>(
+        &self,
+        pod: &PodInfo,
+        old: Option<&Custom<R>>,
+        new: Option<&Custom<R>>,
+    ) -> Option<Hint> {
+        let action = match (old, new) {
+            (None, Some(_)) => Action::ADD,
+            (Some(_), Some(_)) => Action::UPDATE,
+            (Some(_), None) => Action::DELETE,
+            (None, None) => panic!("no {}, neither before nor after", R::KIND),
+        };
+        self.hint(ClusterEvent::new(EventResource::of::<R>(), action), pod, &Change::custom(old, new))
     }
 }
 

@@ -1,29 +1,35 @@
-//! TeamNodes: nodes that belong to a team take pods of the team's namespaces only. Which team owns a node says a label.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! TeamNodes: nodes that belong to a team take pods of the team's namespaces only. Which team owns a node says a label,
+//! which namespaces a team has says an object of kind Team.
 
 use harbormaster::{prelude::*, serde::Deserialize};
 
-/// The plugin.
-#[derive(Debug)]
-pub struct TeamNodes {
-    node_label: String,
-    teams: BTreeMap<String, BTreeSet<String>>,
+/// A custom resource; its definition is in `cluster.yaml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(crate = "harbormaster::serde")]
+pub struct Team {
+    spec: TeamSpec,
 }
 
-/// `profiles[].pluginConfig[].args`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(crate = "harbormaster::serde")]
+struct TeamSpec {
+    namespaces: Vec<String>,
+}
+
+impl Resource for Team {
+    const GROUP: &'static str = "example.com";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Team";
+    const PLURAL: &'static str = "teams";
+    const SCOPE: ResourceScope = ResourceScope::Cluster;
+}
+
+/// `profiles[].pluginConfig[].args`, and the plugin itself.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
-pub struct TeamNodesArgs {
-    /// The label of nodes whose value is a team.
-    #[serde(default = "node_label")]
-    node_label: String,
-    /// The namespaces of each team.
-    teams: BTreeMap<String, BTreeSet<String>>,
-}
-
-fn node_label() -> String {
-    "example.com/team".to_owned()
+pub struct TeamNodes {
+    /// The label of nodes whose value is the name of a team.
+    pub node_label: String,
 }
 
 impl Plugin for TeamNodes {
@@ -32,28 +38,40 @@ impl Plugin for TeamNodes {
     type ScoreState = ();
 
     fn points(points: &mut Points<Self>) {
-        points.filter();
+        points.filter().resource::<Team>();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        let node = Registration::always(EventResource::Node, Action::ADD | Action::UPDATE_NODE_LABEL);
+        Some(vec![Registration::on::<Team>(Action::ADD | Action::UPDATE, Self::after_team), node])
     }
 }
 
 impl Build for TeamNodes {
-    type Args = TeamNodesArgs;
+    type Args = Self;
 
-    fn build(args: TeamNodesArgs, _: &BuildCycle) -> Result<Self, PluginError> {
-        if let Some((team, _)) = args.teams.iter().find(|(_, namespaces)| namespaces.is_empty()) {
-            return Err(format!("team {team:?} has no namespaces, so its nodes would stay empty").into());
-        }
-        Ok(Self { node_label: args.node_label, teams: args.teams })
+    fn build(args: Self, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(args)
+    }
+}
+
+impl TeamNodes {
+    /// Helps the pods of a team that has their namespace now.
+    fn after_team(&self, pod: &PodInfo, team: Changed<'_, Team>) -> PluginResult<Hint> {
+        Ok(if team.new.is_some_and(|team| team.has(pod)) { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+impl Team {
+    fn has(&self, pod: &PodInfo) -> bool {
+        self.spec.namespaces.iter().any(|namespace| pod.namespace == *namespace.as_str())
     }
 }
 
 impl Filter for TeamNodes {
     fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let Some(team) = node.labels().and_then(|labels| labels.get(&self.node_label)) else {
-            return Ok(());
-        };
-        let namespaces = self.teams.get(team.as_str());
-        match namespaces.is_some_and(|namespaces| namespaces.contains(cx.pod.namespace.as_str())) {
+        let Some(team) = node.labels().and_then(|labels| labels.get(&self.node_label)) else { return Ok(()) };
+        match cx.objects.get::<Team>("", team)?.is_some_and(|team| team.has(cx.pod)) {
             true => Ok(()),
             false => Err(Reject::unresolvable("node(s) belong to another team").into()),
         }

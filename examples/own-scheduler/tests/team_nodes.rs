@@ -5,10 +5,13 @@ use std::time::Duration;
 use harbormaster::{
     Scheduler,
     config::ConfigErrors,
+    prelude::*,
     sandbox::{Options, PodState},
+    serde_json::json,
     simulation::Source,
+    testkit::{Trial, cluster, custom, node, pod, remove_custom, set_custom},
 };
-use own_scheduler::TeamNodes;
+use own_scheduler::{Team, TeamNodes};
 
 const CONFIG: &str = include_str!("../scheduler.yaml");
 const CLUSTER: &str = include_str!("../cluster.yaml");
@@ -17,14 +20,14 @@ fn scheduler(config: &str) -> Result<Scheduler, ConfigErrors> {
     Scheduler::builder().plugin::<TeamNodes>().config("scheduler.yaml", config).build()
 }
 
-fn cluster() -> Vec<Source> {
+fn manifests() -> Vec<Source> {
     vec![Source { name: "cluster.yaml".to_owned(), text: CLUSTER.to_owned() }]
 }
 
 #[tokio::test]
 async fn a_teams_nodes_take_its_own_pods_only() {
     let scheduler = scheduler(CONFIG).unwrap();
-    let options = Options { manifests: cluster(), ..Options::default() };
+    let options = Options { manifests: manifests(), ..Options::default() };
     let mut sandbox = scheduler.sandbox(options).await.unwrap();
     let decided = sandbox.shows(Duration::from_secs(60), |board| {
         board.count(PodState::Placed) == 1 && board.count(PodState::Unschedulable) == 1
@@ -37,36 +40,44 @@ async fn a_teams_nodes_take_its_own_pods_only() {
 
 #[test]
 fn a_simulation_decides_the_same() {
-    let report = scheduler(CONFIG).unwrap().simulate(&cluster()).unwrap().report;
-    let nodes: Vec<_> = report.pods.iter().map(|pod| (pod.pod.as_str(), pod.node.as_deref())).collect();
+    let simulation = scheduler(CONFIG).unwrap().simulate(&manifests()).unwrap();
+    assert!(simulation.notices.is_empty(), "{:?}", simulation.notices);
+    let pods = simulation.report.pods;
+    let nodes: Vec<_> = pods.iter().map(|pod| (pod.pod.as_str(), pod.node.as_deref())).collect();
     assert_eq!(nodes, [("paint/ours", Some("red-1")), ("default/theirs", None)]);
 }
 
 #[test]
+fn a_team_that_has_a_pods_namespace_lets_it_in_and_wakes_it() {
+    let trial = Trial::of(TeamNodes { node_label: "team".to_owned() });
+    let mut nodes = cluster([node("n").label("team", "red"), node("free")], []);
+    let pod = pod("p").namespace("paint").info();
+    let team = |namespaces: &[&str]| json!({"metadata": {"name": "red"}, "spec": {"namespaces": namespaces}});
+    let (mine, not_mine) = (team(&["paint", "varnish"]), team(&["glue"]));
+    for (teams, fits) in [(vec![], false), (vec![mine.clone()], true), (vec![not_mine.clone()], false)] {
+        set_custom::<Team>(&mut nodes, teams);
+        assert_eq!(trial.verdict(&nodes, &pod, "n").is_ok(), fits);
+        assert_eq!(trial.verdict(&nodes, &pod, "free"), Ok(()));
+    }
+    remove_custom::<Team>(&mut nodes, "", "red");
+    assert!(trial.verdict(&nodes, &pod, "n").is_err());
+    let (mine, not_mine) = (custom::<Team>(&mine), custom::<Team>(&not_mine));
+    assert_eq!(trial.custom_hint(&pod, Some(&not_mine), Some(&mine)), Some(Hint::Queue));
+    assert_eq!(trial.custom_hint(&pod, None, Some(&not_mine)), Some(Hint::Skip));
+    assert_eq!(trial.custom_hint(&pod, Some(&mine), None), None, "nobody listens to that");
+}
+
+#[test]
 fn wrong_arguments_are_told_of_with_file_line_and_field() {
-    let args = "profiles[0].pluginConfig[0].args";
     for (wrong, expected) in [
-        (
-            "teams: {red: paint}",
-            format!("{args}.teams.red: invalid type: string \"paint\", expected a sequence"),
-        ),
-        (
-            "team: {}",
-            format!(
-                "{args}.team: unknown field `team`, expected `nodeLabel` or `teams` (did you mean `teams`?)"
-            ),
-        ),
-        ("nodeLabel: a", format!("{args}: missing field `teams`")),
-        (
-            "teams: {red: []}",
-            format!("{args}: team \"red\" has no namespaces, so its nodes would stay empty"),
-        ),
+        ("nodeLabel: [a]", "args.nodeLabel: invalid type: sequence, expected a string"),
+        ("label: a", "args.label: unknown field `label`, expected `nodeLabel`"),
     ] {
-        let error = scheduler(&CONFIG.replace("teams: {red: [paint]}", wrong)).unwrap_err().to_string();
-        assert!(error.starts_with("scheduler.yaml:") && error.ends_with(&expected), "{error}");
+        let error = scheduler(&CONFIG.replace("nodeLabel: example.com/team", wrong)).unwrap_err().to_string();
+        assert!(error.starts_with("scheduler.yaml:") && error.contains(expected), "{error}");
     }
     let (without, _) = CONFIG.split_once("  pluginConfig").unwrap();
     let error = scheduler(without).unwrap_err().to_string();
-    let expected = "initializing plugin \"TeamNodes\": missing field `teams`";
+    let expected = "initializing plugin \"TeamNodes\": missing field `nodeLabel`";
     assert!(error.starts_with("scheduler.yaml:4:3: ") && error.ends_with(expected), "{error}");
 }

@@ -170,7 +170,10 @@ fn preempt() -> Duration {
                         engine.handle(Input::PodGone(task.victim.uid.clone()), now);
                         engine.handle(Input::EvictFinished { task, outcome: EvictOutcome::Evicted }, now);
                     }
-                    Effect::PatchStatus(_) | Effect::Event(_) | Effect::Trouble(_) => {}
+                    Effect::PatchStatus(_)
+                    | Effect::Event(_)
+                    | Effect::Trouble(_)
+                    | Effect::Undecodable(_) => {}
                 }
             }
         }

@@ -4,7 +4,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use harbormaster_api::{Node, Pod, Str};
-use harbormaster_framework::events::{Change, ClusterEvent};
+use harbormaster_framework::{
+    events::{Change, ClusterEvent},
+    resource::AnyCustom,
+};
 use rustc_hash::FxHashMap;
 
 /// The objects of an event, kept for as long as someone may need them.
@@ -14,6 +17,8 @@ pub enum OwnedChange {
     Pod(Option<Arc<Pod>>, Option<Arc<Pod>>),
     /// A node before and after.
     Node(Option<Arc<Node>>, Option<Arc<Node>>),
+    /// A custom object before and after.
+    Custom(Option<AnyCustom>, Option<AnyCustom>),
     /// Another kind, or nothing.
     #[default]
     Other,
@@ -25,6 +30,7 @@ impl OwnedChange {
         match self {
             Self::Pod(old, new) => Change::Pod { old: old.as_deref(), new: new.as_deref() },
             Self::Node(old, new) => Change::Node { old: old.as_deref(), new: new.as_deref() },
+            Self::Custom(old, new) => Change::Custom { old: old.as_deref(), new: new.as_deref() },
             Self::Other => Change::Other,
         }
     }

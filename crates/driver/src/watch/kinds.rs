@@ -1,5 +1,5 @@
 //! The kinds of objects that are watched. Pods and nodes have inputs of their own; a further kind of
-//! [`harbormaster_api::Object`] is one more row of [`OBJECTS`].
+//! [`harbormaster_api::Object`] is one more row of [`OBJECTS`]; custom resources are those that plugins name.
 
 use std::hash::Hash;
 
@@ -8,6 +8,9 @@ use harbormaster_api::{
     wire::{DecodeError, Decoder},
 };
 use harbormaster_core::Input;
+use harbormaster_framework::resource::{CustomKey, RawObject, ResourceName};
+
+use super::wire::Stub;
 
 /// A kind of object and what the engine hears of it.
 pub trait Kind: Send + 'static {
@@ -15,15 +18,21 @@ pub trait Kind: Send + 'static {
     type Key: Clone + Eq + Hash + Ord + Send;
 
     /// The resource's name, for messages.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
     /// Where all of them are listed.
-    fn path(&self) -> &'static str;
+    fn path(&self) -> &str;
     /// Which of them are of interest.
     fn field_selector(&self) -> Option<&'static str> {
         None
     }
     /// Whether an API server that does not serve this kind counts as one that has no such objects.
     fn may_be_missing(&self) -> bool {
+        false
+    }
+
+    /// Whether objects go with the kind when the API server serves it no more. Kubernetes' own kinds are not switched off
+    /// while it runs: whoever then answers that there is no such kind is not the API server.
+    fn may_vanish(&self) -> bool {
         false
     }
 
@@ -57,11 +66,11 @@ impl Kind for Pods {
     /// The UID.
     type Key = Str;
 
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "pods"
     }
 
-    fn path(&self) -> &'static str {
+    fn path(&self) -> &str {
         "/api/v1/pods"
     }
 
@@ -91,11 +100,11 @@ impl Kind for Nodes {
     /// The name.
     type Key = Str;
 
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "nodes"
     }
 
-    fn path(&self) -> &'static str {
+    fn path(&self) -> &str {
         "/api/v1/nodes"
     }
 
@@ -154,11 +163,11 @@ pub const OBJECTS: [Objects; 6] = [
 impl Kind for Objects {
     type Key = ObjectKey;
 
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.name
     }
 
-    fn path(&self) -> &'static str {
+    fn path(&self) -> &str {
         self.path
     }
 
@@ -178,6 +187,65 @@ impl Kind for Objects {
 
     fn gone(&self, key: ObjectKey) -> Input {
         Input::ObjectGone(key)
+    }
+}
+
+/// All objects of a custom resource. They go to the engine as they are.
+#[derive(Clone, Debug)]
+pub struct CustomObjects {
+    /// The kind, written out.
+    resource: Str,
+    name: String,
+    path: String,
+}
+
+impl CustomObjects {
+    /// Those of that kind.
+    pub fn new(resource: ResourceName) -> Self {
+        let ResourceName { plural, version, group } = resource;
+        let (name, path) = match group {
+            "" => (plural.to_owned(), format!("/api/{version}/{plural}")),
+            group => (format!("{plural}.{group}"), format!("/apis/{group}/{version}/{plural}")),
+        };
+        Self { resource: resource.to_string().into(), name, path }
+    }
+}
+
+impl Kind for CustomObjects {
+    type Key = CustomKey;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn may_be_missing(&self) -> bool {
+        true
+    }
+
+    /// Definitions come and go.
+    fn may_vanish(&self) -> bool {
+        true
+    }
+
+    fn decode(&self, _: &mut Decoder, json: &[u8]) -> Result<Decoded<CustomKey>, DecodeError> {
+        let wrong = |problem: String| DecodeError { kind: "custom object", path: String::new(), problem };
+        let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
+        let metadata = Stub::read(json).map_err(wrong)?.metadata;
+        let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
+        let input = Input::Custom(RawObject { key: key.clone(), json: text.into() });
+        Ok(Decoded { key, version: metadata.resource_version.as_ref().into(), input })
+    }
+
+    fn key(&self, namespace: &str, name: &str, _uid: &str) -> CustomKey {
+        CustomKey { resource: self.resource.clone(), namespace: namespace.into(), name: name.into() }
+    }
+
+    fn gone(&self, key: CustomKey) -> Input {
+        Input::CustomGone(key)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::mpsc::Receiver;
 
 use harbormaster_api::ObjectKey;
+use harbormaster_framework::resource::{CustomKey, ResourceName};
 use http::Response;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -66,12 +67,18 @@ fn short(input: &Input) -> String {
         Input::NodeGone(name) => format!("-node {name}"),
         Input::Object(object) => format!("+{}", short_key(&object.key())),
         Input::ObjectGone(key) => format!("-{}", short_key(key)),
+        Input::Custom(object) => format!("+{}", short_custom(&object.key)),
+        Input::CustomGone(key) => format!("-{}", short_custom(key)),
         other => format!("{other:?}"),
     }
 }
 
 fn short_key(key: &ObjectKey) -> String {
     format!("{} {}/{}", key.kind.name(), key.namespace, key.name)
+}
+
+fn short_custom(key: &CustomKey) -> String {
+    format!("{} {}/{}", key.resource, key.namespace, key.name)
 }
 
 fn watch(server: &Canned) -> Receiver<ToEngine> {
@@ -393,6 +400,60 @@ async fn a_kind_that_is_not_served_counts_as_empty_and_is_asked_for_again() {
     assert_eq!(heard(&engine, 2).await, ["synced", "+Namespace /n"]);
     // It says nothing about whether the server does streaming lists.
     assert_eq!(queries(&server), ["stream"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_of_kubernetes_that_seems_to_be_gone_stays_as_it_was_known() {
+    let missing = || reply(404, "404 page not found");
+    let server = Canned::script(vec![
+        streamed(vec![event("ADDED", &budget("x", 1)) + &end_of_initial_events(5)], false),
+        missing(),
+        missing(),
+        missing(),
+        streamed(vec![event("ADDED", &budget("y", 9)) + &end_of_initial_events(9)], true),
+    ]);
+    let engine = watch_kind(objects("poddisruptionbudgets"), &server);
+    let told = heard(&engine, 4).await;
+    let [x, y] = ["x", "y"].map(|namespace| format!("PodDisruptionBudget {namespace}/b"));
+    assert_eq!(told, [format!("+{x}"), "synced".into(), format!("+{y}"), format!("-{x}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_kind_comes_and_goes_with_its_definition() {
+    let missing = || reply(404, "404 page not found");
+    let team = |name: &str, version: u32| json!({"metadata": {"name": name, "resourceVersion": version.to_string()}});
+    let listed = |teams: &[(&str, u32)]| {
+        let events = teams.iter().map(|(name, version)| event("ADDED", &team(name, *version)));
+        streamed(vec![events.collect::<String>() + &end_of_initial_events(5)], false)
+    };
+    let server = Canned::script(vec![
+        missing(),
+        missing(),
+        listed(&[("a", 1), ("b", 2)]),
+        // The watch ends with the definition.
+        missing(),
+        missing(),
+        missing(),
+        listed(&[("b", 9)]),
+        streamed(Vec::new(), true),
+    ]);
+    let teams = ResourceName { plural: "teams", version: "v1", group: "example.com" };
+    let engine = watch_kind(CustomObjects::new(teams), &server);
+    let told = heard(&engine, 6).await;
+    let [a, b] = ["a", "b"].map(|name| format!("teams.v1.example.com /{name}"));
+    let expected = [
+        "synced".to_owned(),
+        format!("+{a}"),
+        format!("+{b}"),
+        format!("-{a}"),
+        format!("-{b}"),
+        format!("+{b}"),
+    ];
+    assert_eq!(told, expected);
+    let paths = server.seen();
+    assert!(paths.iter().all(|seen| seen.path.starts_with("/apis/example.com/v1/teams?watch=true")));
+    let kinds = ["stream", "stream", "stream", "watch 5", "stream", "stream", "stream"];
+    assert_eq!(queries(&server)[..7], kinds);
 }
 
 #[tokio::test(start_paused = true)]

@@ -105,7 +105,7 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     for warning in &setup.warnings {
         eprintln!("warning: {warning}");
     }
-    for notice in &cluster.notices {
+    for notice in cluster.notices.iter().chain(&cluster.custom_notices(&setup.engine)) {
         eprintln!("note: {notice}");
     }
     let again = options.explain.then(|| (setup.engine.clone(), cluster.clone()));

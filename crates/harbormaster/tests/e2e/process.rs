@@ -23,8 +23,13 @@ pub struct Harbormaster {
 impl Harbormaster {
     /// Starts the binary; its log goes to `log`.
     pub fn start(args: &[String], log: PathBuf) -> Self {
+        Self::start_program(Path::new(env!("CARGO_BIN_EXE_harbormaster")), args, log)
+    }
+
+    /// Starts a program that is made of the same crate.
+    pub fn start_program(program: &Path, args: &[String], log: PathBuf) -> Self {
         let output = File::create(&log).expect("the log can be written");
-        let child = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+        let child = Command::new(program)
             .arg("run")
             .args(["--leader-elect=false", "-v=4"])
             .args(args)

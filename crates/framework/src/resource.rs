@@ -1,0 +1,495 @@
+//! Custom resources: kinds of objects that plugins bring along as types of their own.
+//!
+//! ```
+//! use harbormaster_framework::prelude::*;
+//!
+//! /// A team, and the namespaces whose pods may use its nodes.
+//! #[derive(serde::Deserialize)]
+//! struct Team {
+//!     spec: TeamSpec,
+//! }
+//!
+//! #[derive(serde::Deserialize)]
+//! struct TeamSpec {
+//!     namespaces: Vec<String>,
+//! }
+//!
+//! impl Resource for Team {
+//!     const GROUP: &'static str = "example.com";
+//!     const VERSION: &'static str = "v1";
+//!     const KIND: &'static str = "Team";
+//!     const PLURAL: &'static str = "teams";
+//!     const SCOPE: ResourceScope = ResourceScope::Cluster;
+//! }
+//! ```
+//!
+//! A plugin names such a kind with [`crate::points::Points::resource`]; whoever runs the scheduler then feeds the
+//! objects, and every point that is lent [`crate::objects::Objects`] finds them there, decoded once. An object that does
+//! not decode counts as absent until it does, and is told of.
+//!
+//! What goes in is the JSON of the objects; decoding is part of the engine, so that a recorded input can be played again.
+
+use std::{
+    any::{Any, TypeId},
+    fmt,
+    ops::Deref,
+    sync::Arc,
+};
+
+use harbormaster_api::{Labels, Str, Timestamp, pod::OwnerReference};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::registry::field_and_message;
+
+/// A kind of object as the API server serves it, and its form in Rust: what serde makes of a whole object of that kind.
+/// Fields that the type lacks are left out; what the API server may leave out needs a default.
+pub trait Resource: DeserializeOwned + Send + Sync + 'static {
+    /// The group of its API, for example `example.com`.
+    const GROUP: &'static str;
+    /// The version in which it is read, for example `v1`.
+    const VERSION: &'static str;
+    /// For example `Team`.
+    const KIND: &'static str;
+    /// For example `teams`.
+    const PLURAL: &'static str;
+    /// Whether its objects are in namespaces.
+    const SCOPE: ResourceScope;
+}
+
+/// Whether objects of a kind are in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceScope {
+    /// Every object is in one.
+    Namespaced,
+    /// No object is; its namespace is empty.
+    Cluster,
+}
+
+/// Names a kind as the API server does. Reads `<plural>.<version>.<group>`, kube-scheduler's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceName {
+    /// See [`Resource::PLURAL`].
+    pub plural: &'static str,
+    /// See [`Resource::VERSION`].
+    pub version: &'static str,
+    /// See [`Resource::GROUP`].
+    pub group: &'static str,
+}
+
+impl ResourceName {
+    /// The name of that kind.
+    pub const fn of<R: Resource>() -> Self {
+        Self { plural: R::PLURAL, version: R::VERSION, group: R::GROUP }
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.plural, self.version, self.group)
+    }
+}
+
+/// An object of a custom resource: the author's type, whose fields it lends, and the metadata.
+#[derive(Clone, Debug)]
+pub struct Custom<R> {
+    /// `metadata`.
+    pub metadata: Metadata,
+    /// What the author's type makes of the whole object.
+    pub object: R,
+}
+
+impl<R> Deref for Custom<R> {
+    type Target = R;
+    fn deref(&self) -> &R {
+        &self.object
+    }
+}
+
+/// `metadata` of a custom object, as far as schedulers read it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metadata {
+    /// `name`
+    pub name: Str,
+    /// `namespace`; empty with [`ResourceScope::Cluster`].
+    pub namespace: Str,
+    /// `uid`
+    pub uid: Str,
+    /// `resourceVersion`: equal means unchanged, and nothing else may be read from it.
+    pub resource_version: Str,
+    /// `generation`: grows with every change of what is wanted.
+    pub generation: i64,
+    /// `labels`
+    pub labels: Labels,
+    /// `annotations`
+    pub annotations: Labels,
+    /// `ownerReferences`
+    pub owners: Vec<OwnerReference>,
+    /// `deletionTimestamp`: set once it is on its way out.
+    pub deletion_timestamp: Option<Timestamp>,
+}
+
+/// What identifies a custom object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CustomKey {
+    /// A [`ResourceName`], written out.
+    pub resource: Str,
+    /// `metadata.namespace`; empty if it is in none.
+    pub namespace: Str,
+    /// `metadata.name`.
+    pub name: Str,
+}
+
+impl CustomKey {
+    /// Whether it names an object of that kind.
+    pub fn is_of<R: Resource>(&self) -> bool {
+        let rest = self.resource.strip_prefix(R::PLURAL).and_then(|rest| rest.strip_prefix('.'));
+        let rest =
+            rest.and_then(|rest| rest.strip_prefix(R::VERSION)).and_then(|rest| rest.strip_prefix('.'));
+        rest == Some(R::GROUP)
+    }
+}
+
+/// A custom object as the API server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawObject {
+    /// What identifies it.
+    pub key: CustomKey,
+    /// All of it, as JSON.
+    pub json: Str,
+}
+
+/// A custom object that counts as absent because it does not decode.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{kind} {name:?} counts as absent: {}{}{message}", field, if field.is_empty() { "" } else { ": " })]
+pub struct Undecodable {
+    /// See [`Resource::KIND`].
+    pub kind: &'static str,
+    /// `namespace/name`, or its name alone if it is in none.
+    pub name: String,
+    /// The path of the field, for example `spec.namespaces[0]`; empty for the object itself.
+    pub field: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// A decoded object, its type erased: a [`Custom`].
+pub type AnyCustom = Arc<dyn Any + Send + Sync>;
+
+type Decode = fn(&CustomKey, &str) -> Result<AnyCustom, Undecodable>;
+
+/// A [`Resource`] with its type erased.
+#[derive(Clone, Copy)]
+pub struct ResourceKind {
+    type_id: TypeId,
+    name: ResourceName,
+    kind: &'static str,
+    decode: Decode,
+}
+
+impl ResourceKind {
+    /// That kind.
+    pub fn of<R: Resource>() -> Self {
+        let decode: Decode = |key, json| Ok(Arc::new(decode::<R>(key, json)?));
+        Self { type_id: TypeId::of::<R>(), name: ResourceName::of::<R>(), kind: R::KIND, decode }
+    }
+
+    /// What the API server calls it.
+    pub fn name(&self) -> ResourceName {
+        self.name
+    }
+
+    /// See [`Resource::KIND`].
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Whether both are the same type.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.type_id == other.type_id
+    }
+
+    /// Whether it is the kind that `R` is decoded into.
+    pub(crate) fn is<R: Resource>(&self) -> bool {
+        self.type_id == TypeId::of::<R>()
+    }
+
+    /// The object as the plugin's type has it.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn decode(&self, raw: &RawObject) -> Result<AnyCustom, Undecodable> {
+        (self.decode)(&raw.key, &raw.json)
+    }
+}
+
+impl fmt::Debug for ResourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResourceKind({})", self.name)
+    }
+}
+
+/// An object of some kind before and after a change.
+#[derive(Clone, Debug)]
+pub struct CustomChange {
+    /// The kind.
+    pub resource: ResourceName,
+    /// Absent if it is new, or did not decode.
+    pub old: Option<AnyCustom>,
+    /// Absent if it is gone, or does not decode.
+    pub new: Option<AnyCustom>,
+}
+
+/// An object of a kind before and after a change; at least one of them is there.
+#[derive(Debug)]
+pub struct Changed<'a, R> {
+    /// Absent if it is new, or did not decode.
+    pub old: Option<&'a Custom<R>>,
+    /// Absent if it is gone, or does not decode.
+    pub new: Option<&'a Custom<R>>,
+}
+
+impl<R> Clone for Changed<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Changed<'_, R> {}
+
+/// What every object has.
+#[derive(Deserialize)]
+struct Head {
+    metadata: HeadMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HeadMetadata {
+    uid: String,
+    resource_version: String,
+    generation: i64,
+    labels: Option<Pairs>,
+    annotations: Option<Pairs>,
+    owner_references: Option<Vec<HeadOwner>>,
+    deletion_timestamp: Option<String>,
+}
+
+type Pairs = std::collections::BTreeMap<String, String>;
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HeadOwner {
+    api_version: String,
+    kind: String,
+    name: String,
+    uid: String,
+}
+
+fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
+    let wrong = |field: String, message: String| Undecodable {
+        kind: R::KIND,
+        name: if key.namespace.is_empty() {
+            key.name.to_string()
+        } else {
+            format!("{}/{}", key.namespace, key.name)
+        },
+        field,
+        message,
+    };
+    match (R::SCOPE, key.namespace.is_empty()) {
+        (ResourceScope::Cluster, false) => {
+            let problem = "it is in a namespace, but the plugin expects objects that are in none";
+            return Err(wrong("metadata.namespace".to_owned(), problem.to_owned()));
+        }
+        (ResourceScope::Namespaced, true) => {
+            let problem = "it is in no namespace, but the plugin expects objects that are in one";
+            return Err(wrong("metadata.namespace".to_owned(), problem.to_owned()));
+        }
+        (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {}
+    }
+    // By way of a value, so that what is wrong is told without a place in the text: it is the same after the next change.
+    let json: Value = serde_json::from_str(json).map_err(|error| wrong(String::new(), error.to_string()))?;
+    let head: Head = read(&json).map_err(|(field, message)| wrong(field, message))?;
+    let metadata = head.metadata.of(key).map_err(|(field, message)| wrong(field, message))?;
+    let object = read(&json).map_err(|(field, message)| wrong(field, message))?;
+    Ok(Custom { metadata, object })
+}
+
+fn read<T: DeserializeOwned>(json: &Value) -> Result<T, (String, String)> {
+    serde_path_to_error::deserialize(json).map_err(|error| field_and_message(&error))
+}
+
+impl HeadMetadata {
+    fn of(self, key: &CustomKey) -> Result<Metadata, (String, String)> {
+        let labels = |pairs: Option<Pairs>| pairs.into_iter().flatten().collect::<Labels>();
+        let owner = |owner: HeadOwner| OwnerReference {
+            api_version: owner.api_version.into(),
+            kind: owner.kind.into(),
+            name: owner.name.into(),
+            uid: owner.uid.into(),
+        };
+        let deletion = self.deletion_timestamp.as_deref().map(Timestamp::parse).transpose();
+        let wrong_time =
+            |error: &dyn fmt::Display| ("metadata.deletionTimestamp".to_owned(), error.to_string());
+        Ok(Metadata {
+            name: key.name.clone(),
+            namespace: key.namespace.clone(),
+            uid: self.uid.into(),
+            resource_version: self.resource_version.into(),
+            generation: self.generation,
+            labels: labels(self.labels),
+            annotations: labels(self.annotations),
+            owners: self.owner_references.into_iter().flatten().map(owner).collect(),
+            deletion_timestamp: deletion.map_err(|error| wrong_time(&error))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        events::{Action, Registration},
+        plugin::{Plugin, Scope},
+        points::Points,
+        profile::{Profile, ProfileSpec},
+        registry::{Build, BuildCycle, NoArgs, Registry},
+    };
+
+    #[derive(Debug, Deserialize)]
+    struct Team {
+        spec: TeamSpec,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct TeamSpec {
+        namespaces: Vec<String>,
+    }
+
+    impl Resource for Team {
+        const GROUP: &'static str = "example.com";
+        const VERSION: &'static str = "v1";
+        const KIND: &'static str = "Team";
+        const PLURAL: &'static str = "teams";
+        const SCOPE: ResourceScope = ResourceScope::Namespaced;
+    }
+
+    fn key(resource: &str) -> CustomKey {
+        CustomKey { resource: resource.into(), namespace: "a".into(), name: "red".into() }
+    }
+
+    fn decoded(json: &serde_json::Value) -> Result<Custom<Team>, Undecodable> {
+        decode(&key("teams.v1.example.com"), &json.to_string())
+    }
+
+    #[test]
+    fn a_key_names_one_kind() {
+        assert!(key("teams.v1.example.com").is_of::<Team>());
+        for other in ["teams.v2.example.com", "team.v1.example.com", "teams.v1.example.co", "teams.v1", ""] {
+            assert!(!key(other).is_of::<Team>(), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_object_has_its_metadata_beside_what_the_type_makes_of_it() {
+        let red = decoded(&json!({
+            "apiVersion": "example.com/v1",
+            "kind": "Team",
+            "metadata": {
+                "name": "red", "namespace": "a", "uid": "u", "resourceVersion": "7", "generation": 2,
+                "labels": {"b": "c"}, "annotations": null, "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "o", "controller": true}],
+                "managedFields": [{"manager": "x"}],
+            },
+            "spec": {"namespaces": ["paint"]},
+        }));
+        let red = red.unwrap();
+        assert_eq!(red.spec.namespaces, ["paint"]);
+        let metadata = Metadata {
+            name: "red".into(),
+            namespace: "a".into(),
+            uid: "u".into(),
+            resource_version: "7".into(),
+            generation: 2,
+            labels: [("b", "c")].into_iter().collect(),
+            annotations: Labels::default(),
+            owners: vec![OwnerReference {
+                api_version: "v1".into(),
+                kind: "Node".into(),
+                name: "n".into(),
+                uid: "o".into(),
+            }],
+            deletion_timestamp: Some(Timestamp::from_secs(1_767_225_600)),
+        };
+        assert_eq!(red.metadata, metadata);
+    }
+
+    #[test]
+    fn what_does_not_decode_names_the_object_and_the_field() {
+        for (json, expected) in [
+            (
+                json!({"metadata": {}, "spec": {"namespaces": [1]}}),
+                "Team \"a/red\" counts as absent: spec.namespaces[0]: invalid type: integer `1`, expected a string",
+            ),
+            (json!({"metadata": {}}), "Team \"a/red\" counts as absent: missing field `spec`"),
+            (json!({"spec": {}}), "Team \"a/red\" counts as absent: missing field `metadata`"),
+            (
+                json!({"metadata": {"deletionTimestamp": "soon"}}),
+                "Team \"a/red\" counts as absent: metadata.deletionTimestamp: ",
+            ),
+        ] {
+            let why = decoded(&json).unwrap_err().to_string();
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+
+    /// Breaks a rule, or none.
+    struct Reader<const ROW: bool, const NAMES: bool>;
+
+    impl<const ROW: bool, const NAMES: bool> Plugin for Reader<ROW, NAMES> {
+        const NAME: &'static str = "Reader";
+        const SCOPE: Scope = if ROW { Scope::Row } else { Scope::Cluster };
+        type FilterState = ();
+        type ScoreState = ();
+        fn points(points: &mut Points<Self>) {
+            if NAMES {
+                points.resource::<Team>();
+            }
+        }
+        fn events(&self) -> Option<Vec<Registration<Self>>> {
+            Some(vec![Registration::on::<Team>(Action::ADD, |_, _, _| Ok(crate::events::Hint::Queue))])
+        }
+    }
+
+    impl<const ROW: bool, const NAMES: bool> Build for Reader<ROW, NAMES> {
+        type Args = NoArgs;
+        fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, crate::outcome::PluginError> {
+            Ok(Self)
+        }
+    }
+
+    fn built<P: Build>() -> Result<Profile, String> {
+        let mut registry = Registry::default();
+        registry.register::<P>();
+        let filter = harbormaster_api::points::ExtensionPoint::Filter;
+        let points = vec![(filter, vec![("Reader".to_owned(), 1)])];
+        let spec = ProfileSpec { name: "p".into(), points, ..ProfileSpec::default() };
+        Profile::build(&spec, &registry, &BuildCycle::default()).map_err(|error| error.source.to_string())
+    }
+
+    #[test]
+    fn a_plugin_names_what_it_listens_to_and_its_answers_are_not_kept_per_row() {
+        assert_eq!(built::<Reader<false, true>>().unwrap().resources().len(), 1);
+        let row = built::<Reader<true, true>>().unwrap_err();
+        assert!(row.starts_with("plugin \"Reader\" names the custom resource teams.v1.example.com"), "{row}");
+        let unnamed = built::<Reader<false, false>>().unwrap_err();
+        assert!(
+            unnamed.starts_with("plugin \"Reader\" listens to changes of teams.v1.example.com"),
+            "{unnamed}"
+        );
+    }
+}
