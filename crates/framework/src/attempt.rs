@@ -170,8 +170,8 @@ impl Attempt {
     /// The first refusal or failure.
     pub fn reserve(&self, cluster: &Cluster, row: NodeIdx) -> Result<(), Stopped> {
         let cx = Cycle::new(cluster, &self.pod);
-        let plugins = self.profile.at(ExtensionPoint::Reserve).iter();
-        plugins.map(|p| self.profile.plugin(*p).reserve(&cx, &self.states[p.at()], row)).collect()
+        let mut plugins = self.profile.at(ExtensionPoint::Reserve).iter();
+        plugins.try_for_each(|p| self.profile.plugin(*p).reserve(&cx, &self.states[p.at()], row))
     }
 
     /// A question of the form "what if" about one row; `nominated` are pods of equal or higher priority that are

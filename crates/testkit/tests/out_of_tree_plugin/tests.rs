@@ -58,7 +58,8 @@ fn find_with(
     nominated: &[NominatedRow],
 ) -> Found {
     let mut rotation = Rotation::default();
-    runner.find(nodes, pod, Search { nominated, ..Search::all(&mut rotation) }).unwrap().into_found()
+    let found = runner.find(nodes, pod, Search { nominated, ..Search::all(&mut rotation) });
+    found.unwrap_or_else(|e| panic!("{e}")).into_found()
 }
 
 #[test]
