@@ -1,10 +1,4 @@
-//! From a chosen node to a bound pod: Permit's waiting room and the bindings on their way.
-//!
-//! ```text
-//! assumed ──Permit: wait──> waiting ──all allow──> binding ──> bound (confirmed by the API server)
-//!    └────────allow──────────────────────────────────┘ │
-//!                              └──reject, timeout──> failed <──error┘   given back to the queue
-//! ```
+//! From a chosen node to a bound pod: what Permit plugins ask for, and how bindings begin and end.
 
 use std::sync::Arc;
 
@@ -17,78 +11,15 @@ use harbormaster_framework::{
     profile::Profile,
     sweep::PluginIdx,
 };
-use rustc_hash::FxHashMap;
 
 use crate::{
+    bindings::{Binding, Bindings, Chosen, Wait},
     cycle::Failure,
     effect::{BindTask, Effect, PodEvent},
     engine::Engine,
     input::BindOutcome,
     queue::QueuedPod,
 };
-
-/// The node that a pod was decided for.
-#[derive(Clone, Debug)]
-pub(crate) struct Chosen {
-    pub(crate) node: Str,
-    /// How many nodes were looked at.
-    pub(crate) evaluated: usize,
-    /// How many of them fit.
-    pub(crate) feasible: usize,
-}
-
-/// A pod that was decided for a node and is not yet bound.
-#[derive(Debug)]
-pub(crate) struct Binding {
-    pub(crate) entry: QueuedPod,
-    pub(crate) node: Str,
-    /// How many nodes were looked at, and how many of them fit.
-    evaluated: usize,
-    feasible: usize,
-    /// Plugins that hold the pod back, with the time at which they give up; empty once the binding has begun.
-    waits: Vec<(&'static str, std::time::Duration, Timestamp)>,
-    begun: u64,
-}
-
-/// All of them.
-#[derive(Debug, Default)]
-pub(crate) struct Bindings {
-    by_uid: FxHashMap<Str, Binding>,
-    waiting: usize,
-    next: u64,
-}
-
-impl Bindings {
-    pub(crate) fn len(&self) -> usize {
-        self.by_uid.len()
-    }
-
-    pub(crate) fn contains(&self, uid: &str) -> bool {
-        self.by_uid.contains_key(uid)
-    }
-
-    pub(crate) fn next_timeout(&self) -> Option<Timestamp> {
-        if self.waiting == 0 {
-            return None;
-        }
-        self.by_uid.values().flat_map(|b| &b.waits).map(|(_, _, at)| *at).min()
-    }
-
-    fn waiting_in_order(&self) -> Vec<&Binding> {
-        if self.waiting == 0 {
-            return Vec::new();
-        }
-        let mut waiting: Vec<&Binding> = self.by_uid.values().filter(|b| !b.waits.is_empty()).collect();
-        waiting.sort_by_key(|b| b.begun);
-        waiting
-    }
-
-    fn take(&mut self, uid: &str) -> Option<Binding> {
-        let binding = self.by_uid.remove(uid)?;
-        self.waiting -= usize::from(!binding.waits.is_empty());
-        Some(binding)
-    }
-}
 
 /// What Permit plugins asked for while they ran: carried out afterwards.
 #[derive(Debug)]
@@ -113,7 +44,7 @@ impl<'a> PermitCalls<'a> {
 
 impl WaitingPods for PermitCalls<'_> {
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)> {
-        self.bindings.waiting_in_order().iter().map(|b| (b.entry.pod.clone(), b.node.clone())).collect()
+        self.bindings.waiting().map(|b| (b.entry.pod.clone(), b.chosen.node.clone())).collect()
     }
 
     fn allow(&mut self, uid: &str, plugin: &'static str) {
@@ -139,14 +70,10 @@ impl Engine {
         now: Timestamp,
     ) {
         let uid = entry.pod.uid.clone();
-        self.bindings.next += 1;
-        let begun = self.bindings.next;
-        let waits: Vec<_> = waits.into_iter().map(|(plugin, wait)| (plugin, wait, now + wait)).collect();
+        let wait = |(plugin, at_most)| Wait { plugin, at_most, until: now + at_most };
+        let waits: Vec<Wait> = waits.into_iter().map(wait).collect();
         let held = !waits.is_empty();
-        self.bindings.waiting += usize::from(held);
-        let Chosen { node, evaluated, feasible } = chosen;
-        let binding = Binding { entry, node, evaluated, feasible, waits, begun };
-        self.bindings.by_uid.insert(uid.clone(), binding);
+        self.bindings.enter(entry, chosen, waits);
         if !held {
             self.begin_binding(&uid, now);
         }
@@ -165,13 +92,7 @@ impl Engine {
     }
 
     fn allow_waiting(&mut self, uid: &Str, plugin: &str, now: Timestamp) {
-        let Some(binding) = self.bindings.by_uid.get_mut(uid) else { return };
-        if binding.waits.is_empty() {
-            return;
-        }
-        binding.waits.retain(|(p, _, _)| *p != plugin);
-        if binding.waits.is_empty() {
-            self.bindings.waiting -= 1;
+        if self.bindings.allow(uid, plugin) {
             self.begin_binding(uid, now);
         }
     }
@@ -184,57 +105,40 @@ impl Engine {
         why: &str,
         now: Timestamp,
     ) -> bool {
-        if self.bindings.by_uid.get(uid).is_none_or(|b| b.waits.is_empty()) {
-            return false;
-        }
-        if let Some(binding) = self.bindings.take(uid) {
-            let reject = Reject::evictable(why.to_owned());
-            self.binding_failed(binding, Failure::unfit_here(plugin, &reject), now);
-        }
+        let Some(binding) = self.bindings.take_waiting(uid) else { return false };
+        let reject = Reject::evictable(why.to_owned());
+        self.binding_failed(binding, Failure::unfit_here(plugin, &reject), now);
         true
     }
 
     /// Ends the wait of a pod on Permit because others need its room; `false` if it does not wait.
     pub(crate) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
-        if self.bindings.by_uid.get(uid).is_none_or(|b| b.waits.is_empty()) {
-            return false;
-        }
-        if let Some(binding) = self.bindings.take(uid) {
-            let failure = Failure::Error("waiting on permit for pod: preempted".to_owned());
-            self.binding_failed(binding, failure, now);
-        }
+        let Some(binding) = self.bindings.take_waiting(uid) else { return false };
+        let failure = Failure::Error("waiting on permit for pod: preempted".to_owned());
+        self.binding_failed(binding, failure, now);
         true
     }
 
     pub(crate) fn permit_timeouts(&mut self, now: Timestamp) {
-        let late: Vec<(Str, &'static str, std::time::Duration)> = self
-            .bindings
-            .waiting_in_order()
-            .into_iter()
-            .filter_map(|b| {
-                let first = b.waits.iter().min_by_key(|(_, _, at)| *at)?;
-                (first.2 <= now).then(|| (b.entry.pod.uid.clone(), first.0, first.1))
-            })
-            .collect();
-        for (uid, plugin, waited) in late {
-            let waited = GoDuration::from_nanos(i64::try_from(waited.as_nanos()).unwrap_or(i64::MAX));
+        for (uid, Wait { plugin, at_most, .. }) in self.bindings.late(now) {
+            let waited = GoDuration::from_nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
             let why = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
             self.reject_waiting(&uid, plugin, &why, now);
         }
     }
 
     fn begin_binding(&mut self, uid: &Str, now: Timestamp) {
-        let Some(binding) = self.bindings.by_uid.get(uid) else { return };
+        let Some(binding) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
         let profile = self.runners[binding.entry.profile].profile().clone();
-        match pre_bind_groups(&profile, &binding.entry.pod, &binding.node) {
+        match pre_bind_groups(&profile, &binding.entry.pod, &binding.chosen.node) {
             Ok(pre_bind) => self.effects.push(Effect::Bind(BindTask {
                 pod: binding.entry.pod.clone(),
-                node: binding.node.clone(),
+                node: binding.chosen.node.clone(),
                 profile,
                 pre_bind,
-                evaluated: binding.evaluated,
-                feasible: binding.feasible,
+                evaluated: binding.chosen.evaluated,
+                feasible: binding.chosen.feasible,
             })),
             Err(error) => {
                 if let Some(binding) = self.bindings.take(uid) {
@@ -249,8 +153,10 @@ impl Engine {
         match outcome {
             BindOutcome::Bound => {
                 let pod = &binding.entry.pod;
-                let note =
-                    format!("Successfully assigned {}/{} to {}", pod.namespace, pod.name, binding.node);
+                let note = format!(
+                    "Successfully assigned {}/{} to {}",
+                    pod.namespace, pod.name, binding.chosen.node
+                );
                 self.effects.push(Effect::Event(PodEvent {
                     pod: pod.clone(),
                     warning: false,
@@ -268,9 +174,9 @@ impl Engine {
     /// Gives the node up, wakes pods that may use the room, and the pod goes back to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let profile = self.runners[binding.entry.profile].profile().clone();
-        self.unreserve(&profile, &binding.entry.pod, &binding.node);
+        self.unreserve(&profile, &binding.entry.pod, &binding.chosen.node);
         self.cache.forget(&binding.entry.pod.uid);
-        let left = binding.entry.pod.assumed_on(&binding.node);
+        let left = binding.entry.pod.assumed_on(&binding.chosen.node);
         // After a rejection the room must not wake the pod itself, hence the order and the condition.
         if matches!(failure, Failure::Error(_)) {
             self.pod_left_its_node(&left, now);

@@ -19,7 +19,8 @@ use harbormaster_framework::{
 };
 
 use crate::{
-    binding::{Chosen, PermitCall, PermitCalls},
+    binding::{PermitCall, PermitCalls},
+    bindings::Chosen,
     effect::{Condition, Effect, PodEvent, StatusPatch, Trouble, cut_note},
     engine::Engine,
     note::Note,

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     batch::Batch,
-    binding::Bindings,
+    bindings::Bindings,
     cache::Cache,
     effect::{Effect, Trouble},
     eviction::Evictions,

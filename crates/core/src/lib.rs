@@ -16,6 +16,7 @@
 
 mod batch;
 pub mod binding;
+mod bindings;
 pub mod cache;
 pub mod cycle;
 pub mod effect;
