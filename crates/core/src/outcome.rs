@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use harbormaster_api::Str;
 use harbormaster_framework::{attempt::AttemptError, pod::PodInfo};
+use serde::{Deserialize, Serialize};
 
 /// What [`crate::Engine::schedule_one`] did.
 #[derive(Clone, Debug)]
@@ -15,7 +16,8 @@ pub struct Attempted {
 }
 
 /// How an attempt went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Outcome {
     /// Decided for that node; the binding follows.
     Assumed {
