@@ -96,6 +96,7 @@ pub struct Engine {
     evictions: Evictions,
     /// What is told.
     reporter: Reporter,
+    /// When pods that wait for long are looked at next.
     next_flush: Option<Timestamp>,
 }
 

@@ -10,8 +10,8 @@
 //!    (one pod from the queue to a node), the binding cycle (from a node to a bound pod), eviction (making room).
 //! 3. The parts, each with state of its own that nobody else touches: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (looks
 //!    for nodes), `bindings` (Permit's waiting room), `evictions`, `reporter` (words of conditions and events).
-//! 4. [`recording`]: calls of the engine written down, and played again.
-//! 5. What has no state: `permit` and `post_filter` ask plugins, `failure` says why a pod goes back.
+//! 4. What has no state: `permit` and `post_filter` ask plugins, `failure` says why a pod goes back.
+//! 5. [`recording`]: calls of the engine written down, and played again.
 //!
 //! Invariants:
 //! - every pod without a node that a profile is responsible for is in the queue, in flight, waiting on Permit or being
