@@ -1,7 +1,9 @@
 //! String maps as Kubernetes uses them for labels, annotations and node selectors, and the syntax of label keys and
 //! values with the API's own words for what is wrong.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Str;
 
@@ -47,6 +49,18 @@ impl<K: Into<Str>, V: Into<Str>> FromIterator<(K, V)> for Labels {
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|later, first| later.0 == first.0);
         Self(pairs.into())
+    }
+}
+
+impl Serialize for Labels {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        BTreeMap::<Str, Str>::deserialize(from).map(Self::from_iter)
     }
 }
 

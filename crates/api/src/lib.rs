@@ -2,7 +2,8 @@
 //!
 //! These are *slim* types: they hold the fields that scheduling reads and nothing else, so that a bound pod
 //! costs hundreds of bytes. They are decoded from the API server's JSON by [`wire`], which is the only module
-//! that knows field names on the wire (camel case, optional everything).
+//! that knows field names on the wire (camel case, optional everything). What `serde` makes of the types themselves is the
+//! form of recordings, not that of the API.
 //!
 //! Reading order: [`strings`] and [`labels`] (the vocabulary), [`quantity`] and [`resources`] (amounts),
 //! [`selector`] and [`taint`] (matching), [`pod`] and [`node`] (the objects), [`requests`] (what a pod asks for),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Labels, Resources, Str, taint::Taint};
 
 /// Well-known label: the node's host name.
@@ -16,7 +18,7 @@ pub const LABEL_ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 pub const LABEL_REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 
 /// A node, as far as scheduling reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// `metadata.name`.
     pub name: Str,
@@ -43,7 +45,7 @@ pub struct Node {
 }
 
 /// One `status.images` entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// All names of the image, as the kubelet reports them.
     pub names: Vec<Str>,

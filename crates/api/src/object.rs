@@ -1,9 +1,11 @@
 //! Objects beside pods and nodes that plugins look up: namespaces, what selects or owns pods, disruption budgets.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Labels, Namespace, Str, selector::LabelSelector};
 
 /// `v1.Service`, as far as scheduling reads it: pods that it selects are spread by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// `metadata.namespace`.
     pub namespace: Str,
@@ -14,7 +16,7 @@ pub struct Service {
 }
 
 /// The kinds of owners whose selector spreads their pods by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WorkloadKind {
     /// `v1`
     ReplicationController,
@@ -25,7 +27,7 @@ pub enum WorkloadKind {
 }
 
 /// An owner of pods, as far as scheduling reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
     /// What it is.
     pub kind: WorkloadKind,
@@ -38,7 +40,7 @@ pub struct Workload {
 }
 
 /// `policy/v1` PodDisruptionBudget, as far as preemption reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodDisruptionBudget {
     /// `metadata.namespace`.
     pub namespace: Str,
@@ -53,7 +55,7 @@ pub struct PodDisruptionBudget {
 }
 
 /// Any of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Object {
     /// A namespace.
     Namespace(Namespace),
@@ -66,7 +68,7 @@ pub enum Object {
 }
 
 /// The kinds of [`Object`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// [`Object::Namespace`]
     Namespace,
@@ -79,7 +81,7 @@ pub enum ObjectKind {
 }
 
 /// What identifies an [`Object`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectKey {
     /// What it is.
     pub kind: ObjectKind,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Labels, Resources, Str, Timestamp,
     selector::{LabelSelector, NodeAffinity},
@@ -12,7 +14,7 @@ use crate::{
 ///
 /// What all pods of one owner share is behind [`Pod::spec`]; equal specs are one allocation after the engine has
 /// interned them, so comparing pointers tells whether two pods ask for the same thing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     /// `metadata.uid`: the pod's identity.
     pub uid: Str,
@@ -67,7 +69,7 @@ impl Pod {
 }
 
 /// The owner that controls a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnerReference {
     /// For example `apps/v1`.
     pub api_version: Str,
@@ -81,7 +83,7 @@ pub struct OwnerReference {
 
 /// The part of `spec` that equal pods share. It never changes after creation except for tolerations, resources
 /// (in-place resize) and the like; then the pod points to another `PodSpec`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodSpec {
     /// `schedulerName`; the wire default is `default-scheduler`.
     pub scheduler_name: Str,
@@ -124,7 +126,7 @@ pub struct PodSpec {
 }
 
 /// A container, as far as scheduling reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Container {
     /// `name`.
     pub name: Str,
@@ -145,7 +147,7 @@ pub struct Container {
 pub type ResourceList = Vec<(Str, i64)>;
 
 /// A host port that a container asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
     /// `hostIP`; `0.0.0.0` when absent.
     pub ip: Str,
@@ -156,7 +158,7 @@ pub struct HostPort {
 }
 
 /// `podAffinity` or `podAntiAffinity`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodAffinity {
     /// Must hold.
     pub required: Vec<PodAffinityTerm>,
@@ -165,7 +167,7 @@ pub struct PodAffinity {
 }
 
 /// `v1.PodAffinityTerm`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodAffinityTerm {
     /// `labelSelector`; `None` matches nothing.
     pub label_selector: Option<LabelSelector>,
@@ -182,7 +184,7 @@ pub struct PodAffinityTerm {
 }
 
 /// `v1.TopologySpreadConstraint`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TopologySpreadConstraint {
     /// `maxSkew`.
     pub max_skew: i32,
@@ -203,7 +205,7 @@ pub struct TopologySpreadConstraint {
 }
 
 /// A volume that scheduling has to look at.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Volume {
     /// `name` in the pod.
     pub name: Str,
@@ -212,7 +214,7 @@ pub struct Volume {
 }
 
 /// Sources of volumes that restrict placement.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VolumeSource {
     /// `persistentVolumeClaim.claimName`.
     Claim(Str),
@@ -227,7 +229,7 @@ pub enum VolumeSource {
 }
 
 /// `status`, as far as scheduling reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStatus {
     /// `phase`.
     pub phase: Phase,
@@ -250,7 +252,7 @@ pub struct PodStatus {
 pub const EXTENDED_CLAIM: &str = "extendedResourceClaimStatus";
 
 /// `status.phase`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// `Pending`, or not set.
     #[default]
@@ -266,7 +268,7 @@ pub enum Phase {
 }
 
 /// One `status.conditions` entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodCondition {
     /// `type`.
     pub type_: Str,
@@ -281,7 +283,7 @@ pub struct PodCondition {
 }
 
 /// Actual and allocated resources of a running container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerResources {
     /// Container name; empty for the pod level.
     pub name: Str,

@@ -1,5 +1,7 @@
 //! Amounts of resources as integers.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Str, labels::is_qualified_name};
 
 /// cpu, in thousandths of a core.
@@ -47,7 +49,7 @@ pub fn is_pod_level(name: &str) -> bool {
 /// Amounts per resource. cpu in millicores, memory and ephemeral storage in bytes, all else in units.
 ///
 /// Also serves as a resource *list*: see [`crate::pod::ResourceList`] where the presence of a key matters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     /// cpu, in thousandths of a core.
     pub milli_cpu: i64,

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Labels, Str,
     labels::{is_label_value, is_qualified_name, label_value_errors, qualified_name_errors},
@@ -12,7 +14,7 @@ use crate::{
 
 /// `metav1.LabelSelector`: all of it must match. An absent selector matches nothing, an empty one everything;
 /// absence is `Option::None` at the place of use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LabelSelector {
     /// `matchLabels`.
     pub match_labels: Labels,
@@ -21,7 +23,7 @@ pub struct LabelSelector {
 }
 
 /// One expression over a label key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Requirement {
     /// The label key (or, in `matchFields`, the field path).
     pub key: Str,
@@ -32,7 +34,7 @@ pub struct Requirement {
 }
 
 /// Operators of label and node selectors.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Operator {
     /// Present, and one of the values.
     In,
@@ -51,14 +53,14 @@ pub enum Operator {
 }
 
 /// `v1.NodeSelector`: terms are ORed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeSelector {
     /// `nodeSelectorTerms`.
     pub terms: Vec<NodeSelectorTerm>,
 }
 
 /// `v1.NodeSelectorTerm`: expressions and fields are ANDed; a term with neither matches nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeSelectorTerm {
     /// `matchExpressions`, over node labels.
     pub match_expressions: Vec<Requirement>,
@@ -67,7 +69,7 @@ pub struct NodeSelectorTerm {
 }
 
 /// `v1.PreferredSchedulingTerm`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PreferredTerm {
     /// 1..=100 when valid.
     pub weight: i32,
@@ -76,7 +78,7 @@ pub struct PreferredTerm {
 }
 
 /// `v1.NodeAffinity`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeAffinity {
     /// `requiredDuringSchedulingIgnoredDuringExecution`.
     pub required: Option<NodeSelector>,

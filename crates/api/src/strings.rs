@@ -3,6 +3,7 @@
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A shared immutable string: cloning copies a pointer.
 ///
@@ -88,6 +89,18 @@ impl fmt::Display for Str {
 impl fmt::Debug for Str {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl Serialize for Str {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Str {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(Self::from)
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Str;
 
 /// What a taint does to pods that do not tolerate it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TaintEffect {
     /// New pods are kept away.
     NoSchedule,
@@ -16,7 +18,7 @@ pub enum TaintEffect {
 }
 
 /// One `node.spec.taints` entry. An entry with an effect this version does not know is dropped on decoding.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
     /// Label-like key.
     pub key: Str,
@@ -27,7 +29,7 @@ pub struct Taint {
 }
 
 /// How a toleration compares values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// Same value. Also the meaning of an absent operator.
     Equal,
@@ -42,7 +44,7 @@ pub enum TolerationOperator {
 }
 
 /// One `pod.spec.tolerations` entry.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Toleration {
     /// Empty: any key.
     pub key: Str,

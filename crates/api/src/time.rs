@@ -2,8 +2,10 @@
 
 use std::{fmt, ops::Add, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// Nanoseconds since the Unix epoch. The core never reads a clock: every `Timestamp` comes from its host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {

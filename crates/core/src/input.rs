@@ -5,10 +5,11 @@ use harbormaster_framework::{
     outcome::Reject,
     resource::{CustomKey, RawObject},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::effect::EvictTask;
 
-/// Something that happened. Every input is a value, so an incident can be written down and played again.
+/// Something that happened. Every input is a value, so an incident can be written down and played again: see [`crate::recording`].
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "inputs are handed over once, and most are pods")]
 pub enum Input {
@@ -45,7 +46,8 @@ pub enum Input {
 }
 
 /// How the eviction of one pod ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum EvictOutcome {
     /// The pod is gone or on its way out because of this.
     Evicted,

@@ -1,7 +1,29 @@
 //! Pods that are expected on a node once others are gone from it.
 
+use std::sync::Arc;
+
 use harbormaster_api::Str;
+use harbormaster_framework::{attempt::NominatedRow, cluster::Cluster, outcome::Nomination, pod::PodInfo};
 use rustc_hash::FxHashMap;
+
+use crate::pods::Pods;
+
+/// What a failed attempt makes of the nominated node.
+#[derive(Clone, Debug)]
+pub(crate) enum NewNomination {
+    Keep,
+    Clear,
+    Set(Str),
+}
+
+impl From<Nomination> for NewNomination {
+    fn from(nomination: Nomination) -> Self {
+        match nomination {
+            Nomination::Keep => Self::Keep,
+            Nomination::Clear => Self::Clear,
+        }
+    }
+}
 
 /// Nominations: a pod is nominated to at most one node.
 #[derive(Debug, Default)]
@@ -16,6 +38,31 @@ impl Nominator {
         self.clear(uid);
         self.by_pod.insert(uid.clone(), node.clone());
         self.by_node.entry(node.clone()).or_default().push(uid.clone());
+    }
+
+    /// After a failed attempt. What is kept is what the API server knows.
+    pub(crate) fn renominate(&mut self, pod: &PodInfo, nomination: &NewNomination) {
+        match (nomination, &pod.status.nominated_node_name) {
+            (NewNomination::Keep, Some(node)) | (NewNomination::Set(node), _) => {
+                self.nominate(&pod.uid, node);
+            }
+            (NewNomination::Keep, None) => {}
+            (NewNomination::Clear, _) => self.clear(&pod.uid),
+        }
+    }
+
+    /// A nomination of the engine's own outlives updates that do not carry it yet; any other follows the object.
+    pub(crate) fn follow(&mut self, old: &PodInfo, new: &PodInfo) {
+        match (&old.status.nominated_node_name, &new.status.nominated_node_name) {
+            (None, None) => {}
+            (_, Some(node)) => self.nominate(&new.uid, node),
+            (Some(_), None) => self.clear(&new.uid),
+        }
+    }
+
+    /// The nominations with the pods that they are about.
+    pub(crate) fn of<'a>(&'a self, pods: &'a Pods) -> Nominated<'a> {
+        Nominated { nominator: self, pods }
     }
 
     /// Forgets the pod's nomination.
@@ -47,6 +94,46 @@ impl Nominator {
     /// Whether nobody is nominated.
     pub fn is_empty(&self) -> bool {
         self.by_pod.is_empty()
+    }
+}
+
+/// Nominated pods as they count for others: those of equal or higher priority do.
+#[derive(Clone, Copy)]
+pub(crate) struct Nominated<'a> {
+    nominator: &'a Nominator,
+    pods: &'a Pods,
+}
+
+impl Nominated<'_> {
+    /// Nodes with nominated pods that count for `pod`, by row.
+    pub(crate) fn rows_for(&self, pod: &PodInfo, cluster: &Cluster) -> Vec<NominatedRow> {
+        if self.nominator.is_empty() {
+            return Vec::new();
+        }
+        let row = |(node, uids): (&Str, &[Str])| {
+            let row = cluster.find(node)?;
+            let pods = self.not_below(pod, uids);
+            (!pods.is_empty()).then_some(NominatedRow { row, pods })
+        };
+        let mut rows: Vec<NominatedRow> = self.nominator.iter().filter_map(row).collect();
+        rows.sort_by_key(|r| r.row);
+        rows
+    }
+
+    /// The pods nominated to `node` that count for `pod`.
+    pub(crate) fn on_for(&self, node: &str, pod: &PodInfo) -> Vec<Arc<PodInfo>> {
+        self.not_below(pod, self.nominator.pods_on(node))
+    }
+
+    /// The pods nominated to `node` that must give way to `pod`.
+    pub(crate) fn below_on(&self, node: &str, pod: &PodInfo) -> Vec<Arc<PodInfo>> {
+        let others = self.nominator.pods_on(node).iter().filter_map(|uid| self.pods.get(uid));
+        others.filter(|other| other.priority() < pod.priority()).cloned().collect()
+    }
+
+    fn not_below(&self, pod: &PodInfo, uids: &[Str]) -> Vec<Arc<PodInfo>> {
+        let others = uids.iter().filter(|uid| **uid != pod.uid).filter_map(|uid| self.pods.get(uid));
+        others.filter(|other| other.priority() >= pod.priority()).cloned().collect()
     }
 }
 

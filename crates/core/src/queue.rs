@@ -42,7 +42,7 @@ pub use in_flight::OwnedChange;
 
 use in_flight::InFlight;
 use orders::{ByArrival, ByExpiry, BySort};
-use wakers::Wakers;
+use wakers::{Listener, Wakers};
 
 /// What an event means for a pod that waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,8 @@ pub struct Queue {
     rejected_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<BySort>>,
     error_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<ByArrival>>,
     unschedulable: FxHashMap<Str, QueuedPod>,
+    /// How many of them are gated.
+    gated: usize,
     by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
     in_flight: InFlight,
     /// The UIDs of all pods that were added and not deleted, by namespace and name.
@@ -117,6 +119,7 @@ impl Queue {
             backoff,
             max_wait,
             unschedulable: FxHashMap::default(),
+            gated: 0,
             named: FxHashMap::default(),
             failed: Vec::new(),
             by_rejector: FxHashMap::default(),
@@ -160,12 +163,11 @@ impl Queue {
 
     /// How many pods are where.
     pub fn lengths(&self) -> QueueLengths {
-        let gated = self.unschedulable.values().filter(|p| p.gated_by.is_some()).count();
         QueueLengths {
             active: self.active.len(),
             backoff: self.rejected_backoff.len() + self.error_backoff.len(),
-            unschedulable: self.unschedulable.len() - gated,
-            gated,
+            unschedulable: self.unschedulable.len() - self.gated,
+            gated: self.gated,
         }
     }
 
@@ -208,7 +210,9 @@ impl Queue {
     ) {
         let uid = pod.uid.clone();
         if self.in_flight.holds(&uid) {
-            events.iter().for_each(|event| self.in_flight.record(*event, change));
+            for event in events {
+                self.in_flight.record(*event, change, self.wakers.listeners(*event));
+            }
             return;
         }
         if let Some(mut entry) = self.active.remove(&uid) {
@@ -276,9 +280,8 @@ impl Queue {
         now: Timestamp,
     ) {
         let uid = entry.pod.uid.clone();
-        let missed = self.in_flight.since(&uid);
-        self.in_flight.end(&uid);
         if self.get(&uid).is_some() {
+            self.in_flight.end(&uid);
             return;
         }
         entry.since = now;
@@ -291,12 +294,8 @@ impl Queue {
         }
         entry.rejectors = rejectors;
         entry.pending = pending;
-        let how = if entry.has_rejectors() {
-            let answers = missed.iter().map(|(event, change)| self.requeue_on(&entry, *event, change));
-            answers.max_by_key(|how| *how as u8).unwrap_or(Requeue::Stay)
-        } else {
-            Requeue::AfterBackoff
-        };
+        let how = if entry.has_rejectors() { self.missed(&entry) } else { Requeue::AfterBackoff };
+        self.in_flight.end(&uid);
         self.moving = (Place::InFlight, Cause::AttemptFailed);
         self.place(entry, how, now);
     }
@@ -326,10 +325,9 @@ impl Queue {
         now: Timestamp,
         concerns: impl Fn(&PodInfo) -> bool,
     ) {
-        let Some(listeners) = self.wakers.listeners(event) else { return };
-        self.in_flight.record(event, change);
+        self.in_flight.record(event, change, self.wakers.listeners(event));
         let mut woken: BTreeSet<(u64, Str)> = BTreeSet::new();
-        for plugin in listeners {
+        for plugin in self.wakers.plugins(event) {
             woken.extend(self.by_rejector.get(plugin).into_iter().flatten().cloned());
         }
         for (_, uid) in woken {
@@ -399,14 +397,14 @@ impl Queue {
 
     /// Whether any pod waits for an event (gated ones aside).
     pub fn anyone_waits(&self) -> bool {
-        self.unschedulable.values().any(|e| e.gated_by.is_none())
+        self.unschedulable.len() > self.gated
     }
 
     // --- inside ---
 
     fn requeue_on(&self, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> Requeue {
         if let Some(gate) = entry.gated_by
-            && !self.wakers.plugin_hears(entry.profile, gate, event)
+            && !self.wakers.hears(Listener { profile: entry.profile, plugin: gate }, event)
         {
             return Requeue::Stay;
         }
@@ -424,6 +422,23 @@ impl Queue {
             }
         }
         answer
+    }
+
+    /// What the events mean that happened since the pod was handed out.
+    fn missed(&self, entry: &QueuedPod) -> Requeue {
+        let uid = entry.uid();
+        let woke = |plugin: &&'static str| {
+            let listener = Listener { profile: entry.profile, plugin };
+            self.in_flight
+                .missed(uid, listener, |event, change| self.wakers.asks(listener, entry, event, change))
+        };
+        if entry.pending.iter().any(woke) {
+            Requeue::Now
+        } else if self.in_flight.missed_wild_card(uid) || entry.rejectors.iter().any(woke) {
+            Requeue::AfterBackoff
+        } else {
+            Requeue::Stay
+        }
     }
 
     fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, now: Timestamp) {
@@ -548,11 +563,13 @@ impl Queue {
         for plugin in entry.all_rejectors() {
             self.by_rejector.entry(plugin).or_default().insert((entry.sequence, entry.pod.uid.clone()));
         }
+        self.gated += usize::from(entry.gated_by.is_some());
         self.unschedulable.insert(entry.pod.uid.clone(), entry);
     }
 
     fn take_unschedulable(&mut self, uid: &Str) -> Option<QueuedPod> {
         let entry = self.unschedulable.remove(uid)?;
+        self.gated -= usize::from(entry.gated_by.is_some());
         for plugin in entry.all_rejectors() {
             if let Some(pods) = self.by_rejector.get_mut(plugin) {
                 pods.remove(&(entry.sequence, uid.clone()));

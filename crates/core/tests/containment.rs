@@ -61,8 +61,8 @@ impl Index for Ledger {
             self.nodes.insert(row, node.name().clone());
         }
     }
-    fn object_changed(&mut self, _: ClusterView<'_>, key: &ObjectKey) {
-        spark("object_changed", &key.name);
+    fn object_changed(&mut self, _: ClusterView<'_>, id: ObjectId<'_>) {
+        spark("object_changed", id.name());
     }
 }
 
@@ -268,7 +268,7 @@ impl Told {
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
                     Effect::Trouble(trouble) => self.0.push(trouble.error),
-                    Effect::Evict(_) => {}
+                    Effect::Evict(_) | Effect::Undecodable(_) => {}
                 }
             }
             if attempted.is_none() {

@@ -37,7 +37,7 @@ use std::{
 };
 
 use harbormaster_api::{Labels, Str, Timestamp, pod::OwnerReference};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -131,7 +131,7 @@ pub struct Metadata {
 }
 
 /// What identifies a custom object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CustomKey {
     /// A [`ResourceName`], written out.
     pub resource: Str,
@@ -152,7 +152,7 @@ impl CustomKey {
 }
 
 /// A custom object as the API server has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawObject {
     /// What identifies it.
     pub key: CustomKey,

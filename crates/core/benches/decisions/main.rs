@@ -1,15 +1,18 @@
 //! Decisions per second of the engine alone, by cluster size and mix of pods.
 //!
-//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | streams | NAME OF A STREAM…]`
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | permit [PODS] | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
 //! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod asks for cpu and memory; each decision is confirmed as the
 //! API server would, so that the clean-up of a binding is part of "whole". Three mixes of plain pods: replicas of one
 //! template, pods of 50 templates in turn, and pods that all differ. Then, at 5,000 nodes, pods that look at other pods:
-//! each shape with 5,000 and with 50,000 pods bound before. Last, [streams](churn) of pods that come and go.
+//! each shape with 5,000 and with 50,000 pods bound before. Then pods that wait on [Permit](permit), and a [wide] cluster of
+//! 100,000 nodes with what it takes of memory. Last, [streams](churn) of pods that come and go.
 
 mod churn;
+mod permit;
 mod shapes;
 mod templates;
+mod wide;
 
 use std::{
     hint::black_box,
@@ -24,10 +27,19 @@ use harbormaster_framework::{
     registry::{BuildCycle, Registry},
 };
 
+/// Plugins at a point, with their weights.
+type At = (P, Vec<(String, i64)>);
+
 /// The in-tree plugins in the default order with the default weights.
 fn profile() -> Arc<Profile> {
+    profile_with(|_| Vec::new())
+}
+
+/// The same, and what `add` registers and puts at other points.
+fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
+    let mut more = add(&mut registry);
     let list = |names: &[(&str, i64)]| names.iter().map(|(name, w)| ((*name).to_owned(), *w)).collect();
     let filters = [
         ("NodeUnschedulable", 0),
@@ -49,20 +61,18 @@ fn profile() -> Arc<Profile> {
         ("NodeResourcesBalancedAllocation", 1),
         ("ImageLocality", 1),
     ];
-    let spec = ProfileSpec {
-        name: "default-scheduler".into(),
-        points: vec![
-            (P::PreEnqueue, list(&[("SchedulingGates", 0)])),
-            (P::QueueSort, list(&[("PrioritySort", 0)])),
-            (P::PreFilter, list(&filters[3..])),
-            (P::Filter, list(&filters)),
-            (P::PostFilter, list(&[("DefaultPreemption", 0)])),
-            (P::PreScore, list(&scores[..6])),
-            (P::Score, list(&scores)),
-            (P::Bind, list(&[("DefaultBinder", 0)])),
-        ],
-        ..ProfileSpec::default()
-    };
+    let mut points = vec![
+        (P::PreEnqueue, list(&[("SchedulingGates", 0)])),
+        (P::QueueSort, list(&[("PrioritySort", 0)])),
+        (P::PreFilter, list(&filters[3..])),
+        (P::Filter, list(&filters)),
+        (P::PostFilter, list(&[("DefaultPreemption", 0)])),
+        (P::PreScore, list(&scores[..6])),
+        (P::Score, list(&scores)),
+        (P::Bind, list(&[("DefaultBinder", 0)])),
+    ];
+    points.append(&mut more);
+    let spec = ProfileSpec { name: "default-scheduler".into(), points, ..ProfileSpec::default() };
     Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).expect("the default profile"))
 }
 
@@ -104,6 +114,13 @@ fn pod(at: usize, template: usize) -> Pod {
     }
 }
 
+/// What this process holds, in KiB; zero where `/proc` does not say.
+fn memory_in_use() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+}
+
 /// Time in decisions, and with all handling of events, for `pods` pods on `nodes` nodes.
 fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
@@ -133,8 +150,12 @@ fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
-    if words == ["templates"] {
-        return templates::compare();
+    let number = words.get(1).and_then(|word| word.parse().ok());
+    match words.first().map(String::as_str) {
+        Some("permit") => return permit::compare(number),
+        Some("templates") => return templates::compare(),
+        Some("wide") => return wide::measure(number),
+        _ => {}
     }
     if words.iter().any(|word| word.parse::<usize>().is_err()) {
         return churn::compare(&words);
@@ -160,5 +181,7 @@ fn main() {
     }
     shapes::compare();
     templates::compare();
+    permit::compare(None);
+    wide::measure(None);
     churn::compare(&[]);
 }

@@ -37,7 +37,7 @@ pub struct QueuedPod {
 }
 
 impl QueuedPod {
-    pub(super) fn new(pod: Arc<PodInfo>, profile: usize, now: Timestamp, sequence: u64) -> Self {
+    pub(crate) fn new(pod: Arc<PodInfo>, profile: usize, now: Timestamp, sequence: u64) -> Self {
         Self {
             pod,
             profile,

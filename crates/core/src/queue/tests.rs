@@ -114,7 +114,8 @@ proptest! {
     ) {
         let mut queue = queue();
         let mut model: BTreeMap<u8, Place> = BTreeMap::new();
-        let mut out: Vec<QueuedPod> = Vec::new();
+        // With what each has missed, by who listens.
+        let mut out: Vec<(QueuedPod, [bool; 2])> = Vec::new();
         let mut now = Timestamp::from_secs(100);
         for (what, name, extra) in steps {
             now.0 += 10_000_000;
@@ -129,7 +130,7 @@ proptest! {
                     if let Some(entry) = queue.pop() {
                         let name = entry.pod.priority() as u8;
                         prop_assert_eq!(model.insert(name, Place::Out), Some(Place::Ready));
-                        out.push(entry);
+                        out.push((entry, [false; 2]));
                     } else {
                         // Only pods whose attempt failed with an error may be left, and they back off.
                         let ready = model.values().filter(|p| **p == Place::Ready).count();
@@ -137,19 +138,15 @@ proptest! {
                     }
                 }
                 2 => {
-                    if let Some(entry) = out.pop() {
+                    if let Some((entry, missed)) = out.pop() {
                         let name = entry.pod.priority() as u8;
                         let rejectors = match extra {
                             0 => vec!["HearsNodes"],
                             1 => vec!["HearsPods"],
                             _ => vec![],
                         };
-                        model.insert(name, if extra == 2 { Place::Ready } else { Place::Waiting(extra) });
-                        // Nothing happened while it was out that concerns it: the model keeps no log.
-                        let quiet = queue.in_flight.since(entry.uid()).is_empty();
-                        if !quiet {
-                            queue.done(entry.uid());
-                        }
+                        let woken = extra == 2 || (missed[usize::from(extra)] && name.is_multiple_of(2));
+                        model.insert(name, if woken { Place::Ready } else { Place::Waiting(extra) });
                         queue.give_back(entry, rejectors, vec![], now);
                     }
                 }
@@ -157,6 +154,7 @@ proptest! {
                     let resource = if extra == 0 { EventResource::Node } else { EventResource::AssignedPod };
                     let heard_by = u8::from(extra != 0);
                     queue.on_event(ClusterEvent::new(resource, Action::ADD), &OwnedChange::Other, now);
+                    out.iter_mut().for_each(|(_, missed)| missed[usize::from(heard_by)] = true);
                     for (name, place) in &mut model {
                         if *place == Place::Waiting(heard_by) && name.is_multiple_of(2) {
                             *place = Place::Ready;
@@ -192,6 +190,8 @@ fn check(queue: &Queue, model: &BTreeMap<u8, Place>) -> Result<(), TestCaseError
     let indexed: usize = queue.by_rejector.values().map(|pods| pods.len()).sum();
     let recount: usize = queue.unschedulable.values().map(|e| e.all_rejectors().count()).sum();
     prop_assert_eq!(indexed, recount);
+    let gated = queue.unschedulable.values().filter(|e| e.gated_by.is_some()).count();
+    prop_assert_eq!(queue.gated, gated);
     for (plugin, pods) in &queue.by_rejector {
         for (_, uid) in pods {
             prop_assert!(queue.unschedulable[uid].all_rejectors().any(|p| p == *plugin));

@@ -10,8 +10,15 @@ use harbormaster_framework::{
 
 use super::{OwnedChange, QueuedPod};
 
+/// A plugin of a profile that has registered for events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Listener {
+    pub(super) profile: usize,
+    pub(super) plugin: &'static str,
+}
+
 struct Waker {
-    profile: usize,
+    listener: Listener,
     plugin: Guarded,
     registration: ErasedRegistration,
 }
@@ -28,7 +35,8 @@ impl Wakers {
         for (at, profile) in profiles.iter().enumerate() {
             for (plugin, registrations) in profile.registrations() {
                 let plugin = profile.plugin(plugin);
-                let waker = |registration| Waker { profile: at, plugin: plugin.clone(), registration };
+                let listener = Listener { profile: at, plugin: plugin.name() };
+                let waker = |registration| Waker { listener, plugin: plugin.clone(), registration };
                 wakers.extend(registrations.into_iter().map(waker));
             }
         }
@@ -40,19 +48,37 @@ impl Wakers {
         self.panicked.take()
     }
 
-    /// The plugins that listen to the event, each once; `None` if nobody does.
-    pub(super) fn listeners(&self, event: ClusterEvent) -> Option<Vec<&'static str>> {
-        let hearing = self.wakers.iter().filter(|w| w.registration.event.hears(event));
-        let mut plugins: Vec<&'static str> = hearing.map(|w| w.plugin.name()).collect();
+    fn hearing(&self, event: ClusterEvent) -> impl Iterator<Item = &Waker> {
+        self.wakers.iter().filter(move |w| w.registration.event.hears(event))
+    }
+
+    /// Who listens to the event, and whether it wakes whatever that plugin rejected; else hints decide.
+    pub(super) fn listeners(&self, event: ClusterEvent) -> impl Iterator<Item = (Listener, bool)> {
+        self.hearing(event).map(|w| (w.listener, w.registration.hint.is_none()))
+    }
+
+    /// The plugins that listen to the event, each once.
+    pub(super) fn plugins(&self, event: ClusterEvent) -> Vec<&'static str> {
+        let mut plugins: Vec<&'static str> = self.hearing(event).map(|w| w.listener.plugin).collect();
         plugins.sort_unstable();
         plugins.dedup();
-        (!plugins.is_empty()).then_some(plugins)
+        plugins
     }
 
     /// Whether that plugin of that profile listens to the event.
-    pub(super) fn plugin_hears(&self, profile: usize, plugin: &str, event: ClusterEvent) -> bool {
-        let of = self.wakers.iter().filter(|w| w.profile == profile && w.plugin.name() == plugin);
-        of.into_iter().any(|w| w.registration.event.hears(event))
+    pub(super) fn hears(&self, listener: Listener, event: ClusterEvent) -> bool {
+        self.hearing(event).any(|w| w.listener == listener)
+    }
+
+    /// Whether that listener wants the pod tried again because of the event.
+    pub(super) fn asks(
+        &self,
+        listener: Listener,
+        entry: &QueuedPod,
+        event: ClusterEvent,
+        change: &OwnedChange,
+    ) -> bool {
+        self.hearing(event).any(|w| w.listener == listener && self.wants(w, entry, change))
     }
 
     /// The rejectors of the pod that want it tried again because of the event.
@@ -62,30 +88,30 @@ impl Wakers {
         event: ClusterEvent,
         change: &'a OwnedChange,
     ) -> impl Iterator<Item = &'static str> + 'a {
-        let concerned = move |w: &&Waker| {
-            w.profile == entry.profile
-                && w.registration.event.hears(event)
-                && entry.all_rejectors().any(|rejector| rejector == w.plugin.name())
+        let concerned = |w: &&Waker| {
+            w.listener.profile == entry.profile && entry.all_rejectors().any(|r| r == w.listener.plugin)
         };
-        let wants = move |w: &&Waker| match &w.registration.hint {
-            None => true,
-            // An error counts as "queue": better one attempt too many than a pod forgotten.
-            Some(hint) => match w.plugin.hint(hint, &entry.pod, &change.view()) {
-                Ok(hint) => hint == Hint::Queue,
-                Err(error) => {
-                    self.panicked.borrow_mut().extend(error.is_panic().then_some(error));
-                    true
-                }
-            },
-        };
-        self.wakers.iter().filter(concerned).filter(wants).map(|w| w.plugin.name())
+        let concerned = self.hearing(event).filter(concerned);
+        concerned.filter(|w| self.wants(w, entry, change)).map(|w| w.listener.plugin)
+    }
+
+    fn wants(&self, waker: &Waker, entry: &QueuedPod, change: &OwnedChange) -> bool {
+        let Some(hint) = &waker.registration.hint else { return true };
+        // An error counts as "queue": better one attempt too many than a pod forgotten.
+        match waker.plugin.hint(hint, &entry.pod, &change.view()) {
+            Ok(hint) => hint == Hint::Queue,
+            Err(error) => {
+                self.panicked.borrow_mut().extend(error.is_panic().then_some(error));
+                true
+            }
+        }
     }
 }
 
 impl std::fmt::Debug for Wakers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list()
-            .entries(self.wakers.iter().map(|w| (w.plugin.name(), w.registration.event.to_string())))
+            .entries(self.wakers.iter().map(|w| (w.listener.plugin, w.registration.event.to_string())))
             .finish()
     }
 }

@@ -1,7 +1,9 @@
-//! A host for the engine in tests: it keeps the clock and collects the effects.
+//! A host for the engine in tests: it keeps the clock and collects the effects. All that happens is recorded.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+pub(crate) mod steps;
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +13,7 @@ use harbormaster_api::{
     points::ExtensionPoint as P,
 };
 use harbormaster_core::{
-    Attempted, BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input,
+    Attempted, BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTask, Input, recording::Recorder,
 };
 use harbormaster_framework::{
     profile::{Profile, ProfileSpec},
@@ -20,15 +22,21 @@ use harbormaster_framework::{
 
 /// The engine with the in-tree plugins that look at one node.
 pub(crate) struct World {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Recorder<Vec<u8>>,
     pub(crate) now: Timestamp,
     effects: Vec<Effect>,
     pods: Vec<Pod>,
 }
 
 pub(crate) fn profile() -> Arc<Profile> {
+    profile_with(|_| Vec::new())
+}
+
+/// The same, and what `add` registers and puts at other points.
+pub(crate) fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<(P, &'static str)>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
+    let more = add(&mut registry);
     let list = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect();
     let filters = [
         "NodeUnschedulable",
@@ -46,19 +54,17 @@ pub(crate) fn profile() -> Arc<Profile> {
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
     ];
-    let spec = ProfileSpec {
-        name: "default-scheduler".into(),
-        points: vec![
-            (P::PreEnqueue, list(&["SchedulingGates"])),
-            (P::QueueSort, list(&["PrioritySort"])),
-            (P::PreFilter, list(&filters[3..])),
-            (P::Filter, list(&filters)),
-            (P::PreScore, list(&scores[..4])),
-            (P::Score, list(&scores)),
-            (P::Bind, list(&["DefaultBinder"])),
-        ],
-        ..ProfileSpec::default()
-    };
+    let mut points = vec![
+        (P::PreEnqueue, list(&["SchedulingGates"])),
+        (P::QueueSort, list(&["PrioritySort"])),
+        (P::PreFilter, list(&filters[3..])),
+        (P::Filter, list(&filters)),
+        (P::PreScore, list(&scores[..4])),
+        (P::Score, list(&scores)),
+        (P::Bind, list(&["DefaultBinder"])),
+    ];
+    points.extend(more.into_iter().map(|(point, plugin)| (point, list(&[plugin]))));
+    let spec = ProfileSpec { name: "default-scheduler".into(), points, ..ProfileSpec::default() };
     Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).unwrap())
 }
 
@@ -69,7 +75,7 @@ impl World {
 
     pub(crate) fn with(config: EngineConfig) -> Self {
         let now = Timestamp::from_secs(1_000_000_000);
-        Self { engine: Engine::new(config), now, effects: Vec::new(), pods: Vec::new() }
+        Self { engine: Recorder::new(config, Vec::new()), now, effects: Vec::new(), pods: Vec::new() }
     }
 
     pub(crate) fn input(&mut self, input: Input) {

@@ -1,0 +1,207 @@
+//! Pods that wait on Permit: what it costs to have thousands of them.
+//!
+//! Pods are decided and held back by a plugin; each that comes looks at the clock as a host does. While they wait, other
+//! pods come and go on the nodes, which the plugin listens to. Then either one more pod comes and all are let go, or
+//! their time is over. The table has the cost of a pod (of an event for those that happen meanwhile), with few and
+//! with many pods that wait: a ratio within one run says more than times that were taken while the machine did something else.
+//!
+//! Run it alone, and under `valgrind --tool=callgrind` for instructions: `-- permit [PODS]`.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use harbormaster_api::{Pod, Str, Timestamp};
+use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
+use harbormaster_framework::prelude::*;
+
+use super::{memory_in_use, node, pod, profile_with};
+
+const NODES: usize = 1000;
+/// How many pods wait.
+const SIZES: [usize; 2] = [1000, 10_000];
+/// How many pods come and go meanwhile, per pod that waits.
+const MEANWHILE: usize = 2;
+
+/// Holds pods back until one comes whose name begins with `open`; pods whose name begins with `pass` it lets through.
+struct Gatekeeper;
+
+impl Plugin for Gatekeeper {
+    const NAME: &'static str = "Gatekeeper";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.permit();
+    }
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        Some(vec![Registration::hinted(EventResource::Pod, Action::ADD | Action::DELETE, |_, _, change| {
+            let opens = matches!(change, Change::Pod { new: Some(new), .. } if new.name.starts_with("open"));
+            Ok(if opens { Hint::Queue } else { Hint::Skip })
+        })])
+    }
+}
+
+impl Permit for Gatekeeper {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+        if cx.pod.name.starts_with("open") {
+            for (pod, _) in waiting.list() {
+                waiting.allow(&pod.uid, Self::NAME);
+            }
+            return Ok(Permitted::Allow);
+        }
+        Ok(Permitted::Wait(Duration::from_secs(600)))
+    }
+}
+
+impl Build for Gatekeeper {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+struct Hall {
+    engine: Engine,
+    now: Timestamp,
+    pods: usize,
+}
+
+/// What each phase took, divided by what happened in it.
+struct Costs {
+    come: Duration,
+    event: Duration,
+    /// Memory that the events took, in KiB.
+    events_kib: u64,
+    let_go: Duration,
+    time_out: Duration,
+}
+
+impl Hall {
+    fn new() -> Self {
+        let profile = profile_with(|registry| {
+            registry.register::<Gatekeeper>();
+            vec![(harbormaster_api::points::ExtensionPoint::Permit, vec![("Gatekeeper".to_owned(), 0)])]
+        });
+        let now = Timestamp::from_secs(1_000_000);
+        let mut engine = Engine::new(EngineConfig::new(vec![profile]));
+        (0..NODES).for_each(|at| engine.handle(Input::Node(node(at)), now));
+        Self { engine, now, pods: 0 }
+    }
+
+    /// What a host does after each step.
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.engine.tick(self.now);
+        std::hint::black_box(self.engine.next_wakeup());
+    }
+
+    fn small(&mut self, prefix: &str) -> Pod {
+        self.pods += 1;
+        let mut pod = pod(self.pods, 0);
+        let mut spec = harbormaster_api::PodSpec::clone(&pod.spec);
+        spec.containers[0].requests = vec![("cpu".into(), 1)];
+        pod.spec = Arc::new(spec);
+        pod.name = format!("{prefix}-{}", self.pods).into();
+        pod
+    }
+
+    fn come(&mut self, prefix: &str) {
+        let pod = self.small(prefix);
+        self.engine.handle(Input::Pod(pod), self.now);
+        self.engine.schedule_one(self.now);
+    }
+
+    fn come_and_go_elsewhere(&mut self) {
+        let node = format!("node-{}", self.pods % NODES);
+        let other = Pod { node_name: Some(node.as_str().into()), ..self.small("other") };
+        let uid = other.uid.clone();
+        self.engine.handle(Input::Pod(other), self.now);
+        self.engine.handle(Input::PodGone(uid), self.now);
+    }
+
+    fn confirm(&mut self) -> usize {
+        let mut bound = 0;
+        for effect in self.engine.take_effects() {
+            if let Effect::Bind(task) = effect {
+                let there = Pod { node_name: Some(task.node.clone()), ..Pod::clone(&task.pod.pod) };
+                let uid = there.uid.clone();
+                self.engine.handle(Input::Pod(there), self.now);
+                self.engine.handle(Input::BindFinished { uid, outcome: BindOutcome::Bound }, self.now);
+                bound += 1;
+            }
+        }
+        bound
+    }
+
+    fn wait(&mut self, pods: usize) -> Duration {
+        timed(|| {
+            for _ in 0..pods {
+                self.come("held");
+                self.pass(Duration::from_millis(10));
+            }
+        }) / pods as u32
+    }
+
+    fn costs(pods: usize) -> Costs {
+        let mut hall = Self::new();
+        let come = hall.wait(pods);
+        assert_eq!(hall.engine.bindings_in_progress(), pods, "all wait");
+        hall.engine.take_effects();
+        let (before, events) = (memory_in_use(), pods * MEANWHILE);
+        let meanwhile = timed(|| {
+            for _ in 0..events {
+                hall.come_and_go_elsewhere();
+                hall.pass(Duration::from_millis(1));
+            }
+        });
+        let events_kib = memory_in_use().saturating_sub(before);
+        let let_go = timed(|| {
+            hall.come("open");
+            assert_eq!(hall.confirm(), pods + 1, "all are let go");
+        });
+        hall.wait(pods);
+        hall.engine.take_effects();
+        (0..events).for_each(|_| hall.come_and_go_elsewhere());
+        let time_out = timed(|| {
+            while hall.engine.bindings_in_progress() > 0 {
+                hall.pass(Duration::from_millis(100));
+            }
+        });
+        let each = |phase: Duration| phase / pods as u32;
+        Costs {
+            come,
+            event: meanwhile / events as u32,
+            events_kib,
+            let_go: each(let_go),
+            time_out: each(time_out),
+        }
+    }
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let begin = Instant::now();
+    work();
+    begin.elapsed()
+}
+
+/// Prints a table of what pods that wait cost, by their number.
+pub(crate) fn compare(asked: Option<usize>) {
+    let sizes = asked.map_or(SIZES.to_vec(), |pods| vec![pods]);
+    println!(
+        "\n{:<22}  {:>10}  {:>12}  {:>16}  {:>12}  {:>14}",
+        "pods waiting on Permit",
+        "us to come",
+        "us per event",
+        "KiB by the events",
+        "us to be let go",
+        "us to time out"
+    );
+    for pods in sizes {
+        let Costs { come, event, events_kib, let_go, time_out } = Hall::costs(pods);
+        let [come, event, let_go, time_out] = [come, event, let_go, time_out].map(|d| d.as_secs_f64() * 1e6);
+        println!(
+            "{pods:<22}  {come:>10.1}  {event:>12.1}  {events_kib:>17}  {let_go:>15.1}  {time_out:>14.1}"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! A cluster of 100,000 nodes: what it takes of memory, and what a decision costs there.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use harbormaster_api::{Pod, Timestamp};
+use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
+
+use super::{memory_in_use, node, pod, profile};
+
+const NODES: usize = 100_000;
+/// Decisions before the measured ones, per template: the first ones build what is kept.
+const WARM: usize = 5;
+const MEASURED: usize = 1000;
+
+/// Prints a table of what decisions cost and the engine holds, by the number of templates that take turns.
+pub(crate) fn measure(asked: Option<usize>) {
+    let nodes = asked.unwrap_or(NODES);
+    let (before, now) = (memory_in_use(), Timestamp::from_secs(1_000_000));
+    let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
+    (0..nodes).for_each(|at| engine.handle(Input::Node(node(at)), now));
+    let bare = memory_in_use().saturating_sub(before);
+    println!("\n{nodes} nodes: {} MiB, {} bytes per node", bare >> 10, bare * 1024 / nodes as u64);
+    println!(
+        "{:<12}  {:>12}  {:>12}  {:>24}",
+        "templates", "us/first", "us/decision", "MiB with what is kept"
+    );
+    let mut decided = 0;
+    for templates in [1, 10, 50] {
+        let first = decide(&mut engine, &mut decided, templates, templates, now) / templates as u32;
+        decide(&mut engine, &mut decided, WARM * templates, templates, now);
+        let each = decide(&mut engine, &mut decided, MEASURED, templates, now) / MEASURED as u32;
+        let [first, each] = [first, each].map(|d| d.as_secs_f64() * 1e6);
+        let held = memory_in_use().saturating_sub(before) >> 10;
+        println!("{templates:<12}  {first:>12.0}  {each:>12.1}  {held:>24}");
+    }
+}
+
+/// The time that the decisions about some more pods take.
+fn decide(
+    engine: &mut Engine,
+    decided: &mut usize,
+    pods: usize,
+    templates: usize,
+    now: Timestamp,
+) -> Duration {
+    let mut spent = Duration::ZERO;
+    for _ in 0..pods {
+        let pod = pod(*decided, *decided % templates);
+        *decided += 1;
+        engine.handle(Input::Pod(pod.clone()), now);
+        let start = Instant::now();
+        black_box(engine.schedule_one(now));
+        spent += start.elapsed();
+        for effect in engine.take_effects() {
+            if let Effect::Bind(task) = effect {
+                let there = Pod { node_name: Some(task.node.clone()), ..pod.clone() };
+                engine.handle(Input::Pod(there), now);
+                engine.handle(Input::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Bound }, now);
+            }
+        }
+    }
+    spent
+}

@@ -1,0 +1,168 @@
+//! From a chosen node to a bound pod, or back to the queue.
+
+use harbormaster_api::{Str, Timestamp, args::GoDuration, points::ExtensionPoint};
+use harbormaster_framework::{
+    guard::PointError,
+    outcome::{PreFlight, Reject},
+    pod::PodInfo,
+    profile::Profile,
+    sweep::PluginIdx,
+};
+
+use super::Engine;
+use crate::{
+    bindings::{Binding, Chosen, Wait},
+    effect::BindTask,
+    failure::Failure,
+    input::BindOutcome,
+    nominator::NewNomination,
+    permit::{Permission, PermitCall},
+    queue::QueuedPod,
+};
+
+impl Engine {
+    /// The pod has its node: it is held back if plugins asked for that, else it begins to bind. Then comes what plugins
+    /// asked for about others.
+    pub(super) fn enter_binding(
+        &mut self,
+        entry: QueuedPod,
+        chosen: Chosen,
+        permission: Permission,
+        now: Timestamp,
+    ) {
+        self.announce_wait(&entry, &chosen.node, &permission);
+        let uid = entry.pod.uid.clone();
+        let wait = |(plugin, at_most)| Wait { plugin, at_most, until: now + at_most };
+        let waits: Vec<Wait> = permission.waits.into_iter().map(wait).collect();
+        let held = !waits.is_empty();
+        self.bindings.enter(entry, chosen, waits);
+        if !held {
+            self.begin_binding(&uid, now);
+        }
+        permission.calls.into_iter().for_each(|call| self.carry_out(call, now));
+    }
+
+    /// Others should know where a pod will go if it takes a while until it is bound (KEP-5278).
+    fn announce_wait(&mut self, entry: &QueuedPod, node: &Str, permission: &Permission) {
+        let profile = self.finder.profile(entry.profile);
+        let work = || pre_bind_groups(profile, &entry.pod, node).is_ok_and(|groups| !groups.is_empty());
+        let takes_long = !permission.waits.is_empty() || work();
+        if takes_long && entry.pod.status.nominated_node_name.as_ref() != Some(node) {
+            self.reporter.nominate(&entry.pod, Some(node.clone()));
+        }
+    }
+
+    fn carry_out(&mut self, call: PermitCall, now: Timestamp) {
+        match call {
+            PermitCall::Allow(uid, plugin) => {
+                if self.bindings.allow(&uid, plugin) {
+                    self.begin_binding(&uid, now);
+                }
+            }
+            PermitCall::Reject(uid, plugin, why) => {
+                self.reject_waiting(&uid, plugin, why, now);
+            }
+            PermitCall::Activate(namespace, name) => self.queue.activate_named(namespace, name, now),
+        }
+    }
+
+    /// Ends the wait of a pod on Permit; `false` if it does not wait.
+    pub(super) fn reject_waiting(
+        &mut self,
+        uid: &str,
+        plugin: &'static str,
+        why: String,
+        now: Timestamp,
+    ) -> bool {
+        self.end_wait(uid, Failure::unfit_here(plugin, &Reject::evictable(why)), now)
+    }
+
+    /// Ends the wait of a pod on Permit because others need its room; `false` if it does not wait.
+    pub(super) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
+        self.end_wait(uid, Failure::Error("waiting on permit for pod: preempted".to_owned()), now)
+    }
+
+    fn end_wait(&mut self, uid: &str, failure: Failure, now: Timestamp) -> bool {
+        let Some(binding) = self.bindings.take_waiting(uid) else { return false };
+        self.binding_failed(binding, failure, now);
+        true
+    }
+
+    pub(super) fn permit_timeouts(&mut self, now: Timestamp) {
+        for (uid, Wait { plugin, at_most, .. }) in self.bindings.late(now) {
+            let waited = GoDuration::from_nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
+            let why = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
+            self.reject_waiting(&uid, plugin, why, now);
+        }
+    }
+
+    fn begin_binding(&mut self, uid: &Str, now: Timestamp) {
+        let Some(Binding { entry, chosen, .. }) = self.bindings.get(uid) else { return };
+        self.queue.done(uid);
+        let profile = self.finder.profile(entry.profile).clone();
+        match pre_bind_groups(&profile, &entry.pod, &chosen.node) {
+            Ok(pre_bind) => self.reporter.bind(BindTask {
+                pod: entry.pod.clone(),
+                node: chosen.node.clone(),
+                profile,
+                pre_bind,
+                evaluated: chosen.evaluated,
+                feasible: chosen.feasible,
+            }),
+            Err(error) => {
+                if let Some(binding) = self.bindings.take(uid) {
+                    self.binding_failed(binding, error.into(), now);
+                }
+            }
+        }
+    }
+
+    /// A binding that [`crate::Effect::Bind`] asked for has ended.
+    pub(super) fn bind_finished(&mut self, uid: &Str, outcome: BindOutcome, now: Timestamp) {
+        let Some(binding) = self.bindings.take(uid) else { return };
+        match outcome {
+            BindOutcome::Bound => {
+                let Binding { entry, chosen, .. } = &binding;
+                self.reporter.scheduled(&entry.pod, entry.profile, &chosen.node);
+            }
+            BindOutcome::Rejected(reject) => self.binding_failed(binding, Failure::Refused(reject), now),
+            BindOutcome::Failed(message) => self.binding_failed(binding, Failure::Error(message), now),
+        }
+    }
+
+    /// Gives the node up, wakes pods that may use the room, and the pod goes back to the queue.
+    fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
+        let Binding { entry, chosen, .. } = binding;
+        self.unreserve(&entry, &chosen.node);
+        self.cache.forget(&entry.pod.uid);
+        let left = entry.pod.assumed_on(&chosen.node);
+        // After a rejection the room must not wake the pod itself, hence the order and the condition.
+        if matches!(failure, Failure::Error(_)) {
+            self.pod_left_its_node(&left, now);
+            self.fail(entry, failure, NewNomination::Clear, now);
+        } else {
+            self.fail(entry, failure, NewNomination::Clear, now);
+            self.pod_left_its_node_for(&left, now, |other| other.uid != left.uid);
+        }
+    }
+}
+
+/// The PreBind plugins that have work to do: neighbours that allow it form a group that runs side by side.
+fn pre_bind_groups(profile: &Profile, pod: &PodInfo, node: &Str) -> Result<Vec<Vec<PluginIdx>>, PointError> {
+    let mut groups: Vec<Vec<PluginIdx>> = Vec::new();
+    let mut open = false;
+    for plugin in profile.at(ExtensionPoint::PreBind) {
+        let erased = profile.plugin(*plugin);
+        match erased.pre_flight(pod, node)? {
+            PreFlight::NothingToDo => {}
+            PreFlight::Work { parallel } => {
+                match groups.last_mut() {
+                    Some(group) if open && parallel => group.push(*plugin),
+                    _ => groups.push(vec![*plugin]),
+                }
+                open = parallel;
+            }
+        }
+    }
+    Ok(groups)
+}

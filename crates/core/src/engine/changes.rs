@@ -1,0 +1,203 @@
+//! What changes of pods and nodes do: the cache follows, and the queue is asked whom they may wake.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Node, Pod, Str, Timestamp, changes};
+use harbormaster_framework::{
+    events::{Action, ClusterEvent, EventResource},
+    pod::PodInfo,
+    resource::CustomChange,
+};
+
+use super::Engine;
+use crate::queue::OwnedChange;
+
+impl Engine {
+    /// A custom object is another to plugins: wakes those of their pods that it may help.
+    pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, now: Timestamp) {
+        for CustomChange { resource, old, new } in changes {
+            let action = match (&old, &new) {
+                (None, _) => Action::ADD,
+                (Some(_), Some(_)) => Action::UPDATE,
+                (Some(_), None) => Action::DELETE,
+            };
+            let event = ClusterEvent::new(EventResource::Custom(resource), action);
+            self.queue.on_event(event, &OwnedChange::Custom(old, new), now);
+        }
+    }
+
+    pub(super) fn pod_changed(&mut self, pod: Pod, now: Timestamp) {
+        let info = self.cache.info(pod);
+        if info.is_terminating() {
+            self.victim_is_going(&info.uid);
+        }
+        let old = self.pods.set(info.clone());
+        let was_bound = old.as_ref().is_some_and(|o| o.node_name.is_some());
+        match (old, info.node_name.clone()) {
+            (old, Some(node)) => self.bound_pod(old.filter(|_| was_bound), info, &node, now),
+            (None, None) => self.new_pending_pod(info, now),
+            (Some(old), None) => self.pending_pod_changed(&old, info, now),
+        }
+    }
+
+    fn bound_pod(&mut self, old: Option<Arc<PodInfo>>, new: Arc<PodInfo>, node: &Str, now: Timestamp) {
+        self.cache.set_pod(new.clone(), node);
+        self.nominator.clear(&new.uid);
+        let (before, after) = (old.as_ref().map(|o| o.pod.clone()), Some(new.pod.clone()));
+        let change = OwnedChange::Pod(before, after);
+        match old {
+            None => {
+                self.queue.delete(&new);
+                let added = ClusterEvent::new(EventResource::AssignedPod, Action::ADD);
+                self.queue.on_event(added, &change, now);
+            }
+            Some(old) => {
+                for event in pod_events(EventResource::AssignedPod, &old.pod, &new.pod) {
+                    self.queue.on_event(event, &change, now);
+                }
+            }
+        }
+    }
+
+    fn new_pending_pod(&mut self, pod: Arc<PodInfo>, now: Timestamp) {
+        let Some(profile) = self.queue.profile_of(&pod.spec.scheduler_name) else { return };
+        if let Some(node) = &pod.status.nominated_node_name {
+            self.nominator.nominate(&pod.uid, node);
+        }
+        self.queue.add(pod, profile, now);
+    }
+
+    fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, now: Timestamp) {
+        let Some(profile) = self.queue.profile_of(&new.spec.scheduler_name) else { return };
+        if old.resource_version == new.resource_version && !new.resource_version.is_empty() {
+            return;
+        }
+        if self.bindings.contains(&new.uid) {
+            if !old.is_terminating() && new.is_terminating() {
+                self.assumed_pod_deleted(&new, now);
+            }
+            return;
+        }
+        self.nominator.follow(old, &new);
+        let events: Vec<ClusterEvent> =
+            pod_events(EventResource::UnschedulablePod, &old.pod, &new.pod).collect();
+        let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
+        self.queue.update(new.clone(), profile, &events, &change, now);
+        let nominated = &old.status.nominated_node_name;
+        if nominated.is_some() && *nominated != new.status.nominated_node_name {
+            self.room_given_up(old, now);
+        }
+    }
+
+    /// A pod no longer claims its nominated node: pods of no higher priority may fit now.
+    fn room_given_up(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
+        let priority = pod.priority();
+        self.pod_left_its_node_for(pod, now, |other| other.priority() <= priority);
+    }
+
+    pub(super) fn pod_gone(&mut self, uid: &Str, now: Timestamp) {
+        let Some(old) = self.pods.remove(uid) else { return };
+        self.victim_is_going(uid);
+        let nominated = self.nominator.node_of(uid).is_some() || old.status.nominated_node_name.is_some();
+        self.nominator.clear(uid);
+        if old.node_name.is_some() {
+            self.cache.remove(uid);
+            self.pod_left_its_node(&old, now);
+            return;
+        }
+        self.queue.delete(&old);
+        if self.cache.is_assumed(uid) {
+            self.assumed_pod_deleted(&old, now);
+        } else if nominated {
+            self.room_given_up(&old, now);
+        }
+    }
+
+    /// The pod was decided for a node but is deleted before it is bound.
+    fn assumed_pod_deleted(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
+        if !self.reject_waiting(&pod.uid, "", "removed".to_owned(), now) {
+            self.cache.forget(&pod.uid);
+        }
+        self.pod_left_its_node(pod, now);
+    }
+
+    pub(super) fn pod_left_its_node(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
+        self.pod_left_its_node_for(pod, now, |_| true);
+    }
+
+    /// A node has more room: wakes those of the pods that `concerns` picks.
+    pub(super) fn pod_left_its_node_for(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        now: Timestamp,
+        concerns: impl Fn(&PodInfo) -> bool,
+    ) {
+        let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
+        let change = OwnedChange::Pod(Some(pod.pod.clone()), None);
+        self.queue.on_event_for(event, &change, now, concerns);
+    }
+
+    // --- nodes ---
+
+    pub(super) fn node_changed(&mut self, node: Node, now: Timestamp) {
+        let new = Arc::new(node);
+        let old = self.cache.set_node(new.clone());
+        let change = OwnedChange::Node(old.clone(), Some(new.clone()));
+        match old {
+            None => {
+                let added = ClusterEvent::new(EventResource::Node, Action::ADD);
+                self.queue.on_event(added, &change, now);
+            }
+            Some(old) => {
+                for event in node_events(&old, &new) {
+                    self.queue.on_event(event, &change, now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn node_gone(&mut self, name: &str, now: Timestamp) {
+        let Some(old) = self.cache.node(name).cloned() else { return };
+        let gone = ClusterEvent::new(EventResource::Node, Action::DELETE);
+        self.queue.on_event(gone, &OwnedChange::Node(Some(old), None), now);
+        self.cache.remove_node(name);
+    }
+}
+
+/// The events that a pod's change amounts to; a change in no known respect is a generic update.
+fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterator<Item = ClusterEvent> {
+    use changes::PodChanges as C;
+    let changed = changes::pod_changes(old, new);
+    let known = [
+        (C::LABELS, Action::UPDATE_POD_LABEL),
+        (C::SCALE_DOWN, Action::UPDATE_POD_SCALE_DOWN),
+        (C::GATES_ELIMINATED, Action::UPDATE_POD_GATES_ELIMINATED),
+        (C::TOLERATIONS, Action::UPDATE_POD_TOLERATION),
+        (C::GENERATED_CLAIMS, Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+    ];
+    let mut actions: Vec<Action> =
+        known.into_iter().filter(|(what, _)| changed.contains(*what)).map(|(_, action)| action).collect();
+    if actions.is_empty() {
+        actions.push(Action::UPDATE);
+    }
+    actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
+}
+
+/// The events that a node's change amounts to; a change in no known respect is none.
+fn node_events(old: &Node, new: &Node) -> impl Iterator<Item = ClusterEvent> {
+    use changes::NodeChanges as C;
+    let changed = changes::node_changes(old, new);
+    let known = [
+        (C::UNSCHEDULABLE_CLEARED, Action::UPDATE_NODE_TAINT),
+        (C::ALLOCATABLE, Action::UPDATE_NODE_ALLOCATABLE),
+        (C::LABELS, Action::UPDATE_NODE_LABEL),
+        (C::TAINTS, Action::UPDATE_NODE_TAINT),
+        (C::CONDITIONS, Action::UPDATE_NODE_CONDITION),
+        (C::ANNOTATIONS, Action::UPDATE_NODE_ANNOTATION),
+        (C::DECLARED_FEATURES, Action::UPDATE_NODE_DECLARED_FEATURE),
+    ];
+    known
+        .into_iter()
+        .filter(move |(what, _)| changed.contains(*what))
+        .map(|(_, action)| ClusterEvent::new(EventResource::Node, action))
+}

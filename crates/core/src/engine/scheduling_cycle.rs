@@ -1,0 +1,173 @@
+//! One pod from the queue to a node, or back to the queue with the reasons why.
+
+use harbormaster_api::{Str, Timestamp};
+use harbormaster_framework::{
+    attempt::{Attempt, Found, unreserve},
+    guard::Stopped,
+    nodeset::NodeIdx,
+};
+
+use super::Engine;
+use crate::{
+    bindings::Chosen,
+    failure::Failure,
+    nominator::NewNomination,
+    outcome::{Attempted, Outcome},
+    permit::{Permission, permit},
+    post_filter::{Answer, TableWhatIf, post_filter},
+    queue::QueuedPod,
+};
+
+impl Engine {
+    /// Tries the next pod of the queue; `None` if there is none.
+    pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
+        let mut entry = self.queue.pop()?;
+        // The queue may hold an older object than the API server's last word.
+        if let Some(latest) = self.pods.get(entry.uid()) {
+            entry.pod = latest.clone();
+        }
+        let pod = entry.pod.clone();
+        if pod.is_terminating() {
+            self.queue.done(&pod.uid);
+            self.reporter.skipped(&pod, entry.profile);
+            return Some(Attempted { pod, outcome: Outcome::Skipped });
+        }
+        if self.cache.is_placed(&pod.uid) {
+            self.queue.done(&pod.uid);
+            return Some(Attempted { pod, outcome: Outcome::Skipped });
+        }
+        self.cache.cluster.refresh();
+        let outcome = match self.choose(&entry, now) {
+            Ok(attempt) => self.commit(entry, &attempt, now),
+            Err((failure, nomination)) => self.fail(entry, failure, nomination, now),
+        };
+        Some(Attempted { pod, outcome })
+    }
+
+    /// Looks for a node; asks PostFilter when there is none.
+    fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, (Failure, NewNomination)> {
+        let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
+        let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
+        let attempt = self.finder.find(cluster, entry, &nominated, cycle, now);
+        let attempt = attempt.map_err(|failure| (failure, NewNomination::Clear))?;
+        match attempt.found() {
+            Found::Node { .. } => {
+                self.note_scores(entry, &attempt);
+                Ok(attempt)
+            }
+            Found::Nowhere(_) => Err(self.make_room(entry, &attempt, now)),
+        }
+    }
+
+    fn note_scores(&mut self, entry: &QueuedPod, attempt: &Attempt) {
+        if self.reporter.wants_scores() {
+            let sheets = self.finder.scores(&mut self.cache.cluster, entry.profile, attempt);
+            self.reporter.note_scores(&entry.pod, sheets);
+        }
+    }
+
+    /// Asks PostFilter plugins who may make way, and has those evicted.
+    fn make_room(
+        &mut self,
+        entry: &QueuedPod,
+        attempt: &Attempt,
+        now: Timestamp,
+    ) -> (Failure, NewNomination) {
+        let mut what_if = TableWhatIf {
+            cluster: &mut self.cache.cluster,
+            nominated: self.nominator.of(&self.pods),
+            attempt,
+            pod: &entry.pod,
+            offset: self.finder.offset(),
+        };
+        match post_filter(self.finder.profile(entry.profile), attempt, &entry.pod, &mut what_if) {
+            Ok(Answer { diagnosis, nomination, victims }) => {
+                if let NewNomination::Set(node) = &nomination {
+                    self.begin_eviction(entry, node, victims, now);
+                }
+                (Failure::Unfit(Box::new(diagnosis)), nomination)
+            }
+            Err(panic) => (panic.into(), NewNomination::Keep),
+        }
+    }
+
+    /// Assume, Reserve, Permit.
+    fn commit(&mut self, entry: QueuedPod, attempt: &Attempt, now: Timestamp) -> Outcome {
+        let Found::Node { row, evaluated, feasible, .. } = *attempt.found() else { return Outcome::Skipped };
+        let node = self.cache.cluster.node(row).name().clone();
+        let pod = entry.pod.clone();
+        if !self.cache.assume(&pod, &node) {
+            let text = format!("pod {}({}) is in the cache, so can't be assumed", pod.uid, pod.full_name());
+            return self.fail(entry, Failure::Error(text), NewNomination::Clear, now);
+        }
+        let earlier_nomination = self.nominator.node_of(&pod.uid).cloned();
+        self.nominator.clear(&pod.uid);
+        match self.reserve_and_permit(&entry, attempt, row, &node) {
+            Ok(permission) => {
+                let chosen = Chosen { node: node.clone(), evaluated, feasible };
+                self.enter_binding(entry, chosen, permission, now);
+                Outcome::Assumed { node, evaluated, feasible }
+            }
+            Err(stopped) => {
+                self.unreserve(&entry, &node);
+                self.cache.forget(&pod.uid);
+                if let Some(earlier) = earlier_nomination {
+                    self.nominator.nominate(&pod.uid, &earlier);
+                }
+                self.fail(entry, stopped.into(), NewNomination::Clear, now)
+            }
+        }
+    }
+
+    fn reserve_and_permit(
+        &mut self,
+        entry: &QueuedPod,
+        attempt: &Attempt,
+        row: NodeIdx,
+        node: &Str,
+    ) -> Result<Permission, Stopped> {
+        // An index that failed to count the pod on its node.
+        if let Some(trouble) = self.cache.cluster.take_troubles().into_iter().next() {
+            return Err(trouble.into());
+        }
+        attempt.reserve(&self.cache.cluster, row)?;
+        let profile = self.finder.profile(entry.profile);
+        permit(profile, &self.cache.cluster, &self.bindings, &entry.pod, node)
+    }
+
+    /// Takes back what Reserve plugins did for the pod.
+    pub(super) fn unreserve(&mut self, entry: &QueuedPod, node: &Str) {
+        if let Err(error) = unreserve(self.finder.profile(entry.profile), &entry.pod, node) {
+            self.reporter.trouble(Some(entry.pod.clone()), error.to_string());
+        }
+    }
+
+    /// An attempt or a binding failed: the pod goes back to the queue if it is still to be scheduled, and this is told.
+    pub(super) fn fail(
+        &mut self,
+        mut entry: QueuedPod,
+        failure: Failure,
+        nomination: NewNomination,
+        now: Timestamp,
+    ) -> Outcome {
+        let outcome = failure.outcome();
+        if let Failure::Unfit(diagnosis) = &failure {
+            self.reporter.note_rejections(&entry.pod, diagnosis);
+        }
+        let Some(latest) = self.pods.get(entry.uid()).cloned() else {
+            self.queue.done(entry.uid());
+            return outcome;
+        };
+        let (profile, said) = (entry.profile, (failure.reason(), failure.message()));
+        if latest.node_name.is_some() {
+            self.queue.done(&latest.uid);
+        } else {
+            entry.pod = latest.clone();
+            let (rejectors, pending) = failure.into_rejectors();
+            self.queue.give_back(entry, rejectors, pending, now);
+        }
+        self.nominator.renominate(&latest, &nomination);
+        self.reporter.failed(&latest, profile, said, nomination, now);
+        outcome
+    }
+}

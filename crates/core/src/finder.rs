@@ -1,0 +1,122 @@
+//! Looks for nodes: what is kept between attempts, per profile, and where the next search begins.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Str, Timestamp};
+use harbormaster_framework::{
+    attempt::{Attempt, AttemptError, Found, NominatedRow, Runner, ScoreSheet, Search},
+    cluster::Cluster,
+    guard::PointError,
+    plugin::SignFragment,
+    profile::Profile,
+    window::{Rotation, Tie, Window},
+};
+
+use crate::{batch::Batch, failure::Failure, queue::QueuedPod};
+
+/// Searches of all profiles.
+pub(crate) struct Finder {
+    /// By profile.
+    runners: Vec<Runner>,
+    /// By profile; empty when batching is off.
+    batches: Vec<Batch>,
+    /// Which of the feasible nodes are scored.
+    window: Window,
+    /// Which of equally good ones is taken.
+    tie: Tie,
+    /// Where the next search begins; shared by all profiles.
+    rotation: Rotation,
+}
+
+impl Finder {
+    pub(crate) fn new(profiles: &[Arc<Profile>], (window, tie): (Window, Tie), batching: bool) -> Self {
+        Self {
+            runners: profiles.iter().cloned().map(Runner::new).collect(),
+            batches: if batching { profiles.iter().map(|_| Batch::default()).collect() } else { Vec::new() },
+            window,
+            tie,
+            rotation: Rotation::default(),
+        }
+    }
+
+    pub(crate) fn profile(&self, profile: usize) -> &Arc<Profile> {
+        self.runners[profile].profile()
+    }
+
+    /// A number that moves on from attempt to attempt.
+    pub(crate) fn offset(&self) -> usize {
+        match self.tie {
+            Tie::FirstOnHeap => self.rotation.position,
+            Tie::Rotate => self.rotation.row,
+        }
+    }
+
+    /// Looks for a node for the pod that was handed out as number `cycle`.
+    pub(crate) fn find(
+        &mut self,
+        cluster: &mut Cluster,
+        entry: &QueuedPod,
+        nominated: &[NominatedRow],
+        cycle: u64,
+        now: Timestamp,
+    ) -> Result<Attempt, Failure> {
+        let signature = self.sign(entry)?;
+        let hint = self.hint(cluster, entry, signature.as_deref(), cycle, now);
+        let told = &entry.pod.status.nominated_node_name;
+        let preferred: Vec<Str> = told.iter().chain(&hint).take(1).cloned().collect();
+        let search = Search {
+            window: self.window,
+            tie: self.tie,
+            rotation: &mut self.rotation,
+            nominated,
+            preferred: &preferred,
+        };
+        let attempt = match self.runners[entry.profile].find(cluster, &entry.pod, search) {
+            Ok(attempt) => attempt,
+            Err(AttemptError::NoNodes) => return Err(Failure::NoNodes),
+            Err(error) => return Err(Failure::Error(error.to_string())),
+        };
+        if let (Found::Node { row, ranking, .. }, Some(batch)) =
+            (attempt.found(), self.batches.get_mut(entry.profile))
+        {
+            let node = cluster.node(*row).name();
+            batch.chosen(node, hint.as_ref(), signature, ranking.clone(), cycle, now);
+        }
+        Ok(attempt)
+    }
+
+    /// What plugins think of the nodes that were compared. Plugins that fail here have failed before.
+    pub(crate) fn scores(
+        &mut self,
+        cluster: &mut Cluster,
+        profile: usize,
+        attempt: &Attempt,
+    ) -> Vec<(Str, ScoreSheet)> {
+        self.runners[profile].scores(cluster, attempt).unwrap_or_default()
+    }
+
+    fn sign(&self, entry: &QueuedPod) -> Result<Option<Vec<SignFragment>>, PointError> {
+        match self.batches.get(entry.profile) {
+            Some(_) => self.profile(entry.profile).sign(&entry.pod),
+            None => Ok(None),
+        }
+    }
+
+    /// The node that the last ranking of such pods had next.
+    fn hint(
+        &mut self,
+        cluster: &mut Cluster,
+        entry: &QueuedPod,
+        signature: Option<&[SignFragment]>,
+        cycle: u64,
+        now: Timestamp,
+    ) -> Option<Str> {
+        let batch = self.batches.get_mut(entry.profile)?;
+        let runner = &mut self.runners[entry.profile];
+        let is_full = |node: &Str| {
+            let row = cluster.find(node);
+            row.is_some_and(|row| runner.rejects(cluster, &entry.pod, row).unwrap_or(false))
+        };
+        batch.hint(signature, cycle, now, is_full)
+    }
+}

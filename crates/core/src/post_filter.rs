@@ -1,0 +1,112 @@
+//! PostFilter: who may make way for a pod that fits nowhere.
+
+use std::sync::Arc;
+
+use harbormaster_api::points::ExtensionPoint;
+use harbormaster_framework::{
+    attempt::Attempt,
+    cluster::Cluster,
+    cycle::{DryRun, PostFilterCycle, WhatIf},
+    diagnosis::Diagnosis,
+    guard::PointError,
+    nodeset::NodeIdx,
+    objects::Objects,
+    outcome::{Fix, Nomination, PluginResult, PostFiltered, Reject},
+    pod::PodInfo,
+    profile::Profile,
+    table::NodeTable,
+};
+
+use crate::nominator::{NewNomination, Nominated};
+
+/// What the plugins found.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Why the pod fits nowhere, with what the plugins had to say.
+    pub(crate) diagnosis: Diagnosis,
+    /// What becomes of its nomination.
+    pub(crate) nomination: NewNomination,
+    /// Who must go from the nominated node.
+    pub(crate) victims: Vec<Arc<PodInfo>>,
+}
+
+/// Asks the PostFilter plugins of the profile, in order, until one has the last word. Only a panic is an error.
+pub(crate) fn post_filter(
+    profile: &Profile,
+    attempt: &Attempt,
+    pod: &PodInfo,
+    what_if: &mut dyn WhatIf,
+) -> Result<Answer, PointError> {
+    let plugins = profile.at(ExtensionPoint::PostFilter);
+    let mut diagnosis = attempt.diagnosis();
+    let pre_filter = diagnosis.pre_filter.as_ref().map(|(_, reject)| reject.clone());
+    let mut nomination = if plugins.is_empty() { NewNomination::Clear } else { NewNomination::Keep };
+    let mut reasons: Vec<String> = Vec::new();
+    for plugin in plugins {
+        let mut cx = PostFilterCycle { pod, pre_filter: pre_filter.clone(), what_if };
+        match profile.plugin(*plugin).post_filter(&mut cx, attempt.state(*plugin)) {
+            Ok(PostFiltered::Nominate { node, victims }) => {
+                return Ok(Answer { diagnosis, nomination: NewNomination::Set(node), victims });
+            }
+            Ok(PostFiltered::NoHelp { reasons: why, nomination: what }) => {
+                reasons.extend(why.into_iter().map(|r| r.into_owned()));
+                if what == Nomination::Clear {
+                    nomination = NewNomination::Clear;
+                }
+            }
+            // The last word: what plugins before said does not count any more.
+            Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
+                diagnosis.post_filter = reasons.join(", ");
+                return Ok(Answer { diagnosis, nomination: nomination.into(), victims: Vec::new() });
+            }
+            Err(panic) if panic.is_panic() => return Err(panic),
+            Err(error) => {
+                diagnosis.post_filter = error.source.to_string();
+                return Ok(Answer { diagnosis, nomination: NewNomination::Keep, victims: Vec::new() });
+            }
+        }
+    }
+    diagnosis.post_filter = reasons.join(", ");
+    Ok(Answer { diagnosis, nomination, victims: Vec::new() })
+}
+
+/// "What if" on the engine's own node table.
+pub(crate) struct TableWhatIf<'a> {
+    pub(crate) cluster: &'a mut Cluster,
+    pub(crate) nominated: Nominated<'a>,
+    pub(crate) attempt: &'a Attempt,
+    pub(crate) pod: &'a PodInfo,
+    /// See [`WhatIf::offset`].
+    pub(crate) offset: usize,
+}
+
+impl WhatIf for TableWhatIf<'_> {
+    fn nodes(&self) -> &NodeTable {
+        self.cluster.nodes()
+    }
+
+    fn objects(&self) -> &Objects {
+        self.cluster.objects()
+    }
+
+    fn rejection(&self, row: NodeIdx) -> Option<Reject> {
+        self.attempt.rejection_of(row).cloned()
+    }
+
+    fn evictable_rows(&self) -> Vec<NodeIdx> {
+        self.attempt.rows_rejected_with(self.cluster.order(), Fix::EvictionMayHelp)
+    }
+
+    fn offset(&self) -> usize {
+        self.offset
+    }
+
+    fn dry_run(
+        &mut self,
+        row: NodeIdx,
+        ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
+    ) -> PluginResult<()> {
+        let nominated = self.nominated.on_for(self.cluster.node(row).name(), self.pod);
+        ask(&mut self.attempt.dry_run(self.cluster, row, &nominated))
+    }
+}

@@ -1,0 +1,246 @@
+//! The lines of a recording.
+
+use std::{borrow::Cow, time::Duration};
+
+use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp};
+use harbormaster_framework::{
+    outcome::{Fix, Reject},
+    resource::{CustomKey, RawObject},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    effect::{Effect, EvictTask},
+    engine::EngineConfig,
+    input::{BindOutcome, EvictOutcome, Input},
+    outcome::Attempted,
+};
+
+/// Grows with every change of what lines look like.
+const FORMAT: u32 = 1;
+
+/// One call of the engine with its time, and what came of it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
+pub(super) enum Line<'a> {
+    /// The first line.
+    Setup(Setup),
+    Input(Timestamp, Told<'a>),
+    Tick(Timestamp),
+    Attempt(Timestamp, Value),
+    Effects(Vec<Value>),
+}
+
+/// How the engine was set up, as far as that is data.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Setup {
+    format: u32,
+    profiles: Vec<Str>,
+    percentage_of_nodes_to_score: Option<i32>,
+    parity: bool,
+    batching: bool,
+    initial_backoff: Duration,
+    max_backoff: Duration,
+    max_wait: Duration,
+}
+
+impl Setup {
+    pub(super) fn of(config: &EngineConfig) -> Self {
+        Self {
+            format: FORMAT,
+            profiles: config.profiles.iter().map(|profile| profile.name().clone()).collect(),
+            percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+            parity: config.parity,
+            batching: config.batching,
+            initial_backoff: config.backoff.initial,
+            max_backoff: config.backoff.max,
+            max_wait: config.max_wait,
+        }
+    }
+
+    pub(super) fn value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// An [`Input`] as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
+pub(super) enum Told<'a> {
+    Pod(Cow<'a, Pod>),
+    PodGone(Cow<'a, Str>),
+    Node(Cow<'a, Node>),
+    NodeGone(Cow<'a, Str>),
+    Object(Cow<'a, Object>),
+    ObjectGone(Cow<'a, ObjectKey>),
+    Custom(Cow<'a, RawObject>),
+    CustomGone(Cow<'a, CustomKey>),
+    BindFinished(Cow<'a, Str>, BindEnd<'a>),
+    EvictFinished(EvictionId, Cow<'a, EvictOutcome>),
+}
+
+/// A [`BindOutcome`] as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum BindEnd<'a> {
+    Bound,
+    /// The status code, and the reasons.
+    Rejected(Cow<'a, str>, Vec<Cow<'a, str>>),
+    Failed(Cow<'a, str>),
+}
+
+/// Names an [`EvictTask`] that the engine has asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct EvictionId {
+    preemptor: Str,
+    round: u64,
+    victim: Str,
+}
+
+impl EvictionId {
+    pub(super) fn of(task: &EvictTask) -> Self {
+        Self { preemptor: task.preemptor.clone(), round: task.round, victim: task.victim.uid.clone() }
+    }
+}
+
+/// Why a line that is understood makes no input.
+#[derive(Debug)]
+pub(super) struct Unplayable(pub(super) String);
+
+impl<'a> From<&'a Input> for Told<'a> {
+    fn from(input: &'a Input) -> Self {
+        match input {
+            Input::Pod(pod) => Self::Pod(Cow::Borrowed(pod)),
+            Input::PodGone(uid) => Self::PodGone(Cow::Borrowed(uid)),
+            Input::Node(node) => Self::Node(Cow::Borrowed(node)),
+            Input::NodeGone(name) => Self::NodeGone(Cow::Borrowed(name)),
+            Input::Object(object) => Self::Object(Cow::Borrowed(object)),
+            Input::ObjectGone(key) => Self::ObjectGone(Cow::Borrowed(key)),
+            Input::Custom(object) => Self::Custom(Cow::Borrowed(object)),
+            Input::CustomGone(key) => Self::CustomGone(Cow::Borrowed(key)),
+            Input::BindFinished { uid, outcome } => Self::BindFinished(Cow::Borrowed(uid), outcome.into()),
+            Input::EvictFinished { task, outcome } => {
+                Self::EvictFinished(EvictionId::of(task), Cow::Borrowed(outcome))
+            }
+        }
+    }
+}
+
+impl Told<'_> {
+    /// The input; `asked` gives back the eviction that was asked for.
+    pub(super) fn into_input(
+        self,
+        asked: impl FnOnce(&EvictionId) -> Option<EvictTask>,
+    ) -> Result<Input, Unplayable> {
+        Ok(match self {
+            Self::Pod(pod) => Input::Pod(pod.into_owned()),
+            Self::PodGone(uid) => Input::PodGone(uid.into_owned()),
+            Self::Node(node) => Input::Node(node.into_owned()),
+            Self::NodeGone(name) => Input::NodeGone(name.into_owned()),
+            Self::Object(object) => Input::Object(object.into_owned()),
+            Self::ObjectGone(key) => Input::ObjectGone(key.into_owned()),
+            Self::Custom(object) => Input::Custom(object.into_owned()),
+            Self::CustomGone(key) => Input::CustomGone(key.into_owned()),
+            Self::BindFinished(uid, end) => {
+                Input::BindFinished { uid: uid.into_owned(), outcome: end.into_outcome()? }
+            }
+            Self::EvictFinished(id, outcome) => {
+                let task = asked(&id).ok_or_else(|| Unplayable(format!("{id:?} was not asked for")))?;
+                Input::EvictFinished { task, outcome: outcome.into_owned() }
+            }
+        })
+    }
+}
+
+impl<'a> From<&'a BindOutcome> for BindEnd<'a> {
+    fn from(outcome: &'a BindOutcome) -> Self {
+        match outcome {
+            BindOutcome::Bound => Self::Bound,
+            BindOutcome::Rejected(Reject { fix, reasons }) => {
+                let reasons = reasons.iter().map(|reason| Cow::Borrowed(&**reason)).collect();
+                Self::Rejected(Cow::Borrowed(fix.code()), reasons)
+            }
+            BindOutcome::Failed(why) => Self::Failed(Cow::Borrowed(why)),
+        }
+    }
+}
+
+impl BindEnd<'_> {
+    fn into_outcome(self) -> Result<BindOutcome, Unplayable> {
+        Ok(match self {
+            Self::Bound => BindOutcome::Bound,
+            Self::Rejected(code, reasons) => {
+                let fixes = [Fix::EvictionMayHelp, Fix::NothingHelps, Fix::Pending];
+                let fix = fixes.into_iter().find(|fix| fix.code() == code);
+                let fix = fix.ok_or_else(|| Unplayable(format!("no status code is called {code:?}")))?;
+                let reasons = reasons.into_iter().map(|reason| Cow::Owned(reason.into_owned())).collect();
+                BindOutcome::Rejected(Reject { fix, reasons })
+            }
+            Self::Failed(why) => BindOutcome::Failed(why.into_owned()),
+        })
+    }
+}
+
+/// What came of an attempt; null if there was no pod to try.
+pub(super) fn attempted(attempted: Option<&Attempted>) -> Value {
+    match attempted {
+        Some(Attempted { pod, outcome }) => json!({ "pod": pod.uid, "outcome": outcome }),
+        None => Value::Null,
+    }
+}
+
+/// Effects by what they ask for; of pods only the UID.
+pub(super) fn effects(effects: &[Effect]) -> Vec<Value> {
+    effects.iter().map(effect).collect()
+}
+
+fn effect(effect: &Effect) -> Value {
+    match effect {
+        Effect::Bind(task) => {
+            let groups: Vec<Vec<usize>> =
+                task.pre_bind.iter().map(|group| group.iter().map(|plugin| plugin.at()).collect()).collect();
+            json!({ "bind": {
+                "pod": task.pod.uid,
+                "node": task.node,
+                "profile": task.profile.name(),
+                "preBind": groups,
+                "evaluated": task.evaluated,
+                "feasible": task.feasible,
+            } })
+        }
+        Effect::PatchStatus(patch) => {
+            let condition = patch.condition.as_ref().map(
+                |c| json!({ "reason": c.reason, "message": c.message, "lastTransition": c.last_transition }),
+            );
+            json!({ "patchStatus": {
+                "pod": patch.pod.uid,
+                "condition": condition,
+                "nominatedNode": patch.nominated_node.as_ref().map(|node| json!({ "to": node })),
+            } })
+        }
+        Effect::Event(event) => json!({ "event": {
+            "pod": event.pod.uid,
+            "warning": event.warning,
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.note,
+            "reporter": event.reporter,
+        } }),
+        Effect::Evict(task) => json!({ "evict": { "id": EvictionId::of(task), "message": task.message } }),
+        Effect::Trouble(trouble) => json!({ "trouble": {
+            "pod": trouble.pod.as_ref().map(|pod| &pod.uid),
+            "error": trouble.error,
+        } }),
+        Effect::Undecodable(object) => json!({ "undecodable": {
+            "kind": object.kind,
+            "name": object.name,
+            "field": object.field,
+            "message": object.message,
+        } }),
+    }
+}

@@ -1,0 +1,192 @@
+//! What the engine tells: effects, with the words of conditions and events, and notes for those who ask.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Str, Timestamp};
+use harbormaster_framework::{
+    attempt::ScoreSheet, diagnosis::Diagnosis, pod::PodInfo, profile::Profile, resource::Undecodable,
+};
+
+use crate::{
+    effect::{BindTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble, cut_note},
+    nominator::NewNomination,
+    note::{Note, Notes},
+};
+
+/// Collects effects and notes until the host takes them, in order.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    /// Whose events speak, by profile.
+    profiles: Vec<Str>,
+    effects: Vec<Effect>,
+    wanted: Notes,
+    notes: Vec<Note>,
+}
+
+impl Reporter {
+    pub(crate) fn new(profiles: &[Arc<Profile>], wanted: Notes) -> Self {
+        let profiles = profiles.iter().map(|profile| profile.name().clone()).collect();
+        Self { profiles, effects: Vec::new(), wanted, notes: Vec::new() }
+    }
+
+    /// The effects since the last call.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The notes since the last call.
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    // --- things to do ---
+
+    pub(crate) fn bind(&mut self, task: BindTask) {
+        self.effects.push(Effect::Bind(task));
+    }
+
+    pub(crate) fn evict(&mut self, task: EvictTask) {
+        self.effects.push(Effect::Evict(task));
+    }
+
+    /// A plugin failed beside any attempt; `pod` if it was about one.
+    pub(crate) fn trouble(&mut self, pod: Option<Arc<PodInfo>>, error: String) {
+        self.effects.push(Effect::Trouble(Trouble { pod, error }));
+    }
+
+    /// A custom object does not decode.
+    pub(crate) fn undecodable(&mut self, object: Undecodable) {
+        self.effects.push(Effect::Undecodable(object));
+    }
+
+    /// The pod's `nominatedNodeName` becomes `node`, and nothing else changes.
+    pub(crate) fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Str>) {
+        let patch = StatusPatch { pod: pod.clone(), condition: None, nominated_node: Some(node) };
+        self.effects.push(Effect::PatchStatus(patch));
+    }
+
+    // --- how it went ---
+
+    /// The pod is bound.
+    pub(crate) fn scheduled(&mut self, pod: &Arc<PodInfo>, profile: usize, node: &Str) {
+        self.event(PodEvent {
+            pod: pod.clone(),
+            warning: false,
+            reason: "Scheduled",
+            action: "Binding",
+            note: format!("Successfully assigned {}/{} to {node}", pod.namespace, pod.name),
+            reporter: self.profiles[profile].clone(),
+        });
+    }
+
+    /// The pod was passed over because it is being deleted.
+    pub(crate) fn skipped(&mut self, pod: &Arc<PodInfo>, profile: usize) {
+        self.failed_event(pod, profile, &format!("skip schedule deleting pod: {}", pod.full_name()));
+    }
+
+    /// An attempt or a binding failed.
+    pub(crate) fn failed(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        profile: usize,
+        (reason, message): (&'static str, String),
+        nomination: NewNomination,
+        now: Timestamp,
+    ) {
+        self.failed_event(pod, profile, &message);
+        self.patch_condition(pod, reason, message, nomination, now);
+    }
+
+    /// A pod made way for the one with UID `preemptor`; `how` follows the sentence.
+    pub(crate) fn preempted(
+        &mut self,
+        victim: &Arc<PodInfo>,
+        profile: usize,
+        preemptor: &str,
+        node: &Str,
+        how: &str,
+    ) {
+        self.event(PodEvent {
+            pod: victim.clone(),
+            warning: false,
+            reason: "Preempted",
+            action: "Preempting",
+            note: format!("Preempted by pod {preemptor} on node {node}{how}"),
+            reporter: self.profiles[profile].clone(),
+        });
+    }
+
+    fn event(&mut self, event: PodEvent) {
+        self.effects.push(Effect::Event(event));
+    }
+
+    fn failed_event(&mut self, pod: &Arc<PodInfo>, profile: usize, note: &str) {
+        self.event(PodEvent {
+            pod: pod.clone(),
+            warning: true,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: cut_note(note),
+            reporter: self.profiles[profile].clone(),
+        });
+    }
+
+    /// Patches only what differs from the pod as it is known.
+    fn patch_condition(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        reason: &'static str,
+        message: String,
+        nomination: NewNomination,
+        now: Timestamp,
+    ) {
+        let current = pod.condition("PodScheduled");
+        let same = current
+            .is_some_and(|c| c.status == "False" && c.reason == reason && c.message == message.as_str());
+        let moved = current.filter(|c| c.status == "False").and_then(|c| c.last_transition);
+        let condition = (!same).then(|| Condition { reason, message, last_transition: moved.unwrap_or(now) });
+        let nominated = &pod.status.nominated_node_name;
+        let nominated_node = match nomination {
+            NewNomination::Keep => None,
+            NewNomination::Clear => nominated.is_some().then_some(None),
+            NewNomination::Set(node) => (nominated.as_ref() != Some(&node)).then_some(Some(node)),
+        };
+        if condition.is_some() || nominated_node.is_some() {
+            let pod = pod.clone();
+            self.effects.push(Effect::PatchStatus(StatusPatch { pod, condition, nominated_node }));
+        }
+    }
+
+    // --- for log lines ---
+
+    pub(crate) fn wants_scores(&self) -> bool {
+        self.wanted.scores
+    }
+
+    /// What plugins think of the nodes that were compared.
+    pub(crate) fn note_scores(&mut self, pod: &Arc<PodInfo>, sheets: Vec<(Str, ScoreSheet)>) {
+        for (node, sheet) in &sheets {
+            let scored = |(plugin, _, _, score): &(&'static str, i64, i64, i64)| {
+                let (plugin, score) = (*plugin, *score);
+                Note::Scored { pod: pod.clone(), node: node.clone(), plugin, score }
+            };
+            self.notes.extend(sheet.plugins.iter().map(scored));
+        }
+        let total =
+            |(node, sheet): (Str, ScoreSheet)| Note::Total { pod: pod.clone(), node, score: sheet.total };
+        self.notes.extend(sheets.into_iter().map(total));
+    }
+
+    /// Who rejected how many nodes, if that is wanted.
+    pub(crate) fn note_rejections(&mut self, pod: &Arc<PodInfo>, diagnosis: &Diagnosis) {
+        if !self.wanted.rejections {
+            return;
+        }
+        let whole = diagnosis.pre_filter.as_ref();
+        let whole =
+            whole.map(|(plugin, reject)| (plugin.unwrap_or_default(), reject.message(), diagnosis.nodes));
+        let single = diagnosis.rejections.iter().map(|((plugin, why), nodes)| (*plugin, why.clone(), *nodes));
+        let note = |(plugin, reason, nodes)| Note::Rejected { pod: pod.clone(), plugin, reason, nodes };
+        self.notes.extend(whole.into_iter().chain(single).map(note));
+    }
+}
