@@ -27,7 +27,7 @@ use crate::{
     nominator::{NewNomination, Nominator},
     note::{Note, Notes},
     pods::Pods,
-    queue::{Backoff, EnqueueFailure, OwnedChange, Queue, QueueLengths},
+    queue::{Backoff, EnqueueFailure, Queue, QueueLengths},
     reporter::Reporter,
 };
 

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::{Labels, Namespace, Node, Object, ObjectKey, Pod, Str, points::ExtensionPoint as P};
+use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str, points::ExtensionPoint as P};
 use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
 use harbormaster_framework::{
     prelude::*,
@@ -61,8 +61,10 @@ impl Index for Ledger {
             self.nodes.insert(row, node.name().clone());
         }
     }
-    fn object_changed(&mut self, _: ClusterView<'_>, id: ObjectId<'_>) {
-        spark("object_changed", id.name());
+    fn object_changed(&mut self, _: ClusterView<'_>, id: &ObjectId) {
+        if let ObjectId::BuiltIn(key) = id {
+            spark("object_changed", &key.name);
+        }
     }
 }
 
