@@ -98,7 +98,7 @@ struct World<'a> {
     evicted: Vec<PodReport>,
     objects: FxHashMap<Str, Pod>,
     version: u64,
-    /// How often pods failed since a pod was placed.
+    /// How often pods were tried since a pod was placed.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
 }
@@ -207,15 +207,13 @@ impl<'a> World<'a> {
         let Attempted { pod, outcome } = attempted;
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
+        // Until it is placed: a pod may be given up after it had its node.
+        *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
-            Outcome::Assumed { evaluated, feasible, .. } => {
-                report.looked_at = Some((evaluated, feasible));
-                report.message = None;
-                self.fruitless.clear();
-            }
+            Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),
             Outcome::NoNodes | Outcome::Unschedulable(_) | Outcome::Error(_) => {
+                report.looked_at = None;
                 report.message = outcome.message();
-                *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
             }
             Outcome::Skipped => {
                 report.message = Some(format!("skip schedule deleting pod: {}", pod.full_name()));
@@ -251,6 +249,7 @@ impl<'a> World<'a> {
             report.message = None;
         }
         self.placed += 1;
+        self.fruitless.clear();
         let Some(mut pod) = self.objects.get(uid).cloned() else { return };
         pod.node_name = Some(node.clone());
         self.place_for_explanations(&pod);
@@ -284,6 +283,11 @@ impl<'a> World<'a> {
     fn patch(&mut self, patch: StatusPatch) {
         let Some(mut pod) = self.objects.get(&patch.pod.uid).cloned() else { return };
         if let Some(condition) = patch.condition {
+            if let Some(report) =
+                self.reports.get_mut(&patch.pod.uid).filter(|report| report.lacks_its_binding())
+            {
+                report.message = Some(condition.message.clone());
+            }
             let condition = PodCondition {
                 type_: "PodScheduled".into(),
                 status: "False".into(),
@@ -319,6 +323,9 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self) -> Report {
+        for report in self.reports.values_mut().filter(|report| report.lacks_its_binding()) {
+            report.looked_at = None;
+        }
         let pending = self.order.iter().filter_map(|uid| self.reports.remove(uid));
         Report { pods: pending.chain(self.evicted).collect() }
     }
