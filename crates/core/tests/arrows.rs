@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "objects", "framework", "config", "core", "plugins", "setup"]),
     ("oracle", &["api", "sim", "apiserver"]),
+    ("guide", &["harbormaster"]),
     ("objects", &["api"]),
     ("apiserver", &["api", "objects"]),
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
