@@ -165,7 +165,7 @@ impl PostFilter for Bomb {
 }
 
 impl PreScore for Bomb {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &usize, _: &NodeSet) -> PluginResult<PreScored<()>> {
         spark("PreScore", &cx.pod.name);
         Ok(PreScored::Continue(()))
     }
@@ -184,12 +184,13 @@ impl Score for Bomb {
 }
 
 impl Reserve for Bomb {
-    fn reserve(&self, cx: &Cycle<'_>, _: &usize, _: NodeRef<'_>) -> Verdict {
+    type Reserved = ();
+    fn reserve(&self, cx: &Cycle<'_>, _: &usize, _: NodeRef<'_>, _: &mut Assume) -> Verdict {
         spark("Reserve", &cx.pod.name);
         Ok(())
     }
-    fn unreserve(&self, pod: &PodInfo, _: &Str) {
-        spark("Unreserve", &pod.name);
+    fn unreserve(&self, placement: &Placement, _: &mut Vec<ApiCall>) {
+        spark("Unreserve", &placement.pod.name);
     }
 }
 
@@ -204,8 +205,8 @@ impl Permit for Bomb {
 }
 
 impl PreBind for Bomb {
-    fn pre_flight(&self, pod: &PodInfo, _: &Str) -> PluginResult<PreFlight> {
-        spark("PreBindPreFlight", &pod.name);
+    fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
+        spark("PreBindPreFlight", &placement.pod.name);
         Ok(PreFlight::NothingToDo)
     }
     async fn pre_bind(&self, _: &BindCycle) -> Verdict {
@@ -261,16 +262,16 @@ impl Told {
             for effect in world.all_effects() {
                 match effect {
                     Effect::Bind(task) => {
-                        world.bind_finished(&task.pod.uid, BindOutcome::Bound);
-                        world.add_bound_pod(Pod::clone(&task.pod.pod), &task.node);
-                        bound.insert(task.pod.name.to_string(), task.node.to_string());
+                        world.bind_finished(&task.pod().uid, BindOutcome::Bound);
+                        world.add_bound_pod(Pod::clone(&task.pod().pod), task.node());
+                        bound.insert(task.pod().name.to_string(), task.node().to_string());
                     }
                     Effect::PatchStatus(patch) => {
                         self.0.extend(patch.condition.map(|c| format!("{}: {}", patch.pod.name, c.message)));
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
                     Effect::Trouble(trouble) => self.0.push(trouble.error),
-                    Effect::Evict(_) | Effect::Undecodable(_) => {}
+                    Effect::Evict(_) | Effect::Call(_) | Effect::Undecodable(_) => {}
                 }
             }
             if attempted.is_none() {

@@ -112,11 +112,12 @@ impl Filter for Quotas {
 }
 
 impl Reserve for Quotas {
-    fn reserve(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+    type Reserved = ();
+    fn reserve(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>, _: &mut Assume) -> Verdict {
         assert!(cx.objects.get::<Named>("", node.name())?.is_some());
         Ok(())
     }
-    fn unreserve(&self, _: &PodInfo, _: &harbormaster_api::Str) {}
+    fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 
 /// A pod that waits in vain on Permit, and how long it does.

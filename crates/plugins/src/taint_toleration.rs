@@ -87,7 +87,7 @@ impl Filter for TaintToleration {
 }
 
 impl PreScore for TaintToleration {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
         let tolerations = cx.pod.spec.tolerations.iter().filter(|t| matters_for_scores(t));
         Ok(PreScored::Continue(tolerations.cloned().collect()))
     }

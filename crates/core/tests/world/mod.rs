@@ -158,7 +158,7 @@ impl World {
     /// Pods and nodes of the bindings asked for since the last call of any of these.
     pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
-            Effect::Bind(task) => Some((task.pod.name.to_string(), task.node.to_string())),
+            Effect::Bind(task) => Some((task.pod().name.to_string(), task.node().to_string())),
             _ => None,
         })
     }
@@ -166,7 +166,7 @@ impl World {
     /// UIDs and nodes of the bindings asked for since the last call of any of these.
     pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
-            Effect::Bind(task) => Some((task.pod.uid.to_string(), task.node.to_string())),
+            Effect::Bind(task) => Some((task.pod().uid.to_string(), task.node().to_string())),
             _ => None,
         })
     }

@@ -163,7 +163,7 @@ impl Column {
         if self.score_state.is_none() {
             let mut state = asked.plugin.default_score_slot();
             if asked.pre_scores {
-                asked.plugin.pre_score(asked.cx, &NodeSet::default(), &mut state)?;
+                asked.plugin.pre_score(asked.cx, &self.filter_state, &NodeSet::default(), &mut state)?;
             }
             self.score_state = Some(state);
         }

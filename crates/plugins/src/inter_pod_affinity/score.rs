@@ -12,7 +12,12 @@ use crate::pod_index::PodIndex;
 const MAX_SCORE: f64 = 100.0;
 
 impl PreScore for InterPodAffinity {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        _: &Self::FilterState,
+        _: &NodeSet,
+    ) -> PluginResult<PreScored<Self::ScoreState>> {
         let spec = &cx.pod.spec;
         if self.args.ignore_preferred_terms_of_existing_pods && !terms::prefers(spec) {
             return Ok(PreScored::Skip);

@@ -59,7 +59,7 @@ impl Build for NodeResourcesBalancedAllocation {
 }
 
 impl PreScore for NodeResourcesBalancedAllocation {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(if self.asks_for_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }

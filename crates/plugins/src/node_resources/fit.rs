@@ -116,7 +116,7 @@ impl Filter for NodeResourcesFit {
 }
 
 impl PreScore for NodeResourcesFit {
-    fn pre_score(&self, _: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, _: &Cycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(PreScored::Continue(()))
     }
 }

@@ -47,7 +47,12 @@ impl DomainPoints {
 }
 
 impl PreScore for PodTopologySpread {
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<Worth>> {
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        _: &Self::FilterState,
+        candidates: &NodeSet,
+    ) -> PluginResult<PreScored<Worth>> {
         if cx.nodes.node_count() == 0 {
             return Ok(PreScored::Skip);
         }
