@@ -136,12 +136,6 @@ impl Column {
         Ok(())
     }
 
-    /// Why a row was rejected; `None` if it fits or was not asked about.
-    pub(crate) fn rejection(&self, row: NodeIdx) -> Option<&(PluginIdx, Reject)> {
-        let rejected = self.judged.contains(row) && !self.fits.contains(row);
-        if rejected { self.why.get(row) } else { None }
-    }
-
     /// Those of `rows` that were rejected.
     pub(crate) fn rejected_of(&self, rows: &NodeSet) -> NodeSet {
         let mut rejected = NodeSet::default();
