@@ -30,7 +30,7 @@ use crate::{
     pod::PodInfo,
     points::Slot,
     profile::Profile,
-    sweep::Verdicts,
+    sweep::{PluginIdx, Verdicts},
     window::{Ranking, Rotation, Tie, Window},
 };
 use draft::Draft;
@@ -197,7 +197,7 @@ impl Attempt {
     }
 
     /// A plugin's filter state, for the points behind Filter.
-    pub fn state(&self, plugin: crate::sweep::PluginIdx) -> &Slot {
+    pub fn state(&self, plugin: PluginIdx) -> &Slot {
         &self.states[plugin.at()]
     }
 }
@@ -236,11 +236,6 @@ impl Runner {
     /// The profile.
     pub fn profile(&self) -> &Arc<Profile> {
         &self.profile
-    }
-
-    /// About how many bytes of answers are kept.
-    pub fn kept_bytes(&self) -> usize {
-        self.kept.size()
     }
 
     /// Looks for a node for `pod`.

@@ -180,7 +180,7 @@ impl Kept {
     }
 
     /// About how many bytes are kept.
-    pub(crate) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         let keys = self.uses.iter().flat_map(|(_, key)| key).map(|(_, reads)| reads.size()).sum::<usize>();
         let columns = self.columns.iter().map(Column::size).sum::<usize>();
         keys + columns + self.slates.iter().map(Slate::size).sum::<usize>()
