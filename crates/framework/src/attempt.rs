@@ -156,11 +156,19 @@ impl Attempt {
         self.found
     }
 
-    /// Why the pod goes nowhere; empty if it goes somewhere.
-    pub fn diagnosis(&self) -> Diagnosis {
-        match &self.found {
-            Found::Nowhere(diagnosis) => diagnosis.clone(),
+    /// Takes why the pod goes nowhere, leaving nothing of it in [`Self::found`]; empty if the pod goes somewhere.
+    pub fn take_diagnosis(&mut self) -> Diagnosis {
+        match &mut self.found {
+            Found::Nowhere(diagnosis) => std::mem::take(diagnosis),
             Found::Node { .. } => Diagnosis::default(),
+        }
+    }
+
+    /// Takes the candidates and the rest of their ranking, if there is one, leaving none in [`Self::found`].
+    pub fn take_ranking(&mut self) -> Option<(Vec<Str>, Ranking)> {
+        match &mut self.found {
+            Found::Node { ranking, .. } => ranking.take(),
+            Found::Nowhere(_) => None,
         }
     }
 
