@@ -12,13 +12,9 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str, points::ExtensionPoint as P};
+use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str};
 use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
-use harbormaster_framework::{
-    prelude::*,
-    profile::{Profile, ProfileSpec},
-    registry::Registry,
-};
+use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
 use world::{World, node, pod, with_priority};
 
 /// The call at which [`Bomb`] panics.
@@ -218,25 +214,22 @@ fn profile() -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     registry.register::<Bomb>();
-    let list = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect();
-    let spec = ProfileSpec {
-        name: "default-scheduler".into(),
-        points: vec![
-            (P::PreEnqueue, list(&["Bomb"])),
-            (P::QueueSort, list(&["Bomb"])),
-            (P::PreFilter, list(&["NodeResourcesFit", "Bomb"])),
-            (P::Filter, list(&["NodeResourcesFit", "Bomb"])),
-            (P::PostFilter, list(&["Bomb", "DefaultPreemption"])),
-            (P::PreScore, list(&["Bomb"])),
-            (P::Score, list(&["NodeResourcesFit", "Bomb"])),
-            (P::Reserve, list(&["Bomb"])),
-            (P::Permit, list(&["Bomb"])),
-            (P::PreBind, list(&["Bomb"])),
-            (P::Bind, list(&["DefaultBinder"])),
+    harbormaster_testkit::profile(
+        &registry,
+        &[
+            ("PreEnqueue", &["Bomb"]),
+            ("QueueSort", &["Bomb"]),
+            ("PreFilter", &["NodeResourcesFit", "Bomb"]),
+            ("Filter", &["NodeResourcesFit", "Bomb"]),
+            ("PostFilter", &["Bomb", "DefaultPreemption"]),
+            ("PreScore", &["Bomb"]),
+            ("Score", &["NodeResourcesFit", "Bomb"]),
+            ("Reserve", &["Bomb"]),
+            ("Permit", &["Bomb"]),
+            ("PreBind", &["Bomb"]),
+            ("Bind", &["DefaultBinder"]),
         ],
-        ..ProfileSpec::default()
-    };
-    Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).unwrap())
+    )
 }
 
 fn world() -> World {

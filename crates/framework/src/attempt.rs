@@ -32,7 +32,7 @@ use crate::{
     pod::PodInfo,
     points::Slot,
     profile::Profile,
-    sweep::Verdicts,
+    sweep::{PluginIdx, Verdicts},
     window::{Ranking, Rotation, Tie, Window},
 };
 use draft::Draft;
@@ -158,11 +158,19 @@ impl Attempt {
         self.found
     }
 
-    /// Why the pod goes nowhere; empty if it goes somewhere.
-    pub fn diagnosis(&self) -> Diagnosis {
-        match &self.found {
-            Found::Nowhere(diagnosis) => diagnosis.clone(),
+    /// Takes why the pod goes nowhere, leaving nothing of it in [`Self::found`]; empty if the pod goes somewhere.
+    pub fn take_diagnosis(&mut self) -> Diagnosis {
+        match &mut self.found {
+            Found::Nowhere(diagnosis) => std::mem::take(diagnosis),
             Found::Node { .. } => Diagnosis::default(),
+        }
+    }
+
+    /// Takes the candidates and the rest of their ranking, if there is one, leaving none in [`Self::found`].
+    pub fn take_ranking(&mut self) -> Option<(Vec<Str>, Ranking)> {
+        match &mut self.found {
+            Found::Node { ranking, .. } => ranking.take(),
+            Found::Nowhere(_) => None,
         }
     }
 
@@ -211,7 +219,7 @@ impl Attempt {
     }
 
     /// A plugin's filter state, for the points behind Filter.
-    pub fn state(&self, plugin: crate::sweep::PluginIdx) -> &Slot {
+    pub fn state(&self, plugin: PluginIdx) -> &Slot {
         &self.states[plugin.at()]
     }
 }
@@ -262,11 +270,6 @@ impl Runner {
     /// The profile.
     pub fn profile(&self) -> &Arc<Profile> {
         &self.profile
-    }
-
-    /// About how many bytes of answers are kept.
-    pub fn kept_bytes(&self) -> usize {
-        self.kept.size()
     }
 
     /// Looks for a node for `pod`.

@@ -33,6 +33,7 @@ use crate::{
     points::{AnyPlugin, Calls, PreFilterAnswer, Slot},
     reads::Reads,
     resource::ResourceKind,
+    scores::Scores,
     sweep::Sweep,
 };
 
@@ -458,11 +459,10 @@ impl Guarded {
         &self,
         cx: &Cycle<'_>,
         slot: &Slot,
-        rows: &NodeSet,
-        out: &mut [i64],
+        scores: &mut Scores<'_>,
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.score_batch else { return Ok(()) };
-        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, rows, out))
+        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, scores))
     }
 
     /// See [`crate::plugin::Score::normalize`].

@@ -1,8 +1,9 @@
 //! The scheduling framework: what plugin authors depend on.
 //!
-//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`cluster`]
-//! with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes pending pods), [`resource`] (kinds of objects that plugins bring along) with
-//! [`assume`] (what counts of them before the API server has it), [`api_call`] (what plugins ask of the API server), [`registry`] and [`profile`] (from a configuration to
+//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`sweep`] and [`scores`]
+//! (many rows at once), [`cluster`] with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes
+//! pending pods), [`resource`] (kinds of objects that plugins bring along) with [`assume`] (what counts of them before the API
+//! server has it), [`api_call`] (what plugins ask of the API server), [`registry`] and [`profile`] (from a configuration to
 //! plugins in order), [`points`] and [`guard`] (how plugins are called), [`attempt`] (the run loop), `kept` with [`reads`] and `totals` (what outlives an attempt).
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
@@ -29,6 +30,7 @@ pub mod profile;
 pub mod reads;
 pub mod registry;
 pub mod resource;
+pub mod scores;
 pub mod sweep;
 pub mod table;
 mod totals;
@@ -59,6 +61,7 @@ pub mod prelude {
         reads::Reads,
         registry::{Build, BuildCycle, NoArgs},
         resource::{Changed, Custom, CustomKey, Metadata, Resource, ResourceScope},
+        scores::Scores,
         sweep::Sweep,
         table::NodeRef,
     };

@@ -46,6 +46,7 @@ use crate::{
     pod::PodInfo,
     points::Points,
     reads::Reads,
+    scores::Scores,
     sweep::Sweep,
     table::NodeRef,
 };
@@ -182,7 +183,8 @@ pub trait Filter: Plugin {
     /// One node.
     fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict;
 
-    /// All candidate rows at once. [`Filter::filter`] is the definition; an override must agree with it.
+    /// Many rows at once: all candidates, or a part of them. [`Filter::filter`] is the definition; an override must agree
+    /// with it, whichever rows are asked about together. Parts may come in any order, and one day at the same time.
     fn filter_batch(
         &self,
         cx: &Cycle<'_>,
@@ -230,17 +232,17 @@ pub trait Score: Plugin {
     /// The raw score of one node.
     fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64>;
 
-    /// All candidates at once: writes `out[row]` for every row of `candidates`. [`Score::score`] is the definition; an
-    /// override must agree with it.
+    /// Many rows at once: all candidates, or a part of them. Writes a score for each. [`Score::score`] is the definition;
+    /// an override must agree with it, whichever rows are asked about together. Parts may come in any order, and one
+    /// day at the same time.
     fn score_batch(
         &self,
         cx: &Cycle<'_>,
         state: &Self::ScoreState,
-        candidates: &NodeSet,
-        out: &mut [i64],
+        scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
-        for row in candidates {
-            out[row.at()] = self.score(cx, state, cx.nodes.node(row))?;
+        for (row, score) in scores.iter_mut() {
+            *score = self.score(cx, state, cx.nodes.node(row))?;
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ use crate::{
     pod::PodInfo,
     reads::Reads,
     resource::{Resource, ResourceKind},
+    scores::Scores,
     sweep::Sweep,
 };
 
@@ -76,7 +77,7 @@ pub(crate) struct Calls {
         Option<fn(This<'_>, &mut PostFilterCycle<'_>, &Slot) -> PluginResult<PostFiltered>>,
     pub(crate) pre_score: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut Slot) -> PluginResult<()>>,
     pub(crate) score: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> PluginResult<i64>>,
-    pub(crate) score_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
+    pub(crate) score_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &mut Scores<'_>) -> PluginResult<()>>,
     pub(crate) normalize: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
     pub(crate) reserve: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx, &mut Assume) -> Result<Slot, Stop>>,
     pub(crate) unreserve: Option<fn(This<'_>, &Placement, &mut Vec<ApiCall>)>,
@@ -311,8 +312,8 @@ impl<P: Plugin> Points<P> {
             Some(state) => plugin::<P>(this).score(cx, state, cx.nodes.node(row)),
             None => Ok(0),
         });
-        self.calls.score_batch = Some(|this, cx, slot, rows, out| match state_in(slot) {
-            Some(state) => plugin::<P>(this).score_batch(cx, state, rows, out),
+        self.calls.score_batch = Some(|this, cx, slot, scores| match state_in(slot) {
+            Some(state) => plugin::<P>(this).score_batch(cx, state, scores),
             None => Ok(()),
         });
         self.calls.normalize = Some(|this, cx, slot, rows, scores| match state_in(slot) {

@@ -171,21 +171,33 @@ impl Trial {
         pod: &PodInfo,
         rows: &NodeSet,
     ) -> Result<Vec<(NodeIdx, Result<(), Reject>)>, Stopped> {
+        self.batch_verdicts_on_parts(nodes, pod, std::slice::from_ref(rows))
+    }
+
+    /// The same, part by part.
+    pub(crate) fn batch_verdicts_on_parts(
+        &self,
+        nodes: &Cluster,
+        pod: &PodInfo,
+        parts: &[NodeSet],
+    ) -> Result<Vec<(NodeIdx, Result<(), Reject>)>, Stopped> {
         let (_, slot) = self.pre_filtered(nodes, pod)?;
+        let indexes = self.indexes(nodes, pod);
+        let cx = Cycle::with_indexes(nodes, &indexes, pod);
         let mut verdicts = Verdicts::default();
         verdicts.resize(nodes.rows());
+        let mut rows = NodeSet::empty(nodes.rows());
+        parts.iter().for_each(|part| rows.unite(part));
         let mut fits = rows.clone();
-        let mut sweep = Sweep::new(PluginIdx(0), rows, &mut fits, &mut verdicts);
-        self.plugin.filter_batch(
-            &Cycle::with_indexes(nodes, &self.indexes(nodes, pod), pod),
-            &slot,
-            &mut sweep,
-        )?;
+        for part in parts {
+            let mut sweep = Sweep::new(PluginIdx(0), part, &mut fits, &mut verdicts);
+            self.plugin.filter_batch(&cx, &slot, &mut sweep)?;
+        }
         let verdict = |row: NodeIdx| match verdicts.get(row) {
             Some((_, reject)) => Err(reject.clone()),
             None => Ok(()),
         };
-        for row in rows {
+        for row in &rows {
             assert_eq!(fits.contains(row), verdict(row).is_ok(), "the sweep is at odds with itself");
         }
         Ok(nodes.live().iter().map(|row| (row, verdict(row))).collect())

@@ -56,7 +56,7 @@ impl Engine {
                 self.note_scores(entry, &attempt);
                 Ok(attempt)
             }
-            Found::Nowhere(_) => Err(self.make_room(entry, &attempt, now)),
+            Found::Nowhere(_) => Err(self.make_room(entry, attempt, now)),
         }
     }
 
@@ -71,17 +71,19 @@ impl Engine {
     fn make_room(
         &mut self,
         entry: &QueuedPod,
-        attempt: &Attempt,
+        mut attempt: Attempt,
         now: Timestamp,
     ) -> (Failure, NewNomination) {
+        let diagnosis = attempt.take_diagnosis();
         let mut what_if = TableWhatIf {
             cluster: &mut self.cache.cluster,
             nominated: self.nominator.of(&self.pods),
-            attempt,
+            attempt: &attempt,
             pod: &entry.pod,
             offset: self.finder.offset(),
         };
-        match post_filter(self.finder.profile(entry.profile), attempt, &entry.pod, &mut what_if) {
+        let profile = self.finder.profile(entry.profile);
+        match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {
             Ok(Answer { diagnosis, nomination, victims }) => {
                 if let NewNomination::Set(node) = &nomination {
                     self.begin_eviction(entry, node, victims, now);

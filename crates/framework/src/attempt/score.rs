@@ -12,6 +12,7 @@ use crate::{
     plugin::Scope,
     points::Slot,
     profile::{Profile, Scorer},
+    scores::Scores,
 };
 
 /// Allocations that outlive an attempt.
@@ -57,7 +58,7 @@ impl Runner {
         column.resize(cluster.rows(), 0);
         for (scorer, slot) in asked_anew(profile, &slots) {
             let plugin = profile.plugin(scorer.plugin);
-            plugin.score_batch(&cx, slot, &draft.fits, column)?;
+            plugin.score_batch(&cx, slot, &mut Scores::new(&draft.fits, NodeIdx(0), column))?;
             normalize(plugin, &cx, slot, &draft.fits, column)?;
             for row in &draft.fits {
                 sums[row.at()] += scorer.weight * valid(plugin.name(), column[row.at()])?;
@@ -107,7 +108,9 @@ impl Runner {
                     candidates.iter().for_each(|row| column[row.at()] = kept.raw()[row.at()]);
                 }
                 None if slot.is_none() => continue,
-                None => plugin.score_batch(&cx, slot, &set, &mut column)?,
+                None => {
+                    plugin.score_batch(&cx, slot, &mut Scores::new(&set, NodeIdx(0), &mut column))?;
+                }
             }
             let raw: Vec<i64> = candidates.iter().map(|row| column[row.at()]).collect();
             normalize(plugin, &cx, slot, &set, &mut column)?;

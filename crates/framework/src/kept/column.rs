@@ -6,6 +6,7 @@ use crate::{
     nodeset::{NodeIdx, NodeSet},
     outcome::Reject,
     points::{PreFilterAnswer, Slot},
+    scores::Scores,
     sweep::{PluginIdx, Sweep, Verdicts},
     table::LogPosition,
 };
@@ -136,12 +137,6 @@ impl Column {
         Ok(())
     }
 
-    /// Why a row was rejected; `None` if it fits or was not asked about.
-    pub(crate) fn rejection(&self, row: NodeIdx) -> Option<&(PluginIdx, Reject)> {
-        let rejected = self.judged.contains(row) && !self.fits.contains(row);
-        if rejected { self.why.get(row) } else { None }
-    }
-
     /// Those of `rows` that were rejected.
     pub(crate) fn rejected_of(&self, rows: &NodeSet) -> NodeSet {
         let mut rejected = NodeSet::default();
@@ -192,7 +187,8 @@ impl Column {
         self.raw.resize(asked.cx.nodes.rows(), 0);
         if !self.missing.is_empty() {
             let state = self.score_state.as_ref().unwrap_or(&None);
-            asked.plugin.score_batch(asked.cx, state, &self.missing, &mut self.raw)?;
+            let mut scores = Scores::new(&self.missing, NodeIdx(0), &mut self.raw);
+            asked.plugin.score_batch(asked.cx, state, &mut scores)?;
             self.scored.unite(&self.missing);
         }
         Ok(())

@@ -57,12 +57,11 @@ impl Score for InterPodAffinity {
         &self,
         cx: &Cycle<'_>,
         state: &Self::ScoreState,
-        candidates: &NodeSet,
-        out: &mut [i64],
+        scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
         let axes = state.axes(cx.index()?)?;
-        for row in candidates {
-            out[row.at()] = total(&axes, row);
+        for (row, score) in scores.iter_mut() {
+            *score = total(&axes, row);
         }
         Ok(())
     }

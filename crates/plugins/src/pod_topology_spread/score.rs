@@ -207,16 +207,10 @@ impl Score for PodTopologySpread {
         Ok(state.raw(&keys, node.idx()))
     }
 
-    fn score_batch(
-        &self,
-        cx: &Cycle<'_>,
-        state: &Worth,
-        candidates: &NodeSet,
-        out: &mut [i64],
-    ) -> PluginResult<()> {
+    fn score_batch(&self, cx: &Cycle<'_>, state: &Worth, scores: &mut Scores<'_>) -> PluginResult<()> {
         let keys = columns(cx.index()?, &state.constraints)?;
-        for row in candidates {
-            out[row.at()] = state.raw(&keys, row);
+        for (row, score) in scores.iter_mut() {
+            *score = state.raw(&keys, row);
         }
         Ok(())
     }
