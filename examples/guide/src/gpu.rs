@@ -63,7 +63,7 @@ impl Filter for Gpu {
 }
 
 impl PreScore for Gpu {
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<Best>> {
+    fn pre_score(&self, cx: &Cycle<'_>, (): &(), candidates: &NodeSet) -> PluginResult<PreScored<Best>> {
         if number(&cx.pod.labels, MEMORY) == 0 {
             return Ok(PreScored::Skip);
         }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use guide::{Gang, Gpu, Headroom, NoMaintenance, TenantLimit};
+use guide::{Gang, Gpu, Headroom, NoMaintenance, Seats, TenantLimit};
 use harbormaster::{
     Scheduler,
     sandbox::{Board, Options, PodState, Sandbox},
@@ -23,6 +23,7 @@ async fn sandbox(config: &str, manifests: &[&str]) -> Sandbox {
         .plugin::<NoMaintenance>()
         .plugin::<TenantLimit>()
         .plugin::<Gang>()
+        .plugin::<Seats>()
         .config("scheduler.yaml", config)
         .build()
         .unwrap();
@@ -112,4 +113,20 @@ async fn pods_of_a_gang_wait_for_the_last_one() {
     assert_eq!(sandbox.board.count(PodState::Placed), 1);
     sandbox.store().create("pods", member("c")).unwrap();
     assert!(sandbox.shows(PATIENCE, |board| board.count(PodState::Placed) == 4).await, "{:?}", sandbox.board);
+}
+
+#[tokio::test]
+async fn a_seat_that_is_given_back_goes_to_the_pod_that_waits_for_it() {
+    let config = include_str!("../licenses/scheduler.yaml");
+    let definition = include_str!("../licenses/definition.yaml");
+    let mut sandbox = sandbox(config, &[definition, include_str!("../licenses/cluster.yaml")]).await;
+    let full =
+        |board: &Board| board.count(PodState::Placed) == 2 && board.count(PodState::Unschedulable) == 1;
+    assert!(sandbox.shows(PATIENCE, full).await, "{:?}", sandbox.board);
+    let license = sandbox.store().get("licenses.example.com", "default", "pro").unwrap();
+    let holders = license.value()["status"]["holders"].as_object().unwrap().clone();
+    assert_eq!(holders.len(), 2, "{holders:?}");
+    let given_back = json!({"status": {"holders": {holders.keys().next().unwrap(): null}}});
+    sandbox.store().merge("licenses.example.com", "default", "pro", true, &given_back).unwrap();
+    assert!(sandbox.shows(PATIENCE, |board| board.count(PodState::Placed) == 3).await, "{:?}", sandbox.board);
 }
