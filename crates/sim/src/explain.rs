@@ -131,7 +131,7 @@ impl Judge {
             report.is_of_no_profile();
             return report;
         };
-        report.pre_enqueue = pre_enqueue(self.runners[at].profile(), pod);
+        report.pre_enqueue = pre_enqueue(self.runners[at].profile(), self.cache.cluster.objects(), pod);
         report.attempts = 1;
         let nodes = &mut self.cache.cluster;
         let found = self.runners[at].find(nodes, pod, Search::all(&mut Rotation::default()));

@@ -149,7 +149,10 @@ impl<'a> World<'a> {
             let info = PodInfo::standalone(pod.clone());
             let mut report = PodReport::of(&info);
             match config.profiles.iter().find(|p| *p.name() == pod.spec.scheduler_name) {
-                Some(profile) => report.pre_enqueue = pre_enqueue(profile, &info),
+                Some(profile) => {
+                    let objects = self.engine.cache().cluster.objects();
+                    report.pre_enqueue = pre_enqueue(profile, objects, &info);
+                }
                 None => report.is_of_no_profile(),
             }
             if let Some(status) = &report.pre_enqueue {
