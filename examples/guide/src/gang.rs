@@ -27,7 +27,7 @@ fn size_of(pod: &Pod) -> usize {
 }
 
 /// The UIDs of the pods of every gang that have a node, whether they wait, are being bound, or run.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Gangs(BTreeMap<Name, BTreeSet<Str>>);
 
 impl Index for Gangs {
@@ -113,9 +113,24 @@ impl Gang {
 
 #[cfg(test)]
 mod tests {
-    use harbormaster::{Scheduler, simulation::Source};
+    use harbormaster::{
+        Scheduler,
+        simulation::Source,
+        testkit::{index_equals_one_made_anew, node, pod},
+    };
 
     use super::*;
+
+    #[test]
+    fn the_index_keeps_up_with_whatever_happens() {
+        for seed in 0..10 {
+            index_equals_one_made_anew::<Gangs>(
+                seed,
+                |_, name| node(name),
+                |dice, name| pod(name).label(GANG, dice.pick(&["g", "h"])),
+            );
+        }
+    }
 
     #[test]
     fn a_whole_gang_is_bound_and_of_one_that_lacks_a_pod_none_is() {

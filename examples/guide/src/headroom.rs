@@ -111,7 +111,8 @@ mod tests {
         Scheduler,
         framework::ClusterEvent,
         testkit::{
-            PodBuilder, Trial, batch_equals_single, cluster, node, pod, random::Dice, row_scope_holds,
+            PodBuilder, Trial, batch_equals_single, cluster, node, pod, random::Dice, reads_are_complete,
+            row_scope_holds,
         },
     };
 
@@ -170,6 +171,8 @@ mod tests {
             let trial = Trial::of(headroom());
             batch_equals_single(&trial, &nodes, &pod);
             row_scope_holds(&trial, &mut nodes, &pod, &elsewhere);
+            let many: Vec<_> = (0..20).map(|at| dice.pod(&format!("p{at}")).info()).collect();
+            assert!(reads_are_complete(&trial, &nodes, &many) > 0, "no two pods are alike");
         }
     }
 

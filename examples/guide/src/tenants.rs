@@ -96,7 +96,7 @@ impl TenantLimit {
 mod tests {
     use harbormaster::{
         framework::ClusterEvent,
-        testkit::{PodBuilder, Trial, cluster, node, pod},
+        testkit::{PodBuilder, Trial, cluster, index_equals_one_made_anew, node, pod},
     };
 
     use super::*;
@@ -117,15 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_came_and_went_leave_the_index_as_it_was() {
-        let nodes = cluster([node("n")], []);
-        let view = ClusterView { nodes: nodes.nodes(), objects: nodes.objects() };
-        let mut index = PodsOfTenants::default();
-        let pods = [of("red", "a").info(), of("red", "b").info(), pod("nobodys").info()];
-        pods.iter().for_each(|pod| index.pod_joined(view, NodeIdx(0), pod));
-        assert_eq!(index.0.get("red"), Some(&2));
-        pods.iter().for_each(|pod| index.pod_left(view, NodeIdx(0), pod));
-        assert_eq!(index, PodsOfTenants::default());
+    fn the_index_keeps_up_with_whatever_happens() {
+        for seed in 0..10 {
+            index_equals_one_made_anew::<PodsOfTenants>(
+                seed,
+                |_, name| node(name),
+                |dice, name| of(dice.pick(&["red", "blue"]), name),
+            );
+        }
     }
 
     #[test]
