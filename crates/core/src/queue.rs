@@ -336,10 +336,9 @@ impl Queue {
         concerns: impl Fn(&PodInfo) -> bool,
     ) {
         self.in_flight.record(event, change, self.wakers.listeners(event));
-        let mut woken: BTreeSet<(u64, Str)> = BTreeSet::new();
-        for plugin in self.wakers.plugins(event) {
-            woken.extend(self.by_rejector.get(plugin).into_iter().flatten().cloned());
-        }
+        let waiting = self.by_rejector.iter().filter(|(_, pods)| !pods.is_empty());
+        let concerned = waiting.filter(|(plugin, _)| self.wakers.is_heard_by(plugin, event));
+        let woken: BTreeSet<(u64, Str)> = concerned.flat_map(|(_, pods)| pods).cloned().collect();
         for (_, uid) in woken {
             let Some(entry) = self.unschedulable.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
             let how = self.requeue_on(entry, event, change);

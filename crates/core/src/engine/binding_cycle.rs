@@ -63,7 +63,7 @@ impl Engine {
                 self.reject_waiting(&uid, plugin, why, now);
             }
             PermitCall::Activate(namespace, name) => {
-                self.queue.activate_named(namespace, name, self.cache.at(now))
+                self.queue.activate_named(namespace, name, self.cache.at(now));
             }
         }
     }
