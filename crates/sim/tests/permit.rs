@@ -7,7 +7,7 @@ use std::time::Duration;
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Cluster, simulate};
+use harbormaster_sim::{Inventory, simulate};
 use harbormaster_testkit::{node, pod};
 
 /// Holds every pod back, for nothing.
@@ -42,9 +42,9 @@ fn a_pod_that_waited_on_permit_in_vain_says_so() {
     let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                   profiles: [{plugins: {permit: {enabled: [{name: Waits}]}}}]\n";
     let setup = Setup::read(Some(("s.yaml", config)), &choices).unwrap();
-    let cluster =
-        Cluster { nodes: vec![node("n").build()], pending: vec![pod("p").build()], ..Cluster::default() };
-    let report = simulate(setup.engine, cluster, &mut |_, _| {});
+    let inventory =
+        Inventory { nodes: vec![node("n").build()], pending: vec![pod("p").build()], ..Inventory::default() };
+    let report = simulate(setup.engine, inventory, &mut |_, _| {});
     let [pod] = report.pods.as_slice() else { panic!("{report:?}") };
     assert_eq!((pod.node.as_deref(), pod.looked_at), (None, None));
     let why = "0/1 nodes are available: 1 rejected due to timeout after waiting 1m30s at plugin Waits.";
