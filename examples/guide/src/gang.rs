@@ -80,7 +80,7 @@ impl Plugin for Gang {
     }
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        Some(vec![Registration::hinted(EventResource::Pod, Action::ADD, Self::after_pod)])
+        Some(vec![Registration::hinted(EventResource::Pod, Action::ADD | Action::DELETE, Self::after_pod)])
     }
 }
 
@@ -104,10 +104,14 @@ impl Permit for Gang {
 }
 
 impl Gang {
-    /// A pod whose gang has one more may try again.
+    /// One more pod of its gang may help, and so may the room that others leave.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
-        let Change::Pod { new: Some(new), .. } = change else { return Ok(Hint::Queue) };
-        Ok(if gang_of(new) == gang_of(pod) { Hint::Queue } else { Hint::Skip })
+        let helps = match change {
+            Change::Pod { new: Some(new), .. } => gang_of(new) == gang_of(pod),
+            Change::Pod { old: Some(old), .. } => old.node_name.is_some() && gang_of(old) != gang_of(pod),
+            _ => true,
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
 }
 
@@ -115,11 +119,33 @@ impl Gang {
 mod tests {
     use harbormaster::{
         Scheduler,
+        framework::ClusterEvent,
         simulation::Source,
-        testkit::{index_equals_one_made_anew, node, pod},
+        testkit::{Trial, index_equals_one_made_anew, node, pod},
     };
 
     use super::*;
+
+    #[test]
+    fn a_pod_is_woken_by_one_more_of_its_gang_and_by_room_that_others_leave() {
+        let trial = Trial::of(Gang::default());
+        let of = |gang, name| pod(name).label(GANG, gang);
+        let waits = of("g", "waits").info();
+        let (own, other) = (of("g", "own"), of("h", "other"));
+        for (changed, action, expected) in [
+            (own.clone(), Action::ADD, Hint::Queue),
+            (other.clone(), Action::ADD, Hint::Skip),
+            (own.on("n"), Action::DELETE, Hint::Skip),
+            (other.clone().on("n"), Action::DELETE, Hint::Queue),
+            (other, Action::DELETE, Hint::Skip),
+        ] {
+            let changed = changed.build();
+            let of_that = Some(&changed);
+            let (old, new) = if action == Action::ADD { (None, of_that) } else { (of_that, None) };
+            let event = ClusterEvent::new(EventResource::AssignedPod, action);
+            assert_eq!(trial.hint(event, &waits, &Change::Pod { old, new }), Some(expected), "{changed:?}");
+        }
+    }
 
     #[test]
     fn the_index_keeps_up_with_whatever_happens() {

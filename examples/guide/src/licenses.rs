@@ -68,7 +68,7 @@ impl Plugin for Seats {
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
             Registration::on::<License>(Action::ADD | Action::UPDATE, Self::after_license),
-            Registration::hinted(EventResource::AssignedPod, Action::DELETE, Self::after_pod),
+            Registration::hinted(EventResource::Pod, Action::DELETE, Self::after_pod),
         ])
     }
 }
@@ -150,13 +150,14 @@ impl Seats {
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), .. } = change else { return Ok(Hint::Queue) };
         let is_same = old.namespace == pod.namespace && license_of(old) == license_of(pod);
-        Ok(if is_same { Hint::Queue } else { Hint::Skip })
+        Ok(if is_same && old.node_name.is_some() { Hint::Queue } else { Hint::Skip })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use harbormaster::{
+        framework::ClusterEvent,
         serde_json::Value,
         testkit::{FakeApi, PodBuilder, Trial, cluster, custom, node, pod, set_custom, trial::finished},
     };
@@ -210,6 +211,23 @@ mod tests {
         assert!(trial.pre_filter(&nodes, &wants("second").info()).is_err());
         assert!(trial.reserve(&mut nodes, &wants("first").info(), "n").is_ok());
         assert!(trial.pre_filter(&nodes, &wants("first").info()).is_ok(), "one seat, not two");
+    }
+
+    #[test]
+    fn a_pod_is_woken_by_one_that_gives_its_node_up_with_its_seat() {
+        let (trial, waits) = (Trial::of(Seats), wants("second").info());
+        for (gone, expected) in [
+            (wants("first").on("n"), Hint::Queue),
+            (wants("first").namespace("elsewhere").on("n"), Hint::Skip),
+            (pod("plain").on("n"), Hint::Skip),
+        ] {
+            let gone = gone.build();
+            let (event, change) = (
+                ClusterEvent::new(EventResource::AssignedPod, Action::DELETE),
+                Change::Pod { old: Some(&gone), new: None },
+            );
+            assert_eq!(trial.hint(event, &waits, &change), Some(expected), "{gone:?}");
+        }
     }
 
     #[test]
