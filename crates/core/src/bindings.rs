@@ -16,6 +16,7 @@ use std::{
 };
 
 use harbormaster_api::{Str, Timestamp};
+use harbormaster_framework::cycle::Reservation;
 use rustc_hash::FxHashMap;
 
 use crate::queue::QueuedPod;
@@ -23,11 +24,18 @@ use crate::queue::QueuedPod;
 /// The node that a pod was decided for.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
-    pub(crate) node: Str,
+    /// The node, and what plugins have reserved there.
+    pub(crate) reservation: Reservation,
     /// How many nodes were looked at.
     pub(crate) evaluated: usize,
     /// How many of them fit.
     pub(crate) feasible: usize,
+}
+
+impl Chosen {
+    pub(crate) fn node(&self) -> &Str {
+        self.reservation.node()
+    }
 }
 
 /// A plugin that holds a pod back.
@@ -173,7 +181,8 @@ mod tests {
     }
 
     fn chosen() -> Chosen {
-        Chosen { node: "n".into(), evaluated: 1, feasible: 1 }
+        let reservation = Reservation::new(PodInfo::standalone(Pod::default()), "n".into());
+        Chosen { reservation, evaluated: 1, feasible: 1 }
     }
 
     fn check(bindings: &Bindings, naive: &Naive, now: Timestamp) -> Result<(), TestCaseError> {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{pod::PodInfo, profile::Profile, resource::Undecodable, sweep::PluginIdx};
+use harbormaster_framework::{
+    api_call::ApiCall, cycle::Reservation, pod::PodInfo, profile::Profile, resource::Undecodable,
+    sweep::PluginIdx,
+};
 
 /// Something to be done. Effects are values: the driver carries them out, the simulator records them.
 #[derive(Clone, Debug)]
@@ -16,10 +19,22 @@ pub enum Effect {
     Event(PodEvent),
     /// Evict a pod, then report with [`crate::Input::EvictFinished`].
     Evict(EvictTask),
+    /// Make calls to the API server that Unreserve plugins ask for, before anything else that is still to be done for the pod.
+    /// No answer is expected; failures are logged.
+    Call(CallTask),
     /// A plugin failed where nothing but a log line can tell of it.
     Trouble(Trouble),
     /// A custom object counts as absent. Told once for as long as the same is wrong with it.
     Undecodable(Undecodable),
+}
+
+/// Calls to the API server because a decision was given up.
+#[derive(Clone, Debug)]
+pub struct CallTask {
+    /// The pod that gives its node up.
+    pub pod: Arc<PodInfo>,
+    /// What to call for, in order.
+    pub calls: Vec<ApiCall>,
 }
 
 /// A plugin's failure that concerns no attempt: in a hint, in an index, when a pod was given up.
@@ -47,10 +62,8 @@ pub struct EvictTask {
 /// A binding cycle to be run beside the scheduling cycle.
 #[derive(Clone, Debug)]
 pub struct BindTask {
-    /// The pod, not yet bound.
-    pub pod: Arc<PodInfo>,
-    /// The chosen node.
-    pub node: Str,
+    /// The pod, not yet bound, the chosen node, and what plugins have reserved there.
+    pub reservation: Reservation,
     /// Whose plugins run.
     pub profile: Arc<Profile>,
     /// PreBind plugins with work to do: groups in order, the members of a group side by side.
@@ -59,6 +72,18 @@ pub struct BindTask {
     pub evaluated: usize,
     /// How many of them fit.
     pub feasible: usize,
+}
+
+impl BindTask {
+    /// The pod, not yet bound.
+    pub fn pod(&self) -> &Arc<PodInfo> {
+        self.reservation.pod()
+    }
+
+    /// The chosen node.
+    pub fn node(&self) -> &Str {
+        self.reservation.node()
+    }
 }
 
 /// A change of `status`, against the pod as the engine knows it.

@@ -71,16 +71,15 @@ impl Finder {
             nominated,
             preferred: &preferred,
         };
-        let attempt = match self.runners[entry.profile].find(cluster, &entry.pod, search) {
+        let mut attempt = match self.runners[entry.profile].find(cluster, &entry.pod, search) {
             Ok(attempt) => attempt,
             Err(AttemptError::NoNodes) => return Err(Failure::NoNodes),
             Err(error) => return Err(Failure::Error(error.to_string())),
         };
-        if let (Found::Node { row, ranking, .. }, Some(batch)) =
-            (attempt.found(), self.batches.get_mut(entry.profile))
+        if let (Found::Node { row, .. }, Some(batch)) = (attempt.found(), self.batches.get_mut(entry.profile))
         {
             let node = cluster.node(*row).name();
-            batch.chosen(node, hint.as_ref(), signature, ranking.clone(), cycle, now);
+            batch.chosen(node, hint.as_ref(), signature, attempt.take_ranking(), cycle, now);
         }
         Ok(attempt)
     }

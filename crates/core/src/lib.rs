@@ -39,7 +39,7 @@ pub mod queue;
 pub mod recording;
 mod reporter;
 
-pub use effect::{BindTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble};
+pub use effect::{BindTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble};
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};

@@ -62,7 +62,7 @@ struct WaitingRoom<'a> {
 
 impl WaitingPods for WaitingRoom<'_> {
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)> {
-        self.bindings.waiting().map(|b| (b.entry.pod.clone(), b.chosen.node.clone())).collect()
+        self.bindings.waiting().map(|b| (b.entry.pod.clone(), b.chosen.node().clone())).collect()
     }
 
     fn allow(&mut self, uid: &str, plugin: &'static str) {

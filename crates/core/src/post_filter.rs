@@ -30,15 +30,16 @@ pub(crate) struct Answer {
     pub(crate) victims: Vec<Arc<PodInfo>>,
 }
 
-/// Asks the PostFilter plugins of the profile, in order, until one has the last word. Only a panic is an error.
+/// Asks the PostFilter plugins of the profile, in order, until one has the last word. `diagnosis` is why the pod fits
+/// nowhere. Only a panic is an error.
 pub(crate) fn post_filter(
     profile: &Profile,
     attempt: &Attempt,
+    mut diagnosis: Diagnosis,
     pod: &PodInfo,
     what_if: &mut dyn WhatIf,
 ) -> Result<Answer, PointError> {
     let plugins = profile.at(ExtensionPoint::PostFilter);
-    let mut diagnosis = attempt.diagnosis();
     let pre_filter = diagnosis.pre_filter.as_ref().map(|(_, reject)| reject.clone());
     let mut nomination = if plugins.is_empty() { NewNomination::Clear } else { NewNomination::Keep };
     let mut reasons: Vec<String> = Vec::new();

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    attempt::ScoreSheet, diagnosis::Diagnosis, pod::PodInfo, profile::Profile, resource::Undecodable,
+    api_call::ApiCall, attempt::ScoreSheet, diagnosis::Diagnosis, pod::PodInfo, profile::Profile,
+    resource::Undecodable,
 };
 
 use crate::{
-    effect::{BindTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble, cut_note},
+    effect::{BindTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble, cut_note},
     nominator::NewNomination,
     note::{Note, Notes},
 };
@@ -52,6 +53,13 @@ impl Reporter {
     /// A plugin failed beside any attempt; `pod` if it was about one.
     pub(crate) fn trouble(&mut self, pod: Option<Arc<PodInfo>>, error: String) {
         self.effects.push(Effect::Trouble(Trouble { pod, error }));
+    }
+
+    /// Calls that plugins want to have made because the pod gives its node up.
+    pub(crate) fn call(&mut self, pod: &Arc<PodInfo>, calls: Vec<ApiCall>) {
+        if !calls.is_empty() {
+            self.effects.push(Effect::Call(CallTask { pod: pod.clone(), calls }));
+        }
     }
 
     /// A custom object does not decode.

@@ -12,13 +12,9 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str, points::ExtensionPoint as P};
+use harbormaster_api::{Labels, Namespace, Node, Object, Pod, Str};
 use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
-use harbormaster_framework::{
-    prelude::*,
-    profile::{Profile, ProfileSpec},
-    registry::Registry,
-};
+use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry};
 use world::{World, node, pod, with_priority};
 
 /// The call at which [`Bomb`] panics.
@@ -165,7 +161,7 @@ impl PostFilter for Bomb {
 }
 
 impl PreScore for Bomb {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &usize, _: &NodeSet) -> PluginResult<PreScored<()>> {
         spark("PreScore", &cx.pod.name);
         Ok(PreScored::Continue(()))
     }
@@ -184,12 +180,13 @@ impl Score for Bomb {
 }
 
 impl Reserve for Bomb {
-    fn reserve(&self, cx: &Cycle<'_>, _: &usize, _: NodeRef<'_>) -> Verdict {
+    type Reserved = ();
+    fn reserve(&self, cx: &Cycle<'_>, _: &usize, _: NodeRef<'_>, _: &mut Assume) -> Verdict {
         spark("Reserve", &cx.pod.name);
         Ok(())
     }
-    fn unreserve(&self, pod: &PodInfo, _: &Str) {
-        spark("Unreserve", &pod.name);
+    fn unreserve(&self, placement: &Placement, _: &mut Vec<ApiCall>) {
+        spark("Unreserve", &placement.pod.name);
     }
 }
 
@@ -204,8 +201,8 @@ impl Permit for Bomb {
 }
 
 impl PreBind for Bomb {
-    fn pre_flight(&self, pod: &PodInfo, _: &Str) -> PluginResult<PreFlight> {
-        spark("PreBindPreFlight", &pod.name);
+    fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
+        spark("PreBindPreFlight", &placement.pod.name);
         Ok(PreFlight::NothingToDo)
     }
     async fn pre_bind(&self, _: &BindCycle) -> Verdict {
@@ -217,25 +214,22 @@ fn profile() -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     registry.register::<Bomb>();
-    let list = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect();
-    let spec = ProfileSpec {
-        name: "default-scheduler".into(),
-        points: vec![
-            (P::PreEnqueue, list(&["Bomb"])),
-            (P::QueueSort, list(&["Bomb"])),
-            (P::PreFilter, list(&["NodeResourcesFit", "Bomb"])),
-            (P::Filter, list(&["NodeResourcesFit", "Bomb"])),
-            (P::PostFilter, list(&["Bomb", "DefaultPreemption"])),
-            (P::PreScore, list(&["Bomb"])),
-            (P::Score, list(&["NodeResourcesFit", "Bomb"])),
-            (P::Reserve, list(&["Bomb"])),
-            (P::Permit, list(&["Bomb"])),
-            (P::PreBind, list(&["Bomb"])),
-            (P::Bind, list(&["DefaultBinder"])),
+    harbormaster_testkit::profile(
+        &registry,
+        &[
+            ("PreEnqueue", &["Bomb"]),
+            ("QueueSort", &["Bomb"]),
+            ("PreFilter", &["NodeResourcesFit", "Bomb"]),
+            ("Filter", &["NodeResourcesFit", "Bomb"]),
+            ("PostFilter", &["Bomb", "DefaultPreemption"]),
+            ("PreScore", &["Bomb"]),
+            ("Score", &["NodeResourcesFit", "Bomb"]),
+            ("Reserve", &["Bomb"]),
+            ("Permit", &["Bomb"]),
+            ("PreBind", &["Bomb"]),
+            ("Bind", &["DefaultBinder"]),
         ],
-        ..ProfileSpec::default()
-    };
-    Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).unwrap())
+    )
 }
 
 fn world() -> World {
@@ -261,16 +255,16 @@ impl Told {
             for effect in world.all_effects() {
                 match effect {
                     Effect::Bind(task) => {
-                        world.bind_finished(&task.pod.uid, BindOutcome::Bound);
-                        world.add_bound_pod(Pod::clone(&task.pod.pod), &task.node);
-                        bound.insert(task.pod.name.to_string(), task.node.to_string());
+                        world.bind_finished(&task.pod().uid, BindOutcome::Bound);
+                        world.add_bound_pod(Pod::clone(&task.pod().pod), task.node());
+                        bound.insert(task.pod().name.to_string(), task.node().to_string());
                     }
                     Effect::PatchStatus(patch) => {
                         self.0.extend(patch.condition.map(|c| format!("{}: {}", patch.pod.name, c.message)));
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
                     Effect::Trouble(trouble) => self.0.push(trouble.error),
-                    Effect::Evict(_) | Effect::Undecodable(_) => {}
+                    Effect::Evict(_) | Effect::Call(_) | Effect::Undecodable(_) => {}
                 }
             }
             if attempted.is_none() {

@@ -4,16 +4,10 @@
 
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use harbormaster_api::points::ExtensionPoint;
 use harbormaster_core::{BindOutcome, Effect, EngineConfig, Input, Outcome};
-use harbormaster_framework::{
-    prelude::*,
-    profile::{Profile, ProfileSpec},
-    registry::Registry,
-    resource::RawObject,
-};
+use harbormaster_framework::{prelude::*, registry::Registry, resource::RawObject};
 use harbormaster_testkit::{self as testkit, Trial, cluster, custom::raw, set_custom};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -112,11 +106,12 @@ impl Filter for Quotas {
 }
 
 impl Reserve for Quotas {
-    fn reserve(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+    type Reserved = ();
+    fn reserve(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>, _: &mut Assume) -> Verdict {
         assert!(cx.objects.get::<Named>("", node.name())?.is_some());
         Ok(())
     }
-    fn unreserve(&self, _: &PodInfo, _: &harbormaster_api::Str) {}
+    fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 
 /// A pod that waits in vain on Permit, and how long it does.
@@ -138,20 +133,17 @@ fn world() -> World {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     registry.register::<Quotas>();
-    let one = |name: &str| vec![(name.to_owned(), 1)];
-    let spec = ProfileSpec {
-        name: "default-scheduler".into(),
-        points: vec![
-            (ExtensionPoint::QueueSort, one("PrioritySort")),
-            (ExtensionPoint::Filter, one("Quotas")),
-            (ExtensionPoint::Reserve, one("Quotas")),
-            (ExtensionPoint::Permit, one("Quotas")),
-            (ExtensionPoint::Bind, one("DefaultBinder")),
+    let profile = testkit::profile(
+        &registry,
+        &[
+            ("QueueSort", &["PrioritySort"]),
+            ("Filter", &["Quotas"]),
+            ("Reserve", &["Quotas"]),
+            ("Permit", &["Quotas"]),
+            ("Bind", &["DefaultBinder"]),
         ],
-        ..ProfileSpec::default()
-    };
-    let profile = Profile::build(&spec, &registry, &BuildCycle::default()).unwrap();
-    let mut world = World::with(EngineConfig::new(vec![Arc::new(profile)]));
+    );
+    let mut world = World::with(EngineConfig::new(vec![profile]));
     world.set_node(node("n", 4000));
     world
 }
@@ -275,12 +267,7 @@ fn objects_of_kinds_that_nobody_names_are_left_alone() {
 fn hosts_are_told_each_kind_once() {
     let mut registry = Registry::default();
     registry.register::<Quotas>();
-    let spec = ProfileSpec {
-        name: "a".into(),
-        points: vec![(ExtensionPoint::Filter, vec![("Quotas".into(), 1)])],
-        ..ProfileSpec::default()
-    };
-    let profile = Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).unwrap());
+    let profile = testkit::profile(&registry, &[("Filter", &["Quotas"])]);
     let config = EngineConfig::new(vec![profile.clone(), profile]);
     let names: Vec<String> = config.resources().iter().map(|kind| kind.name().to_string()).collect();
     assert_eq!(names, ["quotas.v1.example.com"]);

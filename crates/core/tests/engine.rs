@@ -4,19 +4,14 @@
 
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use harbormaster_api::{
     Labels,
-    points::ExtensionPoint,
     taint::{Taint, TaintEffect},
 };
 use harbormaster_core::{BindOutcome, EngineConfig, Outcome};
-use harbormaster_framework::{
-    prelude::*,
-    profile::{Profile, ProfileSpec},
-    registry::Registry,
-};
+use harbormaster_framework::{prelude::*, registry::Registry};
 use world::{World, node, pod};
 
 #[test]
@@ -269,18 +264,11 @@ fn a_panicking_plugin_fails_its_pod_and_no_other() {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     registry.register::<Nervous>();
-    let one = |name: &str| vec![(name.to_owned(), 0)];
-    let spec = ProfileSpec {
-        name: "default-scheduler".into(),
-        points: vec![
-            (ExtensionPoint::QueueSort, one("PrioritySort")),
-            (ExtensionPoint::Filter, one("Nervous")),
-            (ExtensionPoint::Bind, one("DefaultBinder")),
-        ],
-        ..ProfileSpec::default()
-    };
-    let profile = Profile::build(&spec, &registry, &BuildCycle::default()).unwrap();
-    let mut world = World::with(EngineConfig::new(vec![Arc::new(profile)]));
+    let profile = harbormaster_testkit::profile(
+        &registry,
+        &[("QueueSort", &["PrioritySort"]), ("Filter", &["Nervous"]), ("Bind", &["DefaultBinder"])],
+    );
+    let mut world = World::with(EngineConfig::new(vec![profile]));
     world.set_node(node("a", 1000));
     for name in ["bad", "good"] {
         world.add_pod(pod(name, 1));

@@ -4,15 +4,11 @@
 
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use harbormaster_api::{Pod, points::ExtensionPoint};
+use harbormaster_api::Pod;
 use harbormaster_core::{Effect, EngineConfig, EvictOutcome, EvictTask, Outcome};
-use harbormaster_framework::{
-    prelude::*,
-    profile::{Profile, ProfileSpec},
-    registry::Registry,
-};
+use harbormaster_framework::{prelude::*, registry::Registry};
 use world::{World, node, pod, with_priority};
 
 /// Does what pods' annotations say: `victims` are the pods that are evicted for it, `panics` breaks a question off,
@@ -78,22 +74,19 @@ fn full_of(pods: &[&str]) -> World {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     registry.register::<Bully>();
-    let one = |name: &str| vec![(name.to_owned(), 0)];
-    let spec = ProfileSpec {
-        name: "default-scheduler".into(),
-        points: vec![
-            (ExtensionPoint::PreEnqueue, one("Bully")),
-            (ExtensionPoint::QueueSort, one("PrioritySort")),
-            (ExtensionPoint::PreFilter, one("NodeResourcesFit")),
-            (ExtensionPoint::Filter, one("NodeResourcesFit")),
-            (ExtensionPoint::PostFilter, one("Bully")),
-            (ExtensionPoint::Permit, one("Bully")),
-            (ExtensionPoint::Bind, one("DefaultBinder")),
+    let profile = harbormaster_testkit::profile(
+        &registry,
+        &[
+            ("PreEnqueue", &["Bully"]),
+            ("QueueSort", &["PrioritySort"]),
+            ("PreFilter", &["NodeResourcesFit"]),
+            ("Filter", &["NodeResourcesFit"]),
+            ("PostFilter", &["Bully"]),
+            ("Permit", &["Bully"]),
+            ("Bind", &["DefaultBinder"]),
         ],
-        ..ProfileSpec::default()
-    };
-    let profile = Profile::build(&spec, &registry, &BuildCycle::default()).unwrap();
-    let mut world = World::with(EngineConfig::new(vec![Arc::new(profile)]));
+    );
+    let mut world = World::with(EngineConfig::new(vec![profile]));
     world.set_node(node("n", 100 * pods.len() as i64));
     pods.iter().for_each(|name| world.add_bound_pod(pod(name, 100), "n"));
     world

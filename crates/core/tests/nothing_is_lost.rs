@@ -89,11 +89,12 @@ fn the_same_inputs_give_the_same_effects() {
 
 fn describe(effect: &Effect) -> String {
     match effect {
-        Effect::Bind(task) => format!("bind {} {}", task.pod.name, task.node),
+        Effect::Bind(task) => format!("bind {} {}", task.pod().name, task.node()),
         Effect::PatchStatus(patch) => format!("patch {} {:?}", patch.pod.name, patch.condition),
         Effect::Event(event) => format!("event {} {}", event.pod.name, event.note),
         Effect::Evict(task) => format!("evict {}", task.victim.name),
         Effect::Trouble(trouble) => format!("trouble {}", trouble.error),
+        Effect::Call(task) => format!("call {} {:?}", task.pod.name, task.calls),
         Effect::Undecodable(why) => format!("undecodable {why}"),
     }
 }

@@ -12,7 +12,6 @@ use std::{
 
 use harbormaster_api::{
     Labels, Namespace, Object, Service, Str, Timestamp,
-    points::ExtensionPoint,
     selector::LabelSelector,
     taint::{Taint, TaintEffect},
 };
@@ -70,7 +69,7 @@ impl Build for Turnstile {
 fn profile() -> Arc<Profile> {
     world::profile_with(|registry| {
         registry.register::<Turnstile>();
-        vec![(ExtensionPoint::PostFilter, "DefaultPreemption"), (ExtensionPoint::Permit, "Turnstile")]
+        vec![("PostFilter", "DefaultPreemption"), ("Permit", "Turnstile")]
     })
 }
 

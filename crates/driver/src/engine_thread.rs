@@ -16,7 +16,7 @@ use harbormaster_framework::guard::panic_text;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::{clock::Clock, notes};
+use crate::{clock::Clock, live_api::CustomNews, notes};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
@@ -46,10 +46,11 @@ pub fn spawn(
     unsynced: usize,
     inbox: Receiver<ToEngine>,
     effects: UnboundedSender<Vec<Effect>>,
+    news: CustomNews,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects).run());
+        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news).run());
         // Nobody listens when the process is ending anyway.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
@@ -61,6 +62,8 @@ struct EngineLoop {
     clock: Clock,
     inbox: Receiver<ToEngine>,
     effects: UnboundedSender<Vec<Effect>>,
+    /// Who waits for custom objects hears of them here.
+    news: CustomNews,
     unsynced: usize,
     stopping: bool,
     /// Bindings under way, by the pod's UID.
@@ -77,6 +80,7 @@ impl EngineLoop {
         unsynced: usize,
         inbox: Receiver<ToEngine>,
         effects: UnboundedSender<Vec<Effect>>,
+        news: CustomNews,
     ) -> Self {
         Self {
             stand_in: config.stand_in,
@@ -84,6 +88,7 @@ impl EngineLoop {
             clock: Clock::default(),
             inbox,
             effects,
+            news,
             unsynced,
             stopping: false,
             binding: FxHashMap::default(),
@@ -162,6 +167,8 @@ impl EngineLoop {
                 }
             }
             Input::EvictFinished { .. } => self.evicting = self.evicting.saturating_sub(1),
+            Input::Custom(object) => self.news.tell(&object.key, Some(&object.json)),
+            Input::CustomGone(key) => self.news.tell(key, None),
             _ => {}
         }
         self.engine.handle(input, now);
@@ -207,7 +214,7 @@ impl EngineLoop {
         for effect in &effects {
             match effect {
                 Effect::Bind(task) => {
-                    self.binding.insert(task.pod.uid.clone(), task.clone());
+                    self.binding.insert(task.pod().uid.clone(), task.clone());
                 }
                 Effect::Evict(_) => self.evicting += 1,
                 Effect::Trouble(Trouble { pod, error }) => {
@@ -221,7 +228,7 @@ impl EngineLoop {
                     err = why.message,
                     "A custom object cannot be read by the plugins that name its kind, and counts as absent"
                 ),
-                Effect::PatchStatus(_) | Effect::Event(_) => {}
+                Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }
         if !effects.is_empty() {
@@ -232,8 +239,8 @@ impl EngineLoop {
 }
 
 fn log_binding(task: &BindTask, outcome: &BindOutcome) {
-    let BindTask { node, evaluated, feasible, .. } = task;
-    let pod = task.pod.full_name();
+    let BindTask { evaluated, feasible, .. } = task;
+    let (pod, node) = (task.pod().full_name(), task.node());
     match outcome {
         BindOutcome::Bound => tracing::debug!(
             v = 2,

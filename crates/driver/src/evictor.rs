@@ -13,10 +13,10 @@ use serde::Serialize;
 use tokio::{sync::Semaphore, time::sleep};
 
 use crate::{
-    binder::Rests,
     engine_thread::ToEngine,
     http::{ApiClient, ApiError},
     lanes::Tasks,
+    rests::Rests,
     status::{self, Body, Wanted},
 };
 

@@ -34,6 +34,8 @@ const ERROR_BODY: usize = 64 << 10;
 
 /// Content type of a JSON body.
 pub const JSON: &str = "application/json";
+/// Content type of a patch in which fields that are `null` go (RFC 7386).
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Content type of a patch that knows how lists of Kubernetes objects are keyed.
 pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
@@ -194,7 +196,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn post(&self, path: &str, body: Bytes) -> Result<(), ApiError> {
-        self.write(Method::POST, path, JSON, body).await
+        self.exchange(Method::POST, path, JSON, body).await.map(drop)
     }
 
     /// `PATCH`. The reply is read and dropped.
@@ -202,7 +204,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn patch(&self, path: &str, content_type: &'static str, body: Bytes) -> Result<(), ApiError> {
-        self.write(Method::PATCH, path, content_type, body).await
+        self.exchange(Method::PATCH, path, content_type, body).await.map(drop)
     }
 
     /// `DELETE` with `v1.DeleteOptions`. The reply is read and dropped.
@@ -210,7 +212,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn delete(&self, path: &str, options: Bytes) -> Result<(), ApiError> {
-        self.write(Method::DELETE, path, JSON, options).await
+        self.exchange(Method::DELETE, path, JSON, options).await.map(drop)
     }
 
     /// `GET` whose reply is to be read piece by piece; the reply must begin within `limit`.
@@ -223,21 +225,28 @@ impl ApiClient {
         self.within(limit, &Method::GET, path, &age, self.send(request, &age, true)).await
     }
 
-    async fn write(
+    /// Any request with a body: the whole reply.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn exchange(
         &self,
         method: Method,
         path: &str,
         content_type: &'static str,
         body: Bytes,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Bytes, ApiError> {
         let mut request = request(method.clone(), path, body)?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let age = self.may_send().await;
         let reply = async {
             let mut stream = self.send(request, &age, false).await?;
             // Read to the end, so that the connection can be used again.
-            while next(&mut stream.body, &method, path).await?.is_some() {}
-            Ok(())
+            let mut read = BytesMut::new();
+            while let Some(piece) = next(&mut stream.body, &method, path).await? {
+                read.extend_from_slice(&piece);
+            }
+            Ok(read.freeze())
         };
         self.within(REQUEST_LIMIT, &method, path, &age, reply).await
     }

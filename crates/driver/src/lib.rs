@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
-//! up), `reachability` (what is said of a server that is away), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`], [`evictor`], [`status`] and [`events`] (what goes out),
+//! up), `reachability` (what is said of a server that is away), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
 //! [`run`] (the whole).
 //!
 //! Invariants:
@@ -35,8 +35,10 @@ pub mod http;
 pub mod lanes;
 pub mod leader;
 pub mod limiter;
+pub mod live_api;
 mod notes;
 mod reachability;
+mod rests;
 pub mod run;
 pub mod status;
 mod unchecked;

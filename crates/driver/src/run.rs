@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    binder::{Binder, LiveApi},
+    binder::Binder,
     client::{ClientError, Clients, ConnectionConfig},
     clock::Clock,
     engine_thread::{self, EngineEnd, ToEngine},
@@ -26,6 +26,7 @@ use crate::{
     evictor::Evictor,
     lanes::Tasks,
     leader::LeaderElection,
+    live_api::{CustomNews, LiveApi},
     status::StatusWriter,
     watch::{CustomObjects, Nodes, OBJECTS, Pods, StreamingLists, Watcher},
 };
@@ -124,7 +125,8 @@ impl Driver {
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::unbounded_channel();
         let (tasks, all_done) = Tasks::new();
-        let api = Arc::new(LiveApi::new(self.clients.main.clone()));
+        let news = CustomNews::default();
+        let api = Arc::new(LiveApi::new(self.clients.main.clone(), news.clone()));
         let binder = Binder::new(api, tasks.clone(), to_engine.clone());
         let (events, event_writer) =
             EventRecorder::new(self.clients.events.clone(), self.hostname.into(), binder.activity());
@@ -137,7 +139,7 @@ impl Driver {
             clock: Clock::default(),
         };
         let mut watches = watch_all(&self.clients, &engine.resources(), &to_engine);
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out)?;
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news)?;
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
 
@@ -249,6 +251,7 @@ impl Outbox {
         for effect in effects {
             match effect {
                 Effect::Bind(task) => self.binder.run(task),
+                Effect::Call(task) => self.binder.call(task),
                 Effect::Evict(task) => self.evictor.evict(task, self.clock.now()),
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),

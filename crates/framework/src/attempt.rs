@@ -20,8 +20,10 @@ pub use dry_run::RowDryRun;
 pub use explain::{Explanation, ScoreSheet};
 
 use crate::{
+    api_call::ApiCall,
+    assume::Assume,
     cluster::Cluster,
-    cycle::Cycle,
+    cycle::{Cycle, Reservation},
     diagnosis::Diagnosis,
     guard::{PointError, Stopped},
     kept::Kept,
@@ -30,7 +32,7 @@ use crate::{
     pod::PodInfo,
     points::Slot,
     profile::Profile,
-    sweep::Verdicts,
+    sweep::{PluginIdx, Verdicts},
     window::{Ranking, Rotation, Tie, Window},
 };
 use draft::Draft;
@@ -156,22 +158,42 @@ impl Attempt {
         self.found
     }
 
-    /// Why the pod goes nowhere; empty if it goes somewhere.
-    pub fn diagnosis(&self) -> Diagnosis {
-        match &self.found {
-            Found::Nowhere(diagnosis) => diagnosis.clone(),
+    /// Takes why the pod goes nowhere, leaving nothing of it in [`Self::found`]; empty if the pod goes somewhere.
+    pub fn take_diagnosis(&mut self) -> Diagnosis {
+        match &mut self.found {
+            Found::Nowhere(diagnosis) => std::mem::take(diagnosis),
             Found::Node { .. } => Diagnosis::default(),
         }
     }
 
-    /// Whether Reserve plugins accept the choice. The caller undoes with [`unreserve`] in any case but success.
+    /// Takes the candidates and the rest of their ranking, if there is one, leaving none in [`Self::found`].
+    pub fn take_ranking(&mut self) -> Option<(Vec<Str>, Ranking)> {
+        match &mut self.found {
+            Found::Node { ranking, .. } => ranking.take(),
+            Found::Nowhere(_) => None,
+        }
+    }
+
+    /// Whether Reserve plugins accept the choice; `reservation` gets what they make, and the cluster looks as they
+    /// assume. The caller undoes with [`unreserve`] in any case but success.
     ///
     /// # Errors
     /// The first refusal or failure.
-    pub fn reserve(&self, cluster: &Cluster, row: NodeIdx) -> Result<(), Stopped> {
-        let cx = Cycle::new(cluster, &self.pod);
-        let mut plugins = self.profile.at(ExtensionPoint::Reserve).iter();
-        plugins.try_for_each(|p| self.profile.plugin(*p).reserve(&cx, &self.states[p.at()], row))
+    pub fn reserve(
+        &self,
+        cluster: &mut Cluster,
+        row: NodeIdx,
+        reservation: &mut Reservation,
+    ) -> Result<(), Stopped> {
+        for idx in self.profile.at(ExtensionPoint::Reserve) {
+            let plugin = self.profile.plugin(*idx);
+            let mut assume = Assume::by(plugin.name());
+            let cx = Cycle::new(cluster, &self.pod);
+            let made = plugin.reserve(&cx, &self.states[idx.at()], row, &mut assume)?;
+            reservation.keep(*idx, made);
+            cluster.assume(&self.pod.uid, assume)?;
+        }
+        Ok(())
     }
 
     /// A question of the form "what if" about one row; `nominated` are pods of equal or higher priority that are
@@ -197,18 +219,30 @@ impl Attempt {
     }
 
     /// A plugin's filter state, for the points behind Filter.
-    pub fn state(&self, plugin: crate::sweep::PluginIdx) -> &Slot {
+    pub fn state(&self, plugin: PluginIdx) -> &Slot {
         &self.states[plugin.at()]
     }
 }
 
-/// Undoes Reserve: every Reserve plugin of the profile in reverse order, whatever one of them does.
-///
-/// # Errors
-/// What panicked, once every plugin was told.
-pub fn unreserve(profile: &Profile, pod: &PodInfo, node: &Str) -> Result<(), PointError> {
-    let plugins = profile.at(ExtensionPoint::Reserve).iter().rev();
-    plugins.map(|plugin| profile.plugin(*plugin).unreserve(pod, node)).fold(Ok(()), Result::and)
+/// What Reserve plugins want after they gave back what they took.
+#[derive(Debug, Default)]
+pub struct GivenBack {
+    /// Calls to the API server, in order.
+    pub calls: Vec<ApiCall>,
+    /// What panicked. Every plugin was told all the same.
+    pub troubles: Vec<PointError>,
+}
+
+/// Undoes Reserve: every Reserve plugin of the profile in reverse order, whatever one of them does. Nothing is assumed for the
+/// pod any more.
+pub fn unreserve(profile: &Profile, cluster: &mut Cluster, reservation: &Reservation) -> GivenBack {
+    let mut given_back = GivenBack::default();
+    for idx in profile.at(ExtensionPoint::Reserve).iter().rev() {
+        let told = profile.plugin(*idx).unreserve(&reservation.of(*idx), &mut given_back.calls);
+        given_back.troubles.extend(told.err());
+    }
+    cluster.give_back(&reservation.pod().uid);
+    given_back
 }
 
 /// How many bytes a runner keeps between attempts, unless told otherwise.
@@ -236,11 +270,6 @@ impl Runner {
     /// The profile.
     pub fn profile(&self) -> &Arc<Profile> {
         &self.profile
-    }
-
-    /// About how many bytes of answers are kept.
-    pub fn kept_bytes(&self) -> usize {
-        self.kept.size()
     }
 
     /// Looks for a node for `pod`.

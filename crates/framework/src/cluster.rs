@@ -5,6 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use harbormaster_api::{Node, Object, ObjectKey, Str};
 
 use crate::{
+    assume::Assume,
     guard::PointError,
     index::{ClusterView, IndexKind, Indexes},
     nodeset::NodeIdx,
@@ -126,17 +127,43 @@ impl Cluster {
     /// A custom object is new or changed. Returns what that changes for plugins: nothing if no kept kind is that of the
     /// object.
     pub fn set_custom(&mut self, raw: &RawObject) -> Vec<CustomChange> {
-        let (changes, undecodable) = self.objects.set_custom(raw);
-        self.undecodable.extend(undecodable);
-        self.custom_changed(&raw.key, &changes);
-        changes
+        let outcome = self.objects.set_custom(raw);
+        self.undecodable.extend(outcome.undecodable);
+        self.troubles.extend(outcome.troubles);
+        if !outcome.changes.is_empty() {
+            self.custom_changed(raw.key.clone());
+        }
+        outcome.changes
     }
 
     /// A custom object is gone. Returns what that changes for plugins.
     pub fn remove_custom(&mut self, key: &CustomKey) -> Vec<CustomChange> {
-        let changes = self.objects.remove_custom(key);
-        self.custom_changed(key, &changes);
-        changes
+        let outcome = self.objects.remove_custom(key);
+        if !outcome.changes.is_empty() {
+            self.custom_changed(key.clone());
+        }
+        outcome.changes
+    }
+
+    /// Custom objects look different from now on because of what was decided for a pod.
+    ///
+    /// # Errors
+    /// When a plugin's assumption panics.
+    pub fn assume(&mut self, pod: &Str, assume: Assume) -> Result<(), PointError> {
+        for assumption in assume.into_assumptions() {
+            let key = assumption.key.clone();
+            if self.objects.assume(pod, assumption)? {
+                self.custom_changed(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is assumed any more because of what was decided for a pod.
+    pub fn give_back(&mut self, pod: &str) {
+        let (different, troubles) = self.objects.give_back(pod);
+        self.troubles.extend(troubles);
+        different.into_iter().for_each(|key| self.custom_changed(key));
     }
 
     /// Custom objects that count as absent because they do not decode, and that were not told of before.
@@ -144,12 +171,10 @@ impl Cluster {
         std::mem::take(&mut self.undecodable)
     }
 
-    fn custom_changed(&mut self, key: &CustomKey, changes: &[CustomChange]) {
-        if !changes.is_empty() {
-            let (view, indexes) = self.split();
-            let told = indexes.object_changed(view, &ObjectId::Custom(key.clone()));
-            self.troubles.extend(told.err());
-        }
+    fn custom_changed(&mut self, key: CustomKey) {
+        let (view, indexes) = self.split();
+        let told = indexes.object_changed(view, &ObjectId::Custom(key));
+        self.troubles.extend(told.err());
     }
 
     /// See [`NodeTable::refresh`].

@@ -1,17 +1,20 @@
 //! What the framework lends to plugins during one attempt.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use harbormaster_api::Str;
 
 use crate::{
+    api_call::Api,
     cluster::Cluster,
     index::{Index, Indexes},
     nodeset::NodeIdx,
     objects::Objects,
-    outcome::{PluginError, PluginResult, Reject},
-    plugin::BoxFuture,
+    outcome::{PluginResult, Reject},
+    plugin::Reserve,
     pod::PodInfo,
+    points::Slot,
+    sweep::PluginIdx,
     table::NodeTable,
 };
 
@@ -135,24 +138,88 @@ pub trait WaitingPods {
     fn activate(&mut self, namespace: &str, name: &str);
 }
 
-/// Owned by one binding: what PreBind, Bind and PostBind see.
-#[derive(Clone)]
-pub struct BindCycle {
+/// A pod and the node it was decided for, with what the plugin that is asked has reserved there.
+#[derive(Clone, Debug)]
+pub struct Placement {
     /// The pod, not yet bound.
     pub pod: Arc<PodInfo>,
     /// The chosen node.
     pub node: Str,
-    /// The API server.
-    pub api: Arc<dyn ClusterApi>,
+    reserved: Slot,
 }
 
-/// The calls that in-tree plugins make to the API server while binding.
-pub trait ClusterApi: Send + Sync {
-    /// `POST pods/<name>/binding`.
-    ///
-    /// # Errors
-    /// As the API server answered.
-    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>>;
+impl Placement {
+    /// Nothing is reserved.
+    pub fn new(pod: Arc<PodInfo>, node: Str) -> Self {
+        Self { pod, node, reserved: None }
+    }
+
+    /// With what `P` has reserved.
+    #[must_use]
+    pub fn with<P: Reserve>(self, reserved: P::Reserved) -> Self {
+        Self { reserved: Some(Arc::new(reserved)), ..self }
+    }
+
+    /// What the plugin's Reserve made. `None` when it said no, was not asked, or when `P` is another plugin.
+    pub fn reserved<P: Reserve>(&self) -> Option<&P::Reserved> {
+        self.reserved.as_deref()?.downcast_ref()
+    }
+}
+
+/// A pod and the node it was decided for, with what all plugins have reserved there.
+#[derive(Clone, Debug)]
+pub struct Reservation {
+    pod: Arc<PodInfo>,
+    node: Str,
+    /// By plugin; empty if there is no Reserve plugin.
+    made: Vec<Slot>,
+}
+
+impl Reservation {
+    /// Nothing is reserved yet.
+    pub fn new(pod: Arc<PodInfo>, node: Str) -> Self {
+        Self { pod, node, made: Vec::new() }
+    }
+
+    /// The pod.
+    pub fn pod(&self) -> &Arc<PodInfo> {
+        &self.pod
+    }
+
+    /// The node that it was decided for.
+    pub fn node(&self) -> &Str {
+        &self.node
+    }
+
+    /// What one plugin sees of it.
+    pub fn of(&self, plugin: PluginIdx) -> Placement {
+        let reserved = self.made.get(plugin.at()).cloned().flatten();
+        Placement { pod: self.pod.clone(), node: self.node.clone(), reserved }
+    }
+
+    /// That plugin has made this.
+    pub fn keep(&mut self, plugin: PluginIdx, made: Slot) {
+        if self.made.len() <= plugin.at() {
+            self.made.resize(plugin.at() + 1, None);
+        }
+        self.made[plugin.at()] = made;
+    }
+}
+
+/// Owned by one binding: what PreBind, Bind and PostBind see. Reads like its [`Placement`].
+#[derive(Clone)]
+pub struct BindCycle {
+    /// The pod and its node.
+    pub placement: Placement,
+    /// The API server.
+    pub api: Api,
+}
+
+impl Deref for BindCycle {
+    type Target = Placement;
+    fn deref(&self) -> &Placement {
+        &self.placement
+    }
 }
 
 /// The longest that Permit may hold a pod.

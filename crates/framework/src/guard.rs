@@ -19,7 +19,9 @@ use harbormaster_api::{
 use thiserror::Error;
 
 use crate::{
-    cycle::{BindCycle, Cycle, EnqueueCycle, PostFilterCycle, WaitingPods},
+    api_call::ApiCall,
+    assume::Assume,
+    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
     events::ErasedRegistration,
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
@@ -31,6 +33,7 @@ use crate::{
     points::{AnyPlugin, Calls, PreFilterAnswer, Slot},
     reads::Reads,
     resource::ResourceKind,
+    scores::Scores,
     sweep::Sweep,
 };
 
@@ -47,6 +50,8 @@ pub enum Call {
     Normalize,
     /// Unreserve.
     Unreserve,
+    /// What Reserve assumed of an object is assumed of a newer version of it.
+    Assume,
     /// PreBind's pre-flight.
     PreFlight,
     /// An index is being got ready, or told of a change.
@@ -65,6 +70,7 @@ impl fmt::Display for Call {
             Self::RemovePod => "RemovePod",
             Self::Normalize => "NormalizeScore",
             Self::Unreserve => "Unreserve",
+            Self::Assume => "Assume",
             Self::PreFlight => "PreBindPreFlight",
             Self::Index => "Index",
             Self::Hint => "QueueingHint",
@@ -151,6 +157,16 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown panic")
 }
 
+fn panicked(plugin: &'static str, call: Call, panic: &(dyn Any + Send)) -> PointError {
+    let panicked = Panicked { plugin, call, text: panic_text(panic).to_owned() };
+    PointError { plugin, call, source: panicked.into() }
+}
+
+/// Runs a plugin's code. What it leaves half done is its own: the framework throws away whatever it was filling.
+pub(crate) fn caught<T>(plugin: &'static str, call: Call, run: impl FnOnce() -> T) -> Result<T, PointError> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panicked(plugin, call, &*panic))
+}
+
 /// A plugin as profiles hold it, its type erased.
 #[derive(Clone)]
 pub struct Guarded {
@@ -170,9 +186,9 @@ impl Guarded {
         Self { plugin: Arc::new(plugin), calls: Calls::of::<P>() }
     }
 
-    /// Makes a call. What the plugin leaves half done is its own: the framework throws away whatever it was filling.
+    /// Makes a call.
     fn call<T>(&self, call: Call, run: impl FnOnce(&(dyn Any + Send + Sync)) -> T) -> Result<T, PointError> {
-        catch_unwind(AssertUnwindSafe(|| run(&*self.plugin))).map_err(|panic| self.panicked(call, &*panic))
+        caught(self.calls.name, call, || run(&*self.plugin))
     }
 
     /// A call that may fail but cannot reject.
@@ -204,7 +220,7 @@ impl Guarded {
             let poll = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
             match poll {
                 Ok(poll) => poll.map(Ok),
-                Err(panic) => std::task::Poll::Ready(Err(self.panicked(call, &*panic))),
+                Err(panic) => std::task::Poll::Ready(Err(panicked(self.calls.name, call, &*panic))),
             }
         });
         guarded.await?.map_err(|stop| self.stopped(call, stop))
@@ -212,11 +228,6 @@ impl Guarded {
 
     fn failed(&self, call: Call, source: PluginError) -> PointError {
         PointError { plugin: self.calls.name, call, source }
-    }
-
-    fn panicked(&self, call: Call, panic: &(dyn Any + Send)) -> PointError {
-        let panicked = Panicked { plugin: self.calls.name, call, text: panic_text(panic).to_owned() };
-        self.failed(call, panicked.into())
     }
 
     fn stopped(&self, call: Call, stop: Stop) -> Stopped {
@@ -420,9 +431,15 @@ impl Guarded {
     ///
     /// # Errors
     /// When the plugin fails.
-    pub fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet, slot: &mut Slot) -> Result<(), PointError> {
+    pub fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        filtered: &Slot,
+        candidates: &NodeSet,
+        slot: &mut Slot,
+    ) -> Result<(), PointError> {
         let Some(run) = self.calls.pre_score else { return Ok(()) };
-        self.attempt(Call::Point(ExtensionPoint::PreScore), |this| run(this, cx, candidates, slot))
+        self.attempt(Call::Point(ExtensionPoint::PreScore), |this| run(this, cx, filtered, candidates, slot))
     }
 
     /// See [`crate::plugin::Score::score`].
@@ -442,11 +459,10 @@ impl Guarded {
         &self,
         cx: &Cycle<'_>,
         slot: &Slot,
-        rows: &NodeSet,
-        out: &mut [i64],
+        scores: &mut Scores<'_>,
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.score_batch else { return Ok(()) };
-        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, rows, out))
+        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, scores))
     }
 
     /// See [`crate::plugin::Score::normalize`].
@@ -470,18 +486,24 @@ impl Guarded {
     ///
     /// # Errors
     /// When the plugin says no, or fails.
-    pub fn reserve(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<(), Stopped> {
-        let Some(run) = self.calls.reserve else { return Ok(()) };
-        self.ask(Call::Point(ExtensionPoint::Reserve), |this| run(this, cx, slot, row))
+    pub fn reserve(
+        &self,
+        cx: &Cycle<'_>,
+        slot: &Slot,
+        row: NodeIdx,
+        assume: &mut Assume,
+    ) -> Result<Slot, Stopped> {
+        let Some(run) = self.calls.reserve else { return Ok(None) };
+        self.ask(Call::Point(ExtensionPoint::Reserve), |this| run(this, cx, slot, row, assume))
     }
 
     /// See [`crate::plugin::Reserve::unreserve`].
     ///
     /// # Errors
     /// When the plugin panics.
-    pub fn unreserve(&self, pod: &PodInfo, node: &Str) -> Result<(), PointError> {
+    pub fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) -> Result<(), PointError> {
         let Some(run) = self.calls.unreserve else { return Ok(()) };
-        self.call(Call::Unreserve, |this| run(this, pod, node))
+        self.call(Call::Unreserve, |this| run(this, placement, calls))
     }
 
     /// See [`crate::plugin::Permit`].
@@ -502,9 +524,9 @@ impl Guarded {
     ///
     /// # Errors
     /// When the plugin fails.
-    pub fn pre_flight(&self, pod: &PodInfo, node: &Str) -> Result<PreFlight, PointError> {
+    pub fn pre_flight(&self, placement: &Placement) -> Result<PreFlight, PointError> {
         let Some(run) = self.calls.pre_flight else { return Ok(PreFlight::NothingToDo) };
-        self.attempt(Call::PreFlight, |this| run(this, pod, node))
+        self.attempt(Call::PreFlight, |this| run(this, placement))
     }
 
     /// See [`crate::plugin::PreBind::pre_bind`].

@@ -11,6 +11,8 @@
 
 mod column;
 mod slate;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Weak};
 
@@ -49,6 +51,8 @@ pub(crate) struct Kept {
     by_spec: BySpec,
     clock: u64,
     at_most: usize,
+    /// [`Self::entries`] when the size was measured last.
+    measured: usize,
 }
 
 impl Kept {
@@ -64,6 +68,7 @@ impl Kept {
         let at = match known {
             Some(at) => at,
             None => {
+                self.make_room(cx.nodes.rows());
                 let at = self.find(profile, cx.pod)?;
                 self.by_spec.insert(cx.pod, at);
                 at
@@ -115,7 +120,6 @@ impl Kept {
 
     /// Finds or makes the slate of a pod whose spec was not seen lately.
     fn find(&mut self, profile: &Profile, pod: &PodInfo) -> Result<usize, PointError> {
-        self.make_room();
         let mut columns = Vec::with_capacity(profile.plugins().len());
         for (at, plugin) in profile.plugins().iter().enumerate() {
             columns.push(match plugin.scope() {
@@ -150,40 +154,80 @@ impl Kept {
         id
     }
 
-    /// Lets go of what was not used for longest until the rest is small enough.
-    fn make_room(&mut self) {
-        while self.slates.len() > 1 && self.size() > self.at_most {
-            let oldest = self.slates.iter().enumerate().min_by_key(|(_, slate)| slate.used);
-            let Some(oldest) = oldest.map(|(at, _)| at) else { return };
-            self.drop_slate(oldest);
+    /// Lets go of what was not used for longest until the rest is small enough. To measure is to look at everything, so
+    /// this waits until there is an eighth more than after the last time: kept is never much more than allowed.
+    fn make_room(&mut self, rows: usize) {
+        if self.entries(rows) <= self.measured + self.measured / 8 {
+            return;
         }
+        let size = self.size();
+        if size > self.at_most {
+            self.shrink(size);
+        }
+        self.measured = self.entries(rows);
     }
 
-    fn drop_slate(&mut self, at: usize) {
-        let slate = self.slates.swap_remove(at);
-        self.by_columns.remove(&slate.columns);
-        self.by_spec.0.clear();
-        if let Some(moved) = self.slates.get(at) {
-            self.by_columns.insert(moved.columns.clone(), at);
+    /// About how many answers are kept, were all slates full.
+    fn entries(&self, rows: usize) -> usize {
+        self.slates.len() * (rows + 1)
+    }
+
+    /// Drops the slates that were not used for longest, but for the last one, until the rest is small enough. `size` is
+    /// that of everything.
+    fn shrink(&mut self, mut size: usize) {
+        let mut by_age: Vec<usize> = (0..self.slates.len()).collect();
+        by_age.sort_unstable_by_key(|at| std::cmp::Reverse(self.slates[*at].used));
+        let mut stays = vec![true; self.slates.len()];
+        while by_age.len() > 1 && size > self.at_most {
+            let Some(oldest) = by_age.pop() else { break };
+            stays[oldest] = false;
+            size -= self.slates[oldest].size() + self.release_columns(oldest);
         }
-        for column in slate.columns.iter().flatten() {
+        let mut places = 0..;
+        let moved: Vec<Option<usize>> =
+            stays.iter().map(|stays| if *stays { places.next() } else { None }).collect();
+        let mut staying = stays.into_iter();
+        self.slates.retain(|_| staying.next().unwrap_or(true));
+        self.by_columns.retain(|_, at| follow(at, &moved));
+        self.by_spec.0.retain(|_, (_, at)| follow(at, &moved));
+        debug_assert_eq!(size, self.size(), "what was freed is what was measured");
+    }
+
+    /// Empties the columns that only this slate uses; returns how many bytes that frees.
+    fn release_columns(&mut self, slate: usize) -> usize {
+        let mut freed = 0;
+        for column in self.slates[slate].columns.iter().flatten() {
             let (uses, key) = &mut self.uses[*column];
             *uses -= 1;
             if *uses == 0 {
                 if let Some(key) = key.take() {
+                    freed += key.1.size();
                     self.by_reads.remove(&key);
                 }
-                self.columns[*column] = Column::default();
+                let gone = std::mem::take(&mut self.columns[*column]);
+                freed += gone.size() - self.columns[*column].size();
                 self.free.push(*column);
             }
         }
+        freed
     }
 
     /// About how many bytes are kept.
-    pub(crate) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         let keys = self.uses.iter().flat_map(|(_, key)| key).map(|(_, reads)| reads.size()).sum::<usize>();
         let columns = self.columns.iter().map(Column::size).sum::<usize>();
         keys + columns + self.slates.iter().map(Slate::size).sum::<usize>()
+    }
+}
+
+/// Follows a slate to its new place; `false` if it is gone.
+fn follow(at: &mut usize, moved: &[Option<usize>]) -> bool {
+    match moved[*at] {
+        Some(place) => {
+            *at = place;
+            true
+        }
+        None => false,
     }
 }
 

@@ -1,11 +1,15 @@
 //! The scheduling framework: what plugin authors depend on.
 //!
-//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`cluster`]
-//! with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes pending pods), [`resource`] (kinds of objects that plugins bring along), [`registry`] and [`profile`] (from a configuration to
+//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`sweep`] and [`scores`]
+//! (many rows at once), [`cluster`] with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes
+//! pending pods), [`resource`] (kinds of objects that plugins bring along) with [`assume`] (what counts of them before the API
+//! server has it), [`api_call`] (what plugins ask of the API server), [`registry`] and [`profile`] (from a configuration to
 //! plugins in order), [`points`] and [`guard`] (how plugins are called), [`attempt`] (the run loop), `kept` with [`reads`] and `totals` (what outlives an attempt).
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
 
+pub mod api_call;
+pub mod assume;
 pub mod attempt;
 pub mod cluster;
 pub mod cycle;
@@ -18,6 +22,7 @@ pub mod nodeset;
 pub mod normalize;
 pub mod objects;
 pub mod outcome;
+pub mod per_node;
 pub mod plugin;
 pub mod pod;
 pub mod points;
@@ -25,6 +30,7 @@ pub mod profile;
 pub mod reads;
 pub mod registry;
 pub mod resource;
+pub mod scores;
 pub mod sweep;
 pub mod table;
 mod totals;
@@ -33,8 +39,10 @@ pub mod window;
 /// What a plugin's file imports.
 pub mod prelude {
     pub use crate::{
+        api_call::{Api, ApiCall, ApiFailure, ObjectPath},
+        assume::Assume,
         cluster::Cluster,
-        cycle::{BindCycle, ClusterApi, Cycle, DryRun, EnqueueCycle, PostFilterCycle, WaitingPods, WhatIf},
+        cycle::{BindCycle, Cycle, DryRun, EnqueueCycle, Placement, PostFilterCycle, WaitingPods, WhatIf},
         events::{Action, Change, EventResource, Hint, Registration},
         index::{ClusterView, Index},
         nodeset::{NodeIdx, NodeSet},
@@ -43,6 +51,7 @@ pub mod prelude {
             Bound, Fix, Nomination, Normalize, Permitted, PluginError, PluginResult, PostFiltered,
             PreFiltered, PreFlight, PreScored, Reject, Stop, Verdict,
         },
+        per_node::PerNode,
         plugin::{
             Bind, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
             PreScore, QueueSort, Queued, Reserve, Scope, Score, SignFragment, Unsignable,
@@ -52,6 +61,7 @@ pub mod prelude {
         reads::Reads,
         registry::{Build, BuildCycle, NoArgs},
         resource::{Changed, Custom, CustomKey, Metadata, Resource, ResourceScope},
+        scores::Scores,
         sweep::Sweep,
         table::NodeRef,
     };

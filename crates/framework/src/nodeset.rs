@@ -1,5 +1,7 @@
 //! Rows of the node table and sets of them.
 
+use std::ops::Range;
+
 /// A row of the node table. Rows are dense and reused after a node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIdx(pub u32);
@@ -124,6 +126,18 @@ impl NodeSet {
         self.iter().next()
     }
 
+    /// The smallest range of columns that has all rows of the set, for columnar code.
+    pub fn span(&self) -> Range<usize> {
+        let filled = |word: &u64| *word != 0;
+        match (self.words.iter().position(filled), self.words.iter().rposition(filled)) {
+            (Some(first), Some(last)) => {
+                let start = 64 * first + self.words[first].trailing_zeros() as usize;
+                start..64 * (last + 1) - self.words[last].leading_zeros() as usize
+            }
+            _ => 0..0,
+        }
+    }
+
     /// The bits, 64 rows a word, for columnar code.
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -184,5 +198,14 @@ mod tests {
         assert_eq!(NodeSet::all(64).len(), 64);
         assert_eq!(NodeSet::all(65).len(), 65);
         assert!(NodeSet::empty(10).is_empty());
+    }
+
+    #[test]
+    fn the_span_goes_from_the_first_row_to_the_last() {
+        for (rows, span) in [(&[3, 64, 130][..], 3..131), (&[3, 63], 3..64), (&[64], 64..65), (&[], 0..0)] {
+            let set: NodeSet = rows.iter().copied().map(NodeIdx).collect();
+            assert_eq!(set.span(), span, "{rows:?}");
+        }
+        assert_eq!(NodeSet::empty(70).span(), 0..0);
     }
 }

@@ -11,8 +11,10 @@ use harbormaster_api::{
 use rustc_hash::FxHashMap;
 
 use crate::{
+    assume::Assumption,
+    guard::PointError,
     outcome::PluginResult,
-    resource::{AnyCustom, Custom, CustomChange, CustomKey, RawObject, Resource, ResourceKind, Undecodable},
+    resource::{AnyCustom, Custom, CustomKey, RawObject, Resource, ResourceKind},
 };
 
 use custom::CustomObjects;
@@ -121,14 +123,24 @@ impl Objects {
         self.custom.keep(kind);
     }
 
-    /// A custom object is new or changed: what changes by it for plugins, and what is to be told.
-    pub(crate) fn set_custom(&mut self, raw: &RawObject) -> (Vec<CustomChange>, Vec<Undecodable>) {
+    /// A custom object is new or changed.
+    pub(crate) fn set_custom(&mut self, raw: &RawObject) -> custom::Outcome {
         self.custom.set(raw)
     }
 
-    /// A custom object is gone: what changes by that.
-    pub(crate) fn remove_custom(&mut self, key: &CustomKey) -> Vec<CustomChange> {
+    /// A custom object is gone.
+    pub(crate) fn remove_custom(&mut self, key: &CustomKey) -> custom::Outcome {
         self.custom.remove(key)
+    }
+
+    /// A custom object looks different from now on because of what was decided for a pod. Returns whether it does.
+    pub(crate) fn assume(&mut self, pod: &Str, assumption: Assumption) -> Result<bool, PointError> {
+        self.custom.assume(pod, assumption)
+    }
+
+    /// Nothing is assumed for that pod any more. Returns the objects that look different by that, and what failed.
+    pub(crate) fn give_back(&mut self, pod: &str) -> (Vec<CustomKey>, Vec<PointError>) {
+        self.custom.give_back(pod)
     }
 
     /// An object is new or changed.

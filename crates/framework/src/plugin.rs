@@ -33,7 +33,9 @@
 use harbormaster_api::Str;
 
 use crate::{
-    cycle::{BindCycle, Cycle, EnqueueCycle, PostFilterCycle, WaitingPods},
+    api_call::ApiCall,
+    assume::Assume,
+    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
     events::Registration,
     index::{ClusterView, Index},
     nodeset::NodeSet,
@@ -44,6 +46,7 @@ use crate::{
     pod::PodInfo,
     points::Points,
     reads::Reads,
+    scores::Scores,
     sweep::Sweep,
     table::NodeRef,
 };
@@ -180,7 +183,8 @@ pub trait Filter: Plugin {
     /// One node.
     fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict;
 
-    /// All candidate rows at once. [`Filter::filter`] is the definition; an override must agree with it.
+    /// Many rows at once: all candidates, or a part of them. [`Filter::filter`] is the definition; an override must agree
+    /// with it, whichever rows are asked about together. Parts may come in any order, and one day at the same time.
     fn filter_batch(
         &self,
         cx: &Cycle<'_>,
@@ -210,8 +214,14 @@ pub trait PostFilter: Plugin {
 
 /// Looks at the pod and the candidates once before nodes are scored.
 pub trait PreScore: Plugin {
-    /// Prepares state, or skips this plugin's score.
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>>;
+    /// Prepares state, or skips this plugin's score. `filtered` is what PreFilter made, and Filter noted in it; the default
+    /// if it was not asked or said `Skip`.
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        filtered: &Self::FilterState,
+        candidates: &NodeSet,
+    ) -> PluginResult<PreScored<Self::ScoreState>>;
 }
 
 /// Ranks the nodes that fit.
@@ -222,17 +232,17 @@ pub trait Score: Plugin {
     /// The raw score of one node.
     fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64>;
 
-    /// All candidates at once: writes `out[row]` for every row of `candidates`. [`Score::score`] is the definition; an
-    /// override must agree with it.
+    /// Many rows at once: all candidates, or a part of them. Writes a score for each. [`Score::score`] is the definition;
+    /// an override must agree with it, whichever rows are asked about together. Parts may come in any order, and one
+    /// day at the same time.
     fn score_batch(
         &self,
         cx: &Cycle<'_>,
         state: &Self::ScoreState,
-        candidates: &NodeSet,
-        out: &mut [i64],
+        scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
-        for row in candidates {
-            out[row.at()] = self.score(cx, state, cx.nodes.node(row))?;
+        for (row, score) in scores.iter_mut() {
+            *score = self.score(cx, state, cx.nodes.node(row))?;
         }
         Ok(())
     }
@@ -252,11 +262,21 @@ pub trait Score: Plugin {
 
 /// Told of the choice before the pod is bound.
 pub trait Reserve: Plugin {
-    /// Takes what the pod needs on that node, or says no.
-    fn reserve(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict;
+    /// What was taken on the node: PreBind, PostBind and Unreserve of the same pod find it in their [`Placement`].
+    type Reserved: Send + Sync + 'static;
 
-    /// Gives it back. Called for every Reserve plugin, also for those whose `reserve` was not called or said no.
-    fn unreserve(&self, pod: &PodInfo, node: &Str);
+    /// Takes what the pod needs on that node, or says no. What it `assume`s of objects counts for all pods behind this one.
+    fn reserve(
+        &self,
+        cx: &Cycle<'_>,
+        state: &Self::FilterState,
+        node: NodeRef<'_>,
+        assume: &mut Assume,
+    ) -> Result<Self::Reserved, Stop>;
+
+    /// Gives it back. Called for every Reserve plugin, also for those whose `reserve` was not called or said no. What was
+    /// assumed is taken back without help. `calls` are made later, before anything else is done for the pod.
+    fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>);
 }
 
 /// May hold a pod back before it is bound.
@@ -268,8 +288,8 @@ pub trait Permit: Plugin {
 /// Does what must be done before the binding, for example attaching a volume. Runs beside the scheduling cycle.
 pub trait PreBind: Plugin {
     /// Local and quick: is there anything to do?
-    fn pre_flight(&self, pod: &PodInfo, node: &Str) -> PluginResult<PreFlight> {
-        let _ = (pod, node);
+    fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
+        let _ = placement;
         Ok(PreFlight::Work { parallel: false })
     }
 

@@ -11,7 +11,9 @@ use harbormaster_api::{
 };
 
 use crate::{
-    cycle::{BindCycle, Cycle, EnqueueCycle, PostFilterCycle, WaitingPods},
+    api_call::ApiCall,
+    assume::Assume,
+    cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
     events::{ErasedRegistration, Registration},
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
@@ -26,6 +28,7 @@ use crate::{
     pod::PodInfo,
     reads::Reads,
     resource::{Resource, ResourceKind},
+    scores::Scores,
     sweep::Sweep,
 };
 
@@ -72,15 +75,15 @@ pub(crate) struct Calls {
     pub(crate) filter_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &mut Sweep<'_>) -> PluginResult<()>>,
     pub(crate) post_filter:
         Option<fn(This<'_>, &mut PostFilterCycle<'_>, &Slot) -> PluginResult<PostFiltered>>,
-    pub(crate) pre_score: Option<fn(This<'_>, &Cycle<'_>, &NodeSet, &mut Slot) -> PluginResult<()>>,
+    pub(crate) pre_score: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut Slot) -> PluginResult<()>>,
     pub(crate) score: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> PluginResult<i64>>,
-    pub(crate) score_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
+    pub(crate) score_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &mut Scores<'_>) -> PluginResult<()>>,
     pub(crate) normalize: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
-    pub(crate) reserve: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
-    pub(crate) unreserve: Option<fn(This<'_>, &PodInfo, &Str)>,
+    pub(crate) reserve: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx, &mut Assume) -> Result<Slot, Stop>>,
+    pub(crate) unreserve: Option<fn(This<'_>, &Placement, &mut Vec<ApiCall>)>,
     pub(crate) permit:
         Option<fn(This<'_>, &Cycle<'_>, &Str, &mut dyn WaitingPods) -> Result<Permitted, Stop>>,
-    pub(crate) pre_flight: Option<fn(This<'_>, &PodInfo, &Str) -> PluginResult<PreFlight>>,
+    pub(crate) pre_flight: Option<fn(This<'_>, &Placement) -> PluginResult<PreFlight>>,
     pub(crate) pre_bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Verdict>>,
     pub(crate) bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
     pub(crate) post_bind: Option<fn(This<'_>, &BindCycle)>,
@@ -284,8 +287,13 @@ impl<P: Plugin> Points<P> {
     where
         P: PreScore,
     {
-        self.calls.pre_score = Some(|this, cx, candidates, slot| {
-            *slot = match plugin::<P>(this).pre_score(cx, candidates)? {
+        self.calls.pre_score = Some(|this, cx, filtered, candidates, slot| {
+            let this = plugin::<P>(this);
+            let scored = match state_in(filtered) {
+                Some(filtered) => this.pre_score(cx, filtered, candidates),
+                None => this.pre_score(cx, &P::FilterState::default(), candidates),
+            };
+            *slot = match scored? {
                 PreScored::Skip => None,
                 PreScored::Continue(made) => state(made),
             };
@@ -304,8 +312,8 @@ impl<P: Plugin> Points<P> {
             Some(state) => plugin::<P>(this).score(cx, state, cx.nodes.node(row)),
             None => Ok(0),
         });
-        self.calls.score_batch = Some(|this, cx, slot, rows, out| match state_in(slot) {
-            Some(state) => plugin::<P>(this).score_batch(cx, state, rows, out),
+        self.calls.score_batch = Some(|this, cx, slot, scores| match state_in(slot) {
+            Some(state) => plugin::<P>(this).score_batch(cx, state, scores),
             None => Ok(()),
         });
         self.calls.normalize = Some(|this, cx, slot, rows, scores| match state_in(slot) {
@@ -320,14 +328,15 @@ impl<P: Plugin> Points<P> {
     where
         P: Reserve,
     {
-        self.calls.reserve = Some(|this, cx, slot, row| {
+        self.calls.reserve = Some(|this, cx, slot, row, assume| {
             let (this, node) = (plugin::<P>(this), cx.nodes.node(row));
-            match state_in(slot) {
-                Some(state) => this.reserve(cx, state, node),
-                None => this.reserve(cx, &P::FilterState::default(), node),
-            }
+            let reserved = match state_in(slot) {
+                Some(state) => this.reserve(cx, state, node, assume),
+                None => this.reserve(cx, &P::FilterState::default(), node, assume),
+            };
+            reserved.map(state)
         });
-        self.calls.unreserve = Some(|this, pod, node| plugin::<P>(this).unreserve(pod, node));
+        self.calls.unreserve = Some(|this, placement, calls| plugin::<P>(this).unreserve(placement, calls));
         self.has(ExtensionPoint::Reserve)
     }
 
@@ -345,7 +354,7 @@ impl<P: Plugin> Points<P> {
     where
         P: PreBind,
     {
-        self.calls.pre_flight = Some(|this, pod, node| plugin::<P>(this).pre_flight(pod, node));
+        self.calls.pre_flight = Some(|this, placement| plugin::<P>(this).pre_flight(placement));
         self.calls.pre_bind = Some(|this, cx| Box::pin(plugin::<P>(this).pre_bind(cx)));
         self.has(ExtensionPoint::PreBind)
     }

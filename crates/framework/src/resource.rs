@@ -288,16 +288,23 @@ struct HeadOwner {
 }
 
 fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
-    let wrong = |field: String, message: String| Undecodable {
-        kind: R::KIND,
-        name: if key.namespace.is_empty() {
-            key.name.to_string()
-        } else {
-            format!("{}/{}", key.namespace, key.name)
-        },
-        field,
-        message,
+    // By way of a value, so that what is wrong is told without a place in the text: it is the same after the next change.
+    let json: Value =
+        serde_json::from_str(json).map_err(|error| wrong::<R>(key, String::new(), error.to_string()))?;
+    decode_value(key, &json)
+}
+
+fn wrong<R: Resource>(key: &CustomKey, field: String, message: String) -> Undecodable {
+    let name = match key.namespace.is_empty() {
+        true => key.name.to_string(),
+        false => format!("{}/{}", key.namespace, key.name),
     };
+    Undecodable { kind: R::KIND, name, field, message }
+}
+
+/// The object as the type has it.
+pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
+    let wrong = |field: String, message: String| wrong::<R>(key, field, message);
     match (R::SCOPE, key.namespace.is_empty()) {
         (ResourceScope::Cluster, false) => {
             let problem = "it is in a namespace, but the plugin expects objects that are in none";
@@ -309,11 +316,9 @@ fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecod
         }
         (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {}
     }
-    // By way of a value, so that what is wrong is told without a place in the text: it is the same after the next change.
-    let json: Value = serde_json::from_str(json).map_err(|error| wrong(String::new(), error.to_string()))?;
-    let head: Head = read(&json).map_err(|(field, message)| wrong(field, message))?;
+    let head: Head = read(json).map_err(|(field, message)| wrong(field, message))?;
     let metadata = head.metadata.of(key).map_err(|(field, message)| wrong(field, message))?;
-    let object = read(&json).map_err(|(field, message)| wrong(field, message))?;
+    let object = read(json).map_err(|(field, message)| wrong(field, message))?;
     Ok(Custom { metadata, object })
 }
 

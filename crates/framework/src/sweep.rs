@@ -146,7 +146,10 @@ impl Verdicts {
     }
 }
 
-/// One plugin's pass over the rows that still fit.
+/// One plugin's pass over rows that still fit.
+///
+/// The rows are those of one part of the node table, which may be all of it: a batch may be asked for in parts. Rows
+/// outside of [`Self::rows`] are never touched through it.
 pub struct Sweep<'a> {
     plugin: PluginIdx,
     rows: &'a NodeSet,
@@ -170,19 +173,44 @@ impl<'a> Sweep<'a> {
         self.rows
     }
 
-    /// `row` does not fit.
+    /// `row` does not fit. Does nothing if the row is none of [`Self::rows`].
     pub fn reject(&mut self, row: NodeIdx, reject: Reject) {
-        self.fits.remove(row);
-        self.verdicts.set(row, self.plugin, reject);
+        if self.rows.contains(row) {
+            self.fits.remove(row);
+            self.verdicts.set(row, self.plugin, reject);
+        }
     }
 
-    /// Rejects every row of `rows` with the same reason.
+    /// Rejects every row of `rows` with the same reason, but for those that are none of [`Self::rows`].
     pub fn reject_each(&mut self, rows: impl Iterator<Item = NodeIdx>, reject: &Reject) {
         let mut code = None;
-        for row in rows {
+        for row in rows.filter(|row| self.rows.contains(*row)) {
             let code = *code.get_or_insert_with(|| self.verdicts.code_of(self.plugin, reject.clone()));
             self.fits.remove(row);
             self.verdicts.by_row[row.at()] = code;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(rows: &[u32]) -> NodeSet {
+        rows.iter().copied().map(NodeIdx).collect()
+    }
+
+    #[test]
+    fn only_the_lent_rows_are_rejected() {
+        let (mut fits, mut verdicts) = (NodeSet::all(9), Verdicts::default());
+        verdicts.resize(9);
+        let rows = set(&[2, 3, 5]);
+        let mut part = Sweep::new(PluginIdx(7), &rows, &mut fits, &mut verdicts);
+        part.reject(NodeIdx(1), Reject::evictable("one"));
+        part.reject(NodeIdx(2), Reject::evictable("one"));
+        part.reject_each([3, 4, 200].map(NodeIdx).into_iter(), &Reject::evictable("many"));
+        assert_eq!(fits, set(&[0, 1, 4, 5, 6, 7, 8]));
+        let rejected = (0..9).filter_map(|row| Some((row, verdicts.get(row.into())?.1.message())));
+        assert_eq!(rejected.collect::<Vec<_>>(), [(2, "one".to_owned()), (3, "many".to_owned())]);
     }
 }

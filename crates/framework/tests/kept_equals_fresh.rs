@@ -76,7 +76,7 @@ impl<const REVERSE: bool> Plugin for Label<REVERSE> {
 
 /// Has no opinion about every third class of pods.
 impl<const REVERSE: bool> PreScore for Label<REVERSE> {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(if cx.pod.priority() % 3 == 0 { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }

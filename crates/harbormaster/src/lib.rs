@@ -77,7 +77,8 @@ pub mod api {
 /// What the prelude leaves out because few plugins name it.
 pub mod framework {
     pub use harbormaster_framework::{
-        cycle::MAX_PERMIT_WAIT,
+        api_call::{ClusterApi, Verb},
+        cycle::{MAX_PERMIT_WAIT, Reservation},
         events::{ClusterEvent, CustomHintFn, HintFn},
         guard::{Call, PointError, Stopped},
         plugin::BoxFuture,

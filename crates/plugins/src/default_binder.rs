@@ -47,39 +47,19 @@ impl Bind for DefaultBinder {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use harbormaster_api::Str;
-    use harbormaster_framework::plugin::BoxFuture;
-    use harbormaster_testkit::{pod, trial::finished};
+    use harbormaster_testkit::{FakeApi, pod, trial::finished};
 
     use super::*;
 
-    #[derive(Default)]
-    struct Server {
-        bound: Mutex<Vec<String>>,
-        refuses: bool,
-    }
-
-    impl ClusterApi for Server {
-        fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>> {
-            Box::pin(async move {
-                if self.refuses {
-                    return Err("pods \"p\" not found".into());
-                }
-                self.bound.lock().unwrap().push(format!("{} {node}", pod.full_name()));
-                Ok(())
-            })
-        }
-    }
-
     #[test]
     fn the_binding_is_posted_and_a_refusal_is_an_error() {
-        let server = Arc::new(Server::default());
-        let cx = BindCycle { pod: pod("p").info(), node: "n".into(), api: server.clone() };
+        let server = FakeApi::default();
+        let placement = Placement::new(pod("p").info(), "n".into());
+        let cx = BindCycle { placement, api: server.api() };
         assert_eq!(finished(DefaultBinder.bind(&cx)).unwrap(), Bound::Done);
-        assert_eq!(*server.bound.lock().unwrap(), ["default/p n"]);
-        let cx = BindCycle { api: Arc::new(Server { refuses: true, ..Server::default() }), ..cx };
+        assert_eq!(server.bound(), ["default/p n"]);
+        let message = "pods \"p\" not found".to_owned();
+        server.refuse(Some(ApiFailure { code: Some(404), reason: "NotFound".to_owned(), message }));
         match finished(DefaultBinder.bind(&cx)) {
             Err(Stop::Error(error)) => assert_eq!(error.to_string(), "pods \"p\" not found"),
             other => panic!("{other:?}"),

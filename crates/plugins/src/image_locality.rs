@@ -69,18 +69,12 @@ impl Score for ImageLocality {
         Ok(Images::of(cx).score(node))
     }
 
-    fn score_batch(
-        &self,
-        cx: &Cycle<'_>,
-        (): &(),
-        candidates: &NodeSet,
-        out: &mut [i64],
-    ) -> PluginResult<()> {
+    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         let mut images = Images::of(cx);
         // Most images of most pods are on no node yet.
         images.names.retain(|name| cx.nodes.has_image(name));
-        for row in candidates {
-            out[row.at()] = images.score(cx.nodes.node(row));
+        for (row, score) in scores.iter_mut() {
+            *score = images.score(cx.nodes.node(row));
         }
         Ok(())
     }

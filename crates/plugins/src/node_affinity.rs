@@ -139,7 +139,12 @@ impl Filter for NodeAffinity {
 }
 
 impl PreScore for NodeAffinity {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        _: &Self::FilterState,
+        _: &NodeSet,
+    ) -> PluginResult<PreScored<Self::ScoreState>> {
         let preferred = preferences(&cx.pod.spec)?;
         if preferred.is_none() && self.added_preferred.is_none() {
             return Ok(PreScored::Skip);

@@ -87,7 +87,7 @@ impl Filter for TaintToleration {
 }
 
 impl PreScore for TaintToleration {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
         let tolerations = cx.pod.spec.tolerations.iter().filter(|t| matters_for_scores(t));
         Ok(PreScored::Continue(tolerations.cloned().collect()))
     }
@@ -104,14 +104,11 @@ impl Score for TaintToleration {
         &self,
         cx: &Cycle<'_>,
         state: &Self::ScoreState,
-        candidates: &NodeSet,
-        out: &mut [i64],
+        scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
-        for row in candidates {
-            out[row.at()] = 0;
-        }
-        for row in both(candidates, &cx.nodes.columns().tainted) {
-            out[row.at()] = self.disliked(cx.nodes.node(row).taints(), state);
+        scores.iter_mut().for_each(|(_, score)| *score = 0);
+        for row in both(scores.rows(), &cx.nodes.columns().tainted) {
+            scores.set(row, self.disliked(cx.nodes.node(row).taints(), state));
         }
         Ok(())
     }

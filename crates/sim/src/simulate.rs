@@ -235,10 +235,11 @@ impl<'a> World<'a> {
             }
             for effect in effects {
                 match effect {
-                    Effect::Bind(task) => self.bind(&task.pod.uid, &task.node),
+                    Effect::Bind(task) => self.bind(&task.pod().uid, task.node()),
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
-                    Effect::Event(_) | Effect::Trouble(_) | Effect::Undecodable(_) => {}
+                    // There is nobody to call: what plugins assume stays assumed.
+                    Effect::Call(_) | Effect::Event(_) | Effect::Trouble(_) | Effect::Undecodable(_) => {}
                 }
             }
         }

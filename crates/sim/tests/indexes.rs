@@ -58,7 +58,11 @@ impl World {
             match effect {
                 Effect::Bind(task) => self.bindings.push(task),
                 Effect::Evict(task) => self.evictions.push(task),
-                Effect::PatchStatus(_) | Effect::Event(_) | Effect::Trouble(_) | Effect::Undecodable(_) => {}
+                Effect::PatchStatus(_)
+                | Effect::Event(_)
+                | Effect::Call(_)
+                | Effect::Trouble(_)
+                | Effect::Undecodable(_) => {}
             }
         }
     }
@@ -176,12 +180,12 @@ impl World {
         }
         let at = self.dice.below(self.bindings.len() as u64) as usize;
         let task = self.bindings.swap_remove(at);
-        let uid = task.pod.uid.clone();
+        let uid = task.pod().uid.clone();
         if self.dice.one_in(3) {
             return self.tell(Input::BindFinished { uid, outcome: BindOutcome::Failed("no".into()) });
         }
         let bound = self.pods.iter_mut().find(|pod| pod.uid == uid).map(|pod| {
-            pod.node_name = Some(task.node.clone());
+            pod.node_name = Some(task.node().clone());
             pod.resource_version = format!("bound-{uid}").into();
             pod.clone()
         });

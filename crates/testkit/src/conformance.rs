@@ -1,5 +1,7 @@
 //! What every plugin must hold to, as checks that panic with the pod and node that break the rule.
 
+use std::ops::Range;
+
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
     cluster::Cluster,
@@ -8,6 +10,7 @@ use harbormaster_framework::{
     outcome::Reject,
     pod::PodInfo,
     points::Slot,
+    scores::Scores,
 };
 
 use crate::trial::{Trial, rejection};
@@ -15,21 +18,33 @@ use crate::trial::{Trial, rejection};
 /// A value that no plugin writes: shows which scores were written.
 const UNTOUCHED: i64 = i64::MIN + 7;
 
-/// Every batch method must give the answers of its single method, on all nodes and on any part of them, and must not
-/// touch other rows.
+/// Every batch method must give the answers of its single method, on all nodes, on any part of them and on several
+/// parts one after another, and must not touch other rows.
 ///
 /// # Panics
 /// When it does not, or when the plugin fails.
 pub fn batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
     let every_other: NodeSet = nodes.live().iter().filter(|row| row.0.is_multiple_of(2)).collect();
     for rows in [nodes.live().clone(), every_other, NodeSet::default()] {
-        if trial.plugin().points().contains(ExtensionPoint::Filter) {
-            filter_batch_equals_single(trial, nodes, pod, &rows);
-        }
-        if trial.plugin().points().contains(ExtensionPoint::Score) {
-            score_batch_equals_single(trial, nodes, pod, &rows);
+        for ranges in [1, 3].map(|parts| ranges(nodes.rows(), parts)) {
+            if trial.plugin().points().contains(ExtensionPoint::Filter) {
+                filter_batch_equals_single(trial, nodes, pod, &rows, &ranges);
+            }
+            if trial.plugin().points().contains(ExtensionPoint::Score) {
+                score_batch_equals_single(trial, nodes, pod, &rows, &ranges);
+            }
         }
     }
+}
+
+/// The table in as many ranges of rows, the last one first.
+fn ranges(rows: usize, parts: usize) -> Vec<Range<usize>> {
+    (0..parts).rev().map(|at| rows * at / parts..rows * (at + 1) / parts).collect()
+}
+
+/// Those of `rows` that are in the range.
+fn part(rows: &NodeSet, range: &Range<usize>) -> NodeSet {
+    rows.iter().filter(|row| range.contains(&row.at())).collect()
 }
 
 fn failed<T>(trial: &Trial, pod: &PodInfo, result: Result<T, impl std::fmt::Display>) -> T {
@@ -56,17 +71,37 @@ fn single_verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<
     Some(nodes.live().iter().map(ask).collect())
 }
 
-fn filter_batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows: &NodeSet) {
+fn filter_batch_equals_single(
+    trial: &Trial,
+    nodes: &Cluster,
+    pod: &PodInfo,
+    rows: &NodeSet,
+    ranges: &[Range<usize>],
+) {
     let Some(single) = single_verdicts(trial, nodes, pod) else { return };
-    let batch = trial.batch_verdicts(nodes, pod, rows).unwrap_or_else(|stopped| panic!("{stopped:?}"));
+    let parts: Vec<NodeSet> = ranges.iter().map(|range| part(rows, range)).collect();
+    let batch = trial.batch_verdicts_on_parts(nodes, pod, &parts);
+    let batch = batch.unwrap_or_else(|stopped| panic!("{stopped:?}"));
     for ((row, one), (_, many)) in single.iter().zip(&batch) {
         let expected = if rows.contains(*row) { one } else { &Ok(()) };
         let name = nodes.node(*row).name();
-        assert_eq!(many, expected, "{}: filter_batch for {pod:?} on {name}", trial.plugin().name());
+        assert_eq!(
+            many,
+            expected,
+            "{}: filter_batch for {pod:?} on {name}, asked in {} parts",
+            trial.plugin().name(),
+            ranges.len()
+        );
     }
 }
 
-fn score_batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows: &NodeSet) {
+fn score_batch_equals_single(
+    trial: &Trial,
+    nodes: &Cluster,
+    pod: &PodInfo,
+    rows: &NodeSet,
+    ranges: &[Range<usize>],
+) {
     let indexes = trial.indexes(nodes, pod);
     let slot = failed(trial, pod, trial.pre_score(nodes, pod, rows));
     if slot.is_none() {
@@ -74,7 +109,11 @@ fn score_batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows
     }
     let cx = Cycle::with_indexes(nodes, &indexes, pod);
     let mut out = vec![UNTOUCHED; nodes.rows()];
-    failed(trial, pod, trial.plugin().score_batch(&cx, &slot, rows, &mut out));
+    for range in ranges {
+        let part = part(rows, range);
+        let mut scores = Scores::new(&part, NodeIdx::from(range.start), &mut out[range.clone()]);
+        failed(trial, pod, trial.plugin().score_batch(&cx, &slot, &mut scores));
+    }
     for (at, many) in out.iter().enumerate() {
         let row = NodeIdx::from(at);
         let one = if rows.contains(row) {
@@ -83,7 +122,13 @@ fn score_batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows
             UNTOUCHED
         };
         let name = nodes.node(row).name();
-        assert_eq!(*many, one, "{}: score_batch for {pod:?} on {name}", trial.plugin().name());
+        assert_eq!(
+            *many,
+            one,
+            "{}: score_batch for {pod:?} on {name}, asked in {} parts",
+            trial.plugin().name(),
+            ranges.len()
+        );
     }
 }
 
@@ -176,7 +221,8 @@ mod tests {
     #[derive(Clone, Copy, Default)]
     struct Broken {
         forgets_a_reject: bool,
-        writes_other_rows: bool,
+        forgets_a_score: bool,
+        goes_by_its_first_row: bool,
         reads_labels: bool,
         looks_around: bool,
         keeps_added_pods: bool,
@@ -222,7 +268,8 @@ mod tests {
             if rejected { Err(Reject::evictable("bad").into()) } else { Ok(()) }
         }
         fn filter_batch(&self, cx: &Cycle<'_>, added: &usize, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-            for row in sweep.rows().iter().filter(|_| !self.forgets_a_reject) {
+            let begins = sweep.rows().contains(NodeIdx(0)) || !self.goes_by_its_first_row;
+            for row in sweep.rows().iter().filter(|_| begins && !self.forgets_a_reject) {
                 if let Err(Stop::Reject(reject)) = self.filter(cx, added, cx.nodes.node(row)) {
                     sweep.reject(row, reject);
                 }
@@ -235,11 +282,9 @@ mod tests {
         fn score(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<i64> {
             Ok(1)
         }
-        fn score_batch(&self, _: &Cycle<'_>, (): &(), rows: &NodeSet, out: &mut [i64]) -> PluginResult<()> {
-            if self.writes_other_rows {
-                out.fill(1);
-            }
-            rows.iter().for_each(|row| out[row.at()] = 1);
+        fn score_batch(&self, _: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
+            let forgotten = usize::from(self.forgets_a_score);
+            scores.iter_mut().skip(forgotten).for_each(|(_, score)| *score = 1);
             Ok(())
         }
     }
@@ -265,9 +310,15 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "Broken: score_batch for PodInfo(default/p)")]
-    fn scores_written_for_other_rows_are_found() {
-        check(Broken { writes_other_rows: true, ..Broken::default() });
+    #[should_panic(expected = "Broken: score_batch for PodInfo(default/p) on good")]
+    fn a_forgotten_score_is_found() {
+        check(Broken { forgets_a_score: true, ..Broken::default() });
+    }
+
+    #[test]
+    #[should_panic(expected = "Broken: filter_batch for PodInfo(default/p) on bad, asked in 3 parts")]
+    fn a_batch_that_counts_on_the_first_row_being_among_its_own_is_found() {
+        check(Broken { goes_by_its_first_row: true, ..Broken::default() });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Builders, fixtures and conformance checks for plugin authors.
 //!
 //! Reading order: [`pods`], [`nodes`] and [`mod@custom`] (objects in a few words), [`clusters`] (a node table and a profile made of
-//! them), [`trial`] and [`what_if`] (one plugin asked directly), [`conformance`] (what every plugin must hold to),
+//! them), [`trial`] and [`what_if`] (one plugin asked directly), [`fake_api`] (what PreBind writes to), [`conformance`] (what every plugin must hold to),
 //! [`random`] (worlds for checks over many inputs).
 //!
 //! Everything here is for tests: a wrong fixture panics and says why.
@@ -9,6 +9,7 @@
 pub mod clusters;
 pub mod conformance;
 pub mod custom;
+pub mod fake_api;
 pub mod nodes;
 pub mod pods;
 pub mod random;
@@ -18,6 +19,7 @@ pub mod what_if;
 pub use clusters::{cluster, profile, profile_with_args, profile_with_weights};
 pub use conformance::{adding_and_removing_is_neutral, batch_equals_single, row_scope_holds};
 pub use custom::{custom, remove_custom, set_custom};
+pub use fake_api::FakeApi;
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, labels, pod, tolerates, tolerates_all};
 pub use trial::{Trial, rejection};

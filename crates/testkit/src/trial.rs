@@ -1,9 +1,13 @@
 //! One plugin, asked directly.
 
+use std::sync::Arc;
+
 use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
+    api_call::{Api, ApiCall},
+    assume::Assume,
     cluster::Cluster,
-    cycle::Cycle,
+    cycle::{BindCycle, Cycle, Placement, Reservation},
     events::{Action, Change, ClusterEvent, EventResource, Hint},
     guard::{Guarded, PointError, Stopped},
     index::{ClusterView, Indexes},
@@ -76,6 +80,57 @@ impl Trial {
         Ok((answer, slot))
     }
 
+    /// What PreFilter makes, and Filter notes in it about every node; empty if the pod is rejected altogether.
+    fn filtered(&self, nodes: &Cluster, pod: &PodInfo) -> Slot {
+        let Ok((_, slot)) = self.pre_filtered(nodes, pod) else { return None };
+        let indexes = self.indexes(nodes, pod);
+        let cx = Cycle::with_indexes(nodes, &indexes, pod);
+        for row in nodes.order() {
+            // What it says of the node is of no interest here.
+            let _ = self.plugin.filter(&cx, &slot, *row);
+        }
+        slot
+    }
+
+    /// Reserves the node for the pod, after PreFilter and Filter: what is assumed is in `nodes` then.
+    ///
+    /// # Errors
+    /// When the plugin says no, or fails.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn reserve(&self, nodes: &mut Cluster, pod: &Arc<PodInfo>, node: &str) -> Result<Placement, Stopped> {
+        let row = nodes.find(node).unwrap_or_else(|| panic!("no node {node:?}"));
+        let slot = self.filtered(nodes, pod);
+        let indexes = self.indexes(nodes, pod);
+        let mut assume = Assume::by(self.plugin.name());
+        let cx = Cycle::with_indexes(nodes, &indexes, pod);
+        let made = self.plugin.reserve(&cx, &slot, row, &mut assume)?;
+        nodes.assume(&pod.uid, assume)?;
+        let mut reservation = Reservation::new(pod.clone(), node.into());
+        reservation.keep(PluginIdx(0), made);
+        Ok(reservation.of(PluginIdx(0)))
+    }
+
+    /// Gives the node up: nothing is assumed for the pod any more. Returns the calls that the plugin wants.
+    ///
+    /// # Panics
+    /// When the plugin does.
+    pub fn unreserve(&self, nodes: &mut Cluster, placement: &Placement) -> Vec<ApiCall> {
+        let mut calls = Vec::new();
+        self.plugin.unreserve(placement, &mut calls).unwrap_or_else(|e| panic!("{e}"));
+        nodes.give_back(&placement.pod.uid);
+        calls
+    }
+
+    /// Runs PreBind.
+    ///
+    /// # Errors
+    /// When the plugin says no, or fails.
+    pub async fn pre_bind(&self, placement: &Placement, api: &Api) -> Result<(), Stopped> {
+        self.plugin.pre_bind(&BindCycle { placement: placement.clone(), api: api.clone() }).await
+    }
+
     /// The verdict on one node, PreFilter included.
     ///
     /// # Errors
@@ -116,21 +171,33 @@ impl Trial {
         pod: &PodInfo,
         rows: &NodeSet,
     ) -> Result<Vec<(NodeIdx, Result<(), Reject>)>, Stopped> {
+        self.batch_verdicts_on_parts(nodes, pod, std::slice::from_ref(rows))
+    }
+
+    /// The same, part by part.
+    pub(crate) fn batch_verdicts_on_parts(
+        &self,
+        nodes: &Cluster,
+        pod: &PodInfo,
+        parts: &[NodeSet],
+    ) -> Result<Vec<(NodeIdx, Result<(), Reject>)>, Stopped> {
         let (_, slot) = self.pre_filtered(nodes, pod)?;
+        let indexes = self.indexes(nodes, pod);
+        let cx = Cycle::with_indexes(nodes, &indexes, pod);
         let mut verdicts = Verdicts::default();
         verdicts.resize(nodes.rows());
+        let mut rows = NodeSet::empty(nodes.rows());
+        parts.iter().for_each(|part| rows.unite(part));
         let mut fits = rows.clone();
-        let mut sweep = Sweep::new(PluginIdx(0), rows, &mut fits, &mut verdicts);
-        self.plugin.filter_batch(
-            &Cycle::with_indexes(nodes, &self.indexes(nodes, pod), pod),
-            &slot,
-            &mut sweep,
-        )?;
+        for part in parts {
+            let mut sweep = Sweep::new(PluginIdx(0), part, &mut fits, &mut verdicts);
+            self.plugin.filter_batch(&cx, &slot, &mut sweep)?;
+        }
         let verdict = |row: NodeIdx| match verdicts.get(row) {
             Some((_, reject)) => Err(reject.clone()),
             None => Ok(()),
         };
-        for row in rows {
+        for row in &rows {
             assert_eq!(fits.contains(row), verdict(row).is_ok(), "the sweep is at odds with itself");
         }
         Ok(nodes.live().iter().map(|row| (row, verdict(row))).collect())
@@ -150,11 +217,9 @@ impl Trial {
         if self.plugin.points().contains(ExtensionPoint::PreScore) {
             let none = NodeSet::default();
             let shown = if self.plugin.scope() == Scope::Row { &none } else { candidates };
-            self.plugin.pre_score(
-                &Cycle::with_indexes(nodes, &self.indexes(nodes, pod), pod),
-                shown,
-                &mut slot,
-            )?;
+            let indexes = self.indexes(nodes, pod);
+            let cx = Cycle::with_indexes(nodes, &indexes, pod);
+            self.plugin.pre_score(&cx, &self.filtered(nodes, pod), shown, &mut slot)?;
         }
         Ok(slot)
     }

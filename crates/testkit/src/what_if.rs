@@ -81,9 +81,9 @@ impl WhatIfTrial {
     /// When the pod does find one.
     pub fn ask<P: PostFilter>(&mut self, plugin: &P, pod: &Arc<PodInfo>) -> PluginResult<PostFiltered> {
         assert!(!self.fits(pod), "{pod:?} finds a node");
-        let Some(attempt) = self.failed.take() else { panic!("{pod:?} was not tried") };
+        let Some(mut attempt) = self.failed.take() else { panic!("{pod:?} was not tried") };
         self.dry_runs.clear();
-        let pre_filter = attempt.diagnosis().pre_filter.map(|(_, reject)| reject);
+        let pre_filter = attempt.take_diagnosis().pre_filter.map(|(_, reject)| reject);
         let what_if = &mut Questions { trial: self, attempt, pod };
         plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if }, &P::FilterState::default())
     }

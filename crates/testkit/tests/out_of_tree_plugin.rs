@@ -244,7 +244,12 @@ fn who_makes_way(node: &mut dyn DryRun, holders: &[Arc<PodInfo>]) -> PluginResul
 }
 
 impl PreScore for Tickets {
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<MostLeft>> {
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        _: &Taken,
+        candidates: &NodeSet,
+    ) -> PluginResult<PreScored<MostLeft>> {
         let left = candidates.iter().map(|row| cx.nodes.node(row)).map(|node| offered(node) - taken(node));
         Ok(match left.max() {
             Some(most) if wanted(cx.pod) > 0 => PreScored::Continue(MostLeft(most)),
@@ -275,17 +280,20 @@ impl Score for Tickets {
 }
 
 impl Reserve for Tickets {
-    fn reserve(&self, cx: &Cycle<'_>, state: &Taken, node: NodeRef<'_>) -> Verdict {
+    /// How many tickets.
+    type Reserved = i64;
+
+    fn reserve(&self, cx: &Cycle<'_>, state: &Taken, node: NodeRef<'_>, _: &mut Assume) -> Result<i64, Stop> {
         if node.unschedulable() {
             return Err(Reject::evictable("tickets are not sold here any more").into());
         }
         self.reserved.lock().map_err(|e| e.to_string())?.insert(cx.pod.uid.clone(), state.wanted);
-        Ok(())
+        Ok(state.wanted)
     }
 
-    fn unreserve(&self, pod: &PodInfo, _: &Str) {
+    fn unreserve(&self, placement: &Placement, _: &mut Vec<ApiCall>) {
         if let Ok(mut reserved) = self.reserved.lock() {
-            reserved.remove(&pod.uid);
+            reserved.remove(&placement.pod.uid);
         }
     }
 }
@@ -312,13 +320,15 @@ impl Permit for Tickets {
 }
 
 impl PreBind for Tickets {
-    fn pre_flight(&self, pod: &PodInfo, _: &Str) -> PluginResult<PreFlight> {
-        Ok(if wanted(pod) > 0 { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
+    fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
+        let wanted = placement.reserved::<Self>().copied().unwrap_or_default();
+        Ok(if wanted > 0 { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
     }
 
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
         let mut printed = self.printed.lock().map_err(|e| e.to_string())?;
-        printed.push(format!("{} tickets for {} on {}", wanted(&cx.pod), cx.pod.name, cx.node));
+        let tickets = cx.reserved::<Self>().ok_or("nothing was reserved")?;
+        printed.push(format!("{tickets} tickets for {} on {}", cx.pod.name, cx.node));
         Ok(())
     }
 }

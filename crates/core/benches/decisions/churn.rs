@@ -191,7 +191,7 @@ fn decide(engine: &mut Engine, pod: Pod, now: Timestamp) {
     engine.schedule_one(now);
     for effect in engine.take_effects() {
         if let Effect::Bind(task) = effect {
-            let bound = Pod { node_name: Some(task.node.clone()), ..pod.clone() };
+            let bound = Pod { node_name: Some(task.node().clone()), ..pod.clone() };
             engine.handle(Input::Pod(bound), now);
             engine.handle(Input::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Bound }, now);
         }

@@ -137,7 +137,7 @@ fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
         deciding += start.elapsed();
         for effect in engine.take_effects() {
             if let Effect::Bind(task) = effect {
-                let bound = Pod { node_name: Some(task.node.clone()), ..pod.clone() };
+                let bound = Pod { node_name: Some(task.node().clone()), ..pod.clone() };
                 engine.handle(Input::Pod(bound), now);
                 engine.handle(Input::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Bound }, now);
             }

@@ -124,7 +124,7 @@ impl Hall {
         let mut bound = 0;
         for effect in self.engine.take_effects() {
             if let Effect::Bind(task) = effect {
-                let there = Pod { node_name: Some(task.node.clone()), ..Pod::clone(&task.pod.pod) };
+                let there = Pod { node_name: Some(task.node().clone()), ..Pod::clone(&task.pod().pod) };
                 let uid = there.uid.clone();
                 self.engine.handle(Input::Pod(there), self.now);
                 self.engine.handle(Input::BindFinished { uid, outcome: BindOutcome::Bound }, self.now);

@@ -135,7 +135,7 @@ fn run(change: fn(&mut Pod, &mut PodSpec), bound: usize) -> Duration {
         }
         for effect in engine.take_effects() {
             if let Effect::Bind(task) = effect {
-                let there = Pod { node_name: Some(task.node.clone()), ..pod.clone() };
+                let there = Pod { node_name: Some(task.node().clone()), ..pod.clone() };
                 engine.handle(Input::Pod(there), now);
                 engine.handle(Input::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Bound }, now);
             }
@@ -165,7 +165,7 @@ fn preempt() -> Duration {
             deciding += start.elapsed();
             for effect in engine.take_effects() {
                 match effect {
-                    Effect::Bind(task) => node = Some(task.node.clone()),
+                    Effect::Bind(task) => node = Some(task.node().clone()),
                     Effect::Evict(task) => {
                         engine.handle(Input::PodGone(task.victim.uid.clone()), now);
                         engine.handle(Input::EvictFinished { task, outcome: EvictOutcome::Evicted }, now);
@@ -173,6 +173,7 @@ fn preempt() -> Duration {
                     Effect::PatchStatus(_)
                     | Effect::Event(_)
                     | Effect::Trouble(_)
+                    | Effect::Call(_)
                     | Effect::Undecodable(_) => {}
                 }
             }

@@ -56,7 +56,7 @@ fn decide(
         spent += start.elapsed();
         for effect in engine.take_effects() {
             if let Effect::Bind(task) = effect {
-                let there = Pod { node_name: Some(task.node.clone()), ..pod.clone() };
+                let there = Pod { node_name: Some(task.node().clone()), ..pod.clone() };
                 engine.handle(Input::Pod(there), now);
                 engine.handle(Input::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Bound }, now);
             }

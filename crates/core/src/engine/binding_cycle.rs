@@ -2,9 +2,9 @@
 
 use harbormaster_api::{Str, Timestamp, args::GoDuration, points::ExtensionPoint};
 use harbormaster_framework::{
+    cycle::Reservation,
     guard::PointError,
     outcome::{PreFlight, Reject},
-    pod::PodInfo,
     profile::Profile,
     sweep::PluginIdx,
 };
@@ -30,7 +30,7 @@ impl Engine {
         permission: Permission,
         now: Timestamp,
     ) {
-        self.announce_wait(&entry, &chosen.node, &permission);
+        self.announce_wait(&entry, &chosen.reservation, &permission);
         let uid = entry.pod.uid.clone();
         let wait = |(plugin, at_most)| Wait { plugin, at_most, until: now + at_most };
         let waits: Vec<Wait> = permission.waits.into_iter().map(wait).collect();
@@ -43,9 +43,9 @@ impl Engine {
     }
 
     /// Others should know where a pod will go if it takes a while until it is bound (KEP-5278).
-    fn announce_wait(&mut self, entry: &QueuedPod, node: &Str, permission: &Permission) {
-        let profile = self.finder.profile(entry.profile);
-        let work = || pre_bind_groups(profile, &entry.pod, node).is_ok_and(|groups| !groups.is_empty());
+    fn announce_wait(&mut self, entry: &QueuedPod, reservation: &Reservation, permission: &Permission) {
+        let (profile, node) = (self.finder.profile(entry.profile), reservation.node());
+        let work = || pre_bind_groups(profile, reservation).is_ok_and(|groups| !groups.is_empty());
         let takes_long = !permission.waits.is_empty() || work();
         if takes_long && entry.pod.status.nominated_node_name.as_ref() != Some(node) {
             self.reporter.nominate(&entry.pod, Some(node.clone()));
@@ -100,10 +100,9 @@ impl Engine {
         let Some(Binding { entry, chosen, .. }) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
         let profile = self.finder.profile(entry.profile).clone();
-        match pre_bind_groups(&profile, &entry.pod, &chosen.node) {
+        match pre_bind_groups(&profile, &chosen.reservation) {
             Ok(pre_bind) => self.reporter.bind(BindTask {
-                pod: entry.pod.clone(),
-                node: chosen.node.clone(),
+                reservation: chosen.reservation.clone(),
                 profile,
                 pre_bind,
                 evaluated: chosen.evaluated,
@@ -123,7 +122,10 @@ impl Engine {
         match outcome {
             BindOutcome::Bound => {
                 let Binding { entry, chosen, .. } = &binding;
-                self.reporter.scheduled(&entry.pod, entry.profile, &chosen.node);
+                self.reporter.scheduled(&entry.pod, entry.profile, chosen.node());
+                if self.pods.get(uid).is_none() {
+                    self.cache.cluster.give_back(uid);
+                }
             }
             BindOutcome::Rejected(reject) => self.binding_failed(binding, Failure::Refused(reject), now),
             BindOutcome::Failed(message) => self.binding_failed(binding, Failure::Error(message), now),
@@ -133,9 +135,9 @@ impl Engine {
     /// Gives the node up, wakes pods that may use the room, and the pod goes back to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let Binding { entry, chosen, .. } = binding;
-        self.unreserve(&entry, &chosen.node);
+        self.unreserve(&entry, &chosen.reservation);
         self.cache.forget(&entry.pod.uid);
-        let left = entry.pod.assumed_on(&chosen.node);
+        let left = entry.pod.assumed_on(chosen.node());
         // After a rejection the room must not wake the pod itself, hence the order and the condition.
         if matches!(failure, Failure::Error(_)) {
             self.pod_left_its_node(&left, now);
@@ -148,12 +150,12 @@ impl Engine {
 }
 
 /// The PreBind plugins that have work to do: neighbours that allow it form a group that runs side by side.
-fn pre_bind_groups(profile: &Profile, pod: &PodInfo, node: &Str) -> Result<Vec<Vec<PluginIdx>>, PointError> {
+fn pre_bind_groups(profile: &Profile, reservation: &Reservation) -> Result<Vec<Vec<PluginIdx>>, PointError> {
     let mut groups: Vec<Vec<PluginIdx>> = Vec::new();
     let mut open = false;
     for plugin in profile.at(ExtensionPoint::PreBind) {
         let erased = profile.plugin(*plugin);
-        match erased.pre_flight(pod, node)? {
+        match erased.pre_flight(&reservation.of(*plugin))? {
             PreFlight::NothingToDo => {}
             PreFlight::Work { parallel } => {
                 match groups.last_mut() {

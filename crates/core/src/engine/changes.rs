@@ -100,6 +100,9 @@ impl Engine {
         self.victim_is_going(uid);
         let nominated = self.nominator.node_of(uid).is_some() || old.status.nominated_node_name.is_some();
         self.nominator.clear(uid);
+        if !self.bindings.contains(uid) {
+            self.cache.cluster.give_back(uid);
+        }
         if old.node_name.is_some() {
             self.cache.remove(uid);
             self.pod_left_its_node(&old, now);

@@ -1,8 +1,9 @@
 //! One pod from the queue to a node, or back to the queue with the reasons why.
 
-use harbormaster_api::{Str, Timestamp};
+use harbormaster_api::Timestamp;
 use harbormaster_framework::{
-    attempt::{Attempt, Found, unreserve},
+    attempt::{Attempt, Found, GivenBack, unreserve},
+    cycle::Reservation,
     guard::Stopped,
     nodeset::NodeIdx,
 };
@@ -55,7 +56,7 @@ impl Engine {
                 self.note_scores(entry, &attempt);
                 Ok(attempt)
             }
-            Found::Nowhere(_) => Err(self.make_room(entry, &attempt, now)),
+            Found::Nowhere(_) => Err(self.make_room(entry, attempt, now)),
         }
     }
 
@@ -70,17 +71,19 @@ impl Engine {
     fn make_room(
         &mut self,
         entry: &QueuedPod,
-        attempt: &Attempt,
+        mut attempt: Attempt,
         now: Timestamp,
     ) -> (Failure, NewNomination) {
+        let diagnosis = attempt.take_diagnosis();
         let mut what_if = TableWhatIf {
             cluster: &mut self.cache.cluster,
             nominated: self.nominator.of(&self.pods),
-            attempt,
+            attempt: &attempt,
             pod: &entry.pod,
             offset: self.finder.offset(),
         };
-        match post_filter(self.finder.profile(entry.profile), attempt, &entry.pod, &mut what_if) {
+        let profile = self.finder.profile(entry.profile);
+        match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {
             Ok(Answer { diagnosis, nomination, victims }) => {
                 if let NewNomination::Set(node) = &nomination {
                     self.begin_eviction(entry, node, victims, now);
@@ -102,14 +105,15 @@ impl Engine {
         }
         let earlier_nomination = self.nominator.node_of(&pod.uid).cloned();
         self.nominator.clear(&pod.uid);
-        match self.reserve_and_permit(&entry, attempt, row, &node) {
+        let mut reservation = Reservation::new(pod.clone(), node.clone());
+        match self.reserve_and_permit(&entry, attempt, row, &mut reservation) {
             Ok(permission) => {
-                let chosen = Chosen { node: node.clone(), evaluated, feasible };
+                let chosen = Chosen { reservation, evaluated, feasible };
                 self.enter_binding(entry, chosen, permission, now);
                 Outcome::Assumed { node, evaluated, feasible }
             }
             Err(stopped) => {
-                self.unreserve(&entry, &node);
+                self.unreserve(&entry, &reservation);
                 self.cache.forget(&pod.uid);
                 if let Some(earlier) = earlier_nomination {
                     self.nominator.nominate(&pod.uid, &earlier);
@@ -124,22 +128,25 @@ impl Engine {
         entry: &QueuedPod,
         attempt: &Attempt,
         row: NodeIdx,
-        node: &Str,
+        reservation: &mut Reservation,
     ) -> Result<Permission, Stopped> {
         // An index that failed to count the pod on its node.
         if let Some(trouble) = self.cache.cluster.take_troubles().into_iter().next() {
             return Err(trouble.into());
         }
-        attempt.reserve(&self.cache.cluster, row)?;
+        attempt.reserve(&mut self.cache.cluster, row, reservation)?;
         let profile = self.finder.profile(entry.profile);
-        permit(profile, &self.cache.cluster, &self.bindings, &entry.pod, node)
+        permit(profile, &self.cache.cluster, &self.bindings, &entry.pod, reservation.node())
     }
 
     /// Takes back what Reserve plugins did for the pod.
-    pub(super) fn unreserve(&mut self, entry: &QueuedPod, node: &Str) {
-        if let Err(error) = unreserve(self.finder.profile(entry.profile), &entry.pod, node) {
+    pub(super) fn unreserve(&mut self, entry: &QueuedPod, reservation: &Reservation) {
+        let profile = self.finder.profile(entry.profile);
+        let GivenBack { calls, troubles } = unreserve(profile, &mut self.cache.cluster, reservation);
+        for error in troubles {
             self.reporter.trouble(Some(entry.pod.clone()), error.to_string());
         }
+        self.reporter.call(&entry.pod, calls);
     }
 
     /// An attempt or a binding failed: the pod goes back to the queue if it is still to be scheduled, and this is told.

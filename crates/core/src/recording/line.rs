@@ -205,8 +205,8 @@ fn effect(effect: &Effect) -> Value {
             let groups: Vec<Vec<usize>> =
                 task.pre_bind.iter().map(|group| group.iter().map(|plugin| plugin.at()).collect()).collect();
             json!({ "bind": {
-                "pod": task.pod.uid,
-                "node": task.node,
+                "pod": task.pod().uid,
+                "node": task.node(),
                 "profile": task.profile.name(),
                 "preBind": groups,
                 "evaluated": task.evaluated,
@@ -232,6 +232,7 @@ fn effect(effect: &Effect) -> Value {
             "reporter": event.reporter,
         } }),
         Effect::Evict(task) => json!({ "evict": { "id": EvictionId::of(task), "message": task.message } }),
+        Effect::Call(task) => json!({ "call": { "pod": task.pod.uid, "calls": task.calls } }),
         Effect::Trouble(trouble) => json!({ "trouble": {
             "pod": trouble.pod.as_ref().map(|pod| &pod.uid),
             "error": trouble.error,

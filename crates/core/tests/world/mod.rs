@@ -10,15 +10,11 @@ use std::{sync::Arc, time::Duration};
 use harbormaster_api::{
     Node, Pod, PodSpec, Resources, Timestamp,
     pod::{Container, PodCondition},
-    points::ExtensionPoint as P,
 };
 use harbormaster_core::{
     Attempted, BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTask, Input, recording::Recorder,
 };
-use harbormaster_framework::{
-    profile::{Profile, ProfileSpec},
-    registry::{BuildCycle, Registry},
-};
+use harbormaster_framework::{profile::Profile, registry::Registry};
 
 /// The engine with the in-tree plugins that look at one node.
 pub(crate) struct World {
@@ -33,11 +29,12 @@ pub(crate) fn profile() -> Arc<Profile> {
 }
 
 /// The same, and what `add` registers and puts at other points.
-pub(crate) fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<(P, &'static str)>) -> Arc<Profile> {
+pub(crate) fn profile_with(
+    add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
+) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     let more = add(&mut registry);
-    let list = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect();
     let filters = [
         "NodeUnschedulable",
         "NodeName",
@@ -54,18 +51,17 @@ pub(crate) fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<(P, &'static s
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
     ];
-    let mut points = vec![
-        (P::PreEnqueue, list(&["SchedulingGates"])),
-        (P::QueueSort, list(&["PrioritySort"])),
-        (P::PreFilter, list(&filters[3..])),
-        (P::Filter, list(&filters)),
-        (P::PreScore, list(&scores[..4])),
-        (P::Score, list(&scores)),
-        (P::Bind, list(&["DefaultBinder"])),
+    let mut points: Vec<(&str, &[&str])> = vec![
+        ("PreEnqueue", &["SchedulingGates"]),
+        ("QueueSort", &["PrioritySort"]),
+        ("PreFilter", &filters[3..]),
+        ("Filter", &filters),
+        ("PreScore", &scores[..4]),
+        ("Score", &scores),
+        ("Bind", &["DefaultBinder"]),
     ];
-    points.extend(more.into_iter().map(|(point, plugin)| (point, list(&[plugin]))));
-    let spec = ProfileSpec { name: "default-scheduler".into(), points, ..ProfileSpec::default() };
-    Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).unwrap())
+    points.extend(more.iter().map(|(point, plugin)| (*point, std::slice::from_ref(plugin))));
+    harbormaster_testkit::profile(&registry, &points)
 }
 
 impl World {
@@ -158,7 +154,7 @@ impl World {
     /// Pods and nodes of the bindings asked for since the last call of any of these.
     pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
-            Effect::Bind(task) => Some((task.pod.name.to_string(), task.node.to_string())),
+            Effect::Bind(task) => Some((task.pod().name.to_string(), task.node().to_string())),
             _ => None,
         })
     }
@@ -166,7 +162,7 @@ impl World {
     /// UIDs and nodes of the bindings asked for since the last call of any of these.
     pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
-            Effect::Bind(task) => Some((task.pod.uid.to_string(), task.node.to_string())),
+            Effect::Bind(task) => Some((task.pod().uid.to_string(), task.node().to_string())),
             _ => None,
         })
     }

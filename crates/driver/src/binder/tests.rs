@@ -1,104 +1,20 @@
-//! Bindings against an API server made of canned replies, and the order of plugins.
+//! The order of plugins, and of what is done for one pod.
 
 use std::{sync::Mutex, time::Duration};
 
-use harbormaster_framework::{prelude::*, profile::Profile, registry::Registry, sweep::PluginIdx};
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    cycle::Reservation, prelude::*, profile::Profile, registry::Registry, sweep::PluginIdx,
+};
 use harbormaster_testkit::{pod, profile};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::sleep;
 
 use super::*;
-use crate::canned::{self, Canned, refused_connection, reply, status};
-
-async fn bind(server: &Canned) -> Result<(), String> {
-    let pod = pod("p").namespace("ns").uid("u1").info();
-    let outcome = LiveApi::new(server.client()).bind(&pod, &"n1".into()).await;
-    outcome.map_err(|e| e.to_string())
-}
-
-fn taken() -> http::Response<crate::http::ResponseBody> {
-    status(409, "Conflict", "pod p is already assigned to node \"n\"")
-}
-
-fn placed(uid: &str, node: &str) -> http::Response<crate::http::ResponseBody> {
-    canned::json(200, &json!({"metadata": {"uid": uid}, "spec": {"nodeName": node}}))
-}
-
-#[tokio::test]
-async fn a_binding_names_pod_uid_and_node() {
-    let server = Canned::script(vec![reply(201, r#"{"kind":"Status","status":"Success"}"#)]);
-    assert_eq!(bind(&server).await, Ok(()));
-    let seen = &server.seen()[0];
-    assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/api/v1/namespaces/ns/pods/p/binding"));
-    assert_eq!(
-        seen.body,
-        r#"{"kind":"Binding","apiVersion":"v1","metadata":{"name":"p","namespace":"ns","uid":"u1"},"target":{"kind":"Node","name":"n1"}}"#
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_conflict_is_a_success_only_if_this_pod_is_on_the_chosen_node() {
-    let no = Err("pod p is already assigned to node \"n\"".to_owned());
-    for (found, expected) in [
-        (placed("u1", "n1"), Ok(())),
-        (placed("u1", "n2"), no.clone()),
-        (placed("u2", "n1"), no.clone()),
-        (canned::json(200, &json!({"metadata": {"uid": "u1"}, "spec": {}})), no.clone()),
-        (status(404, "NotFound", "gone"), no),
-    ] {
-        let server = Canned::script(vec![taken(), found]);
-        assert_eq!(bind(&server).await, expected);
-        assert_eq!(server.seen()[1].method, "GET");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_is_gone_fails_at_once() {
-    let server = Canned::script(vec![status(404, "NotFound", "pods \"p\" not found")]);
-    assert_eq!(bind(&server).await, Err("pods \"p\" not found".to_owned()));
-    assert_eq!(server.seen().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn passing_failures_are_tried_again() {
-    let mut calls = 0;
-    let server = Canned::new(move |_| {
-        calls += 1;
-        match calls {
-            1 => Ok(status(500, "InternalError", "etcd is away")),
-            2 => Err(refused_connection().into()),
-            _ => Ok(reply(201, "{}")),
-        }
-    });
-    assert_eq!(bind(&server).await, Ok(()));
-    assert_eq!(server.seen().len(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_try_that_came_through_in_spite_of_its_failure_counts() {
-    let server = Canned::script(vec![status(504, "Timeout", "too slow"), taken(), placed("u1", "n1")]);
-    assert_eq!(bind(&server).await, Ok(()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_stays_away_is_given_up_after_four_tries() {
-    let server = Canned::new(|_| Err(refused_connection().into()));
-    let error = bind(&server).await.unwrap_err();
-    assert!(error.contains("connection refused"), "{error}");
-    assert_eq!(server.seen().len(), 4);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_wish_to_be_left_alone_is_honoured() {
-    let mut busy = status(429, "TooManyRequests", "busy");
-    busy.headers_mut().insert("retry-after", http::HeaderValue::from_static("3"));
-    let server = Canned::script(vec![busy, reply(201, "{}")]);
-    let begun = Instant::now();
-    assert_eq!(bind(&server).await, Ok(()));
-    assert!(begun.elapsed() >= Duration::from_secs(3));
-}
-
-// --- binding cycles ---
+use crate::{
+    canned::{self, Canned},
+    live_api::{CustomNews, LiveApi},
+};
 
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -179,12 +95,11 @@ fn toys() -> Arc<Profile> {
 async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOutcome {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
-    let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client()));
+    let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client(), CustomNews::default()));
     let pod = labels.iter().fold(pod(name).uid(name), |pod, (key, value)| pod.label(key, value)).info();
     let pre_bind = groups.iter().map(|g| g.iter().map(|i| PluginIdx(*i)).collect()).collect();
     Binder::new(api, tasks, to_engine).run(BindTask {
-        pod,
-        node: "n1".into(),
+        reservation: Reservation::new(pod, "n1".into()),
         profile: toys(),
         pre_bind,
         evaluated: 1,
@@ -242,4 +157,32 @@ async fn a_plugin_that_panics_loses_no_pod() {
     }
     assert_eq!(cycle("f6", &[("Slow", "post-panic")], &[]).await, BindOutcome::Bound);
     assert_eq!(logged("f6"), ["bind Slow", "post Slow", "post Quick"], "the next plugin is told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
+    let server = Canned::always(|seen| {
+        LOG.lock().unwrap().push(format!("undone {} {}", seen.method, seen.path));
+        canned::json(200, &json!({}))
+    });
+    let (tasks, _done) = Tasks::new();
+    let (to_engine, _engine) = mpsc::channel();
+    let api = Arc::new(LiveApi::new(server.client(), CustomNews::default()));
+    let binder = Binder::new(api, tasks, to_engine);
+    let pod = pod("undone").info();
+    let calls =
+        ["a", "b"].map(|name| ApiCall::delete(ObjectPath { name: name.into(), ..ObjectPath::pod(&pod) }));
+    binder.call(CallTask { pod: pod.clone(), calls: calls.into() });
+    let task = |pod| BindTask {
+        reservation: Reservation::new(pod, "n1".into()),
+        profile: toys(),
+        pre_bind: Vec::new(),
+        evaluated: 1,
+        feasible: 1,
+    };
+    binder.run(task(pod));
+    sleep(Duration::from_secs(1)).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let (a, b) = (format!("DELETE {pods}/a"), format!("DELETE {pods}/b"));
+    assert_eq!(logged("undone"), [&a, &b, "bind Slow", "post Slow", "post Quick"]);
 }

@@ -23,7 +23,7 @@ fn started(unsynced: usize) -> Hands {
 fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
-    let end = spawn(config, unsynced, from_world, out).unwrap();
+    let end = spawn(config, unsynced, from_world, out, CustomNews::default()).unwrap();
     Hands { inbox, effects, end }
 }
 
@@ -69,7 +69,7 @@ fn no_pod_is_tried_before_all_watches_have_delivered() {
     assert!(hands.effects.try_recv().is_err());
     hands.inbox.send(ToEngine::Synced).unwrap();
     let effects = hands.effects();
-    assert!(matches!(&effects[..], [Effect::Bind(task)] if task.node == "n1"), "{effects:?}");
+    assert!(matches!(&effects[..], [Effect::Bind(task)] if task.node() == "n1"), "{effects:?}");
 }
 
 #[test]

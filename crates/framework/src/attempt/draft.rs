@@ -46,6 +46,15 @@ impl Draft {
         self.narrowed.only.as_ref().map_or(cluster.node_count(), NodeSet::len)
     }
 
+    /// The rows that PreFilter left.
+    pub(super) fn open(&self, cluster: &Cluster) -> NodeSet {
+        let mut open = cluster.live().clone();
+        if let Some(only) = &self.narrowed.only {
+            open.intersect(only);
+        }
+        open
+    }
+
     /// Whether every Filter plugin either has its verdicts kept or has nothing to check.
     pub(super) fn all_filters_are_kept(&self) -> bool {
         let filters = self.profile.at(ExtensionPoint::Filter);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use harbormaster_api::Str;
 
 use super::{Attempt, AttemptError, Competed, Found, Runner, draft::Draft};
-use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo};
+use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo, sweep::PluginIdx};
 
 /// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
 #[derive(Clone, Debug, Default)]
@@ -48,12 +48,15 @@ impl Runner {
             }
         };
         self.filter(cluster, &mut draft, &[])?;
+        let open = draft.open(cluster);
+        let verdicts = self.verdicts(cluster, &draft, &open);
+        let named = |(plugin, reject): &(PluginIdx, Reject)| {
+            (Some(draft.profile.plugin(*plugin).name()), reject.clone())
+        };
         for row in cluster.order() {
-            let why = match &draft.narrowed.only {
-                Some(only) if !only.contains(*row) => Some((None, draft.narrowed.outside())),
-                _ => self
-                    .first_word(&draft, *row)
-                    .map(|(plugin, reject)| (Some(draft.profile.plugin(*plugin).name()), reject.clone())),
+            let why = match open.contains(*row) {
+                true => verdicts.get(*row).map(named),
+                false => Some((None, draft.narrowed.outside())),
             };
             explanation.nodes.push((cluster.node(*row).name().clone(), why));
         }

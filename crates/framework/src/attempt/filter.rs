@@ -142,10 +142,7 @@ impl Runner {
             }
             return Ok(());
         }
-        let mut open = cluster.live().clone();
-        if let Some(only) = &draft.narrowed.only {
-            open.intersect(only);
-        }
+        let open = draft.open(cluster);
         draft.overlay.resize(cluster.rows());
         draft.fits.copy_from(&open);
         for plugin in profile.at(ExtensionPoint::Filter) {
@@ -182,27 +179,10 @@ impl Runner {
 
     /// The attempt ends without a node: every row's reason, and all of them counted.
     pub(super) fn nowhere(&self, cluster: &Cluster, mut draft: Draft) -> Result<Attempt, AttemptError> {
-        let mut left = cluster.live().clone();
-        if let Some(only) = &draft.narrowed.only {
-            left.intersect(only);
-        }
-        let considered = left.clone();
-        let mut by_row = Verdicts::default();
-        by_row.resize(cluster.rows());
-        by_row.take_over(&draft.overlay, draft.forced.iter());
-        left.subtract(&draft.forced);
-        for plugin in draft.profile.at(ExtensionPoint::Filter) {
-            let out: NodeSet = match self.kept.column(draft.slate, *plugin) {
-                Some(column) => column.rejected_of(&left),
-                None if draft.overlay.is_empty() => continue,
-                None => left.iter().filter(|row| draft.overlay.is_by(*row, *plugin)).collect(),
-            };
-            let said = self.kept.column(draft.slate, *plugin).map_or(&draft.overlay, |column| column.why());
-            by_row.take_over(said, out.iter());
-            left.subtract(&out);
-        }
+        let open = draft.open(cluster);
+        let by_row = self.verdicts(cluster, &draft, &open);
         let mut diagnosis = Diagnosis::new(cluster.node_count());
-        for ((plugin, reject), n) in by_row.count(considered.iter()) {
+        for ((plugin, reject), n) in by_row.count(open.iter()) {
             diagnosis.add(draft.profile.plugin(*plugin).name(), reject, n);
         }
         let outside = draft.narrowed.only.take().map(|only| (only, draft.narrowed.outside()));
@@ -212,22 +192,27 @@ impl Runner {
         Ok(draft.ended_nowhere(diagnosis, Rejections { all: None, outside, by_row }))
     }
 
-    /// Why a row was rejected: the word of the first Filter plugin that did.
-    pub(super) fn first_word<'a>(
-        &'a self,
-        draft: &'a Draft,
-        row: NodeIdx,
-    ) -> Option<&'a (PluginIdx, Reject)> {
-        let overlay = draft.overlay.get(row);
-        if draft.forced.contains(row) {
-            return overlay;
+    /// Why rows do not fit, once filtered, of those that were `open` before: for each the word of the first Filter plugin
+    /// that rejects it.
+    pub(super) fn verdicts(&self, cluster: &Cluster, draft: &Draft, open: &NodeSet) -> Verdicts {
+        let mut by_row = Verdicts::default();
+        by_row.resize(cluster.rows());
+        by_row.take_over(&draft.overlay, draft.forced.iter());
+        let mut left = open.clone();
+        left.subtract(&draft.forced);
+        for plugin in draft.profile.at(ExtensionPoint::Filter) {
+            let (out, said) = match self.kept.column(draft.slate, *plugin) {
+                Some(column) => (column.rejected_of(&left), column.why()),
+                None if draft.overlay.is_empty() => continue,
+                None => {
+                    let out = left.iter().filter(|row| draft.overlay.is_by(*row, *plugin)).collect();
+                    (out, &draft.overlay)
+                }
+            };
+            by_row.take_over(said, out.iter());
+            left.subtract(&out);
         }
-        draft.profile.at(ExtensionPoint::Filter).iter().find_map(|plugin| {
-            match self.kept.column(draft.slate, *plugin) {
-                Some(column) => column.rejection(row),
-                None => overlay.filter(|(by, _)| by == plugin),
-            }
-        })
+        by_row
     }
 }
 

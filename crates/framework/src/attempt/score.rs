@@ -12,6 +12,7 @@ use crate::{
     plugin::Scope,
     points::Slot,
     profile::{Profile, Scorer},
+    scores::Scores,
 };
 
 /// Allocations that outlive an attempt.
@@ -40,7 +41,7 @@ impl Runner {
             return Err(failure.into());
         }
         let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
-        let slots = pre_score_anew(profile, &cx, &draft.fits)?;
+        let slots = pre_score_anew(profile, &cx, &draft.states, &draft.fits)?;
         let totals = self.kept.totals(draft.slate);
         let Some(totals) = totals.filter(|totals| draft.as_kept || totals.hold_for(&draft.fits)) else {
             let rows: Vec<NodeIdx> = draft.fits.iter().collect();
@@ -57,7 +58,7 @@ impl Runner {
         column.resize(cluster.rows(), 0);
         for (scorer, slot) in asked_anew(profile, &slots) {
             let plugin = profile.plugin(scorer.plugin);
-            plugin.score_batch(&cx, slot, &draft.fits, column)?;
+            plugin.score_batch(&cx, slot, &mut Scores::new(&draft.fits, NodeIdx(0), column))?;
             normalize(plugin, &cx, slot, &draft.fits, column)?;
             for row in &draft.fits {
                 sums[row.at()] += scorer.weight * valid(plugin.name(), column[row.at()])?;
@@ -94,7 +95,7 @@ impl Runner {
         if let Some(failure) = self.kept.take_score_failure(draft.slate) {
             return Err(failure.into());
         }
-        let fresh = pre_score_anew(profile, &cx, &set)?;
+        let fresh = pre_score_anew(profile, &cx, &draft.states, &set)?;
         let mut column = vec![0; cluster.rows()];
         for scorer in profile.scorers() {
             let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
@@ -107,7 +108,9 @@ impl Runner {
                     candidates.iter().for_each(|row| column[row.at()] = kept.raw()[row.at()]);
                 }
                 None if slot.is_none() => continue,
-                None => plugin.score_batch(&cx, slot, &set, &mut column)?,
+                None => {
+                    plugin.score_batch(&cx, slot, &mut Scores::new(&set, NodeIdx(0), &mut column))?;
+                }
             }
             let raw: Vec<i64> = candidates.iter().map(|row| column[row.at()]).collect();
             normalize(plugin, &cx, slot, &set, &mut column)?;
@@ -146,12 +149,17 @@ fn asked_anew<'a>(
 }
 
 /// PreScore of cluster-scoped plugins, by plugin; `None` for all others and for those that skip.
-fn pre_score_anew(profile: &Profile, cx: &Cycle<'_>, candidates: &NodeSet) -> Result<Vec<Slot>, PointError> {
+fn pre_score_anew(
+    profile: &Profile,
+    cx: &Cycle<'_>,
+    filtered: &[Slot],
+    candidates: &NodeSet,
+) -> Result<Vec<Slot>, PointError> {
     let mut fresh: Vec<Slot> = vec![None; profile.plugins().len()];
     for plugin in profile.at(ExtensionPoint::PreScore) {
         let erased = profile.plugin(*plugin);
         if erased.scope() == Scope::Cluster {
-            erased.pre_score(cx, candidates, &mut fresh[plugin.at()])?;
+            erased.pre_score(cx, &filtered[plugin.at()], candidates, &mut fresh[plugin.at()])?;
         }
     }
     for scorer in profile.scorers().iter().filter(|s| s.scope == Scope::Cluster) {

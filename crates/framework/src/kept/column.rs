@@ -6,6 +6,7 @@ use crate::{
     nodeset::{NodeIdx, NodeSet},
     outcome::Reject,
     points::{PreFilterAnswer, Slot},
+    scores::Scores,
     sweep::{PluginIdx, Sweep, Verdicts},
     table::LogPosition,
 };
@@ -136,12 +137,6 @@ impl Column {
         Ok(())
     }
 
-    /// Why a row was rejected; `None` if it fits or was not asked about.
-    pub(crate) fn rejection(&self, row: NodeIdx) -> Option<&(PluginIdx, Reject)> {
-        let rejected = self.judged.contains(row) && !self.fits.contains(row);
-        if rejected { self.why.get(row) } else { None }
-    }
-
     /// Those of `rows` that were rejected.
     pub(crate) fn rejected_of(&self, rows: &NodeSet) -> NodeSet {
         let mut rejected = NodeSet::default();
@@ -163,7 +158,7 @@ impl Column {
         if self.score_state.is_none() {
             let mut state = asked.plugin.default_score_slot();
             if asked.pre_scores {
-                asked.plugin.pre_score(asked.cx, &NodeSet::default(), &mut state)?;
+                asked.plugin.pre_score(asked.cx, &self.filter_state, &NodeSet::default(), &mut state)?;
             }
             self.score_state = Some(state);
         }
@@ -192,7 +187,8 @@ impl Column {
         self.raw.resize(asked.cx.nodes.rows(), 0);
         if !self.missing.is_empty() {
             let state = self.score_state.as_ref().unwrap_or(&None);
-            asked.plugin.score_batch(asked.cx, state, &self.missing, &mut self.raw)?;
+            let mut scores = Scores::new(&self.missing, NodeIdx(0), &mut self.raw);
+            asked.plugin.score_batch(asked.cx, state, &mut scores)?;
             self.scored.unite(&self.missing);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use harbormaster_api::points::ExtensionPoint;
 
-use super::column::Column;
+use super::column::{Asked, Column};
 use crate::{
     cycle::Cycle,
     guard::PointError,
@@ -43,6 +43,18 @@ pub(super) struct Desk<'a> {
     pub(super) profile: &'a Profile,
     pub(super) cx: &'a Cycle<'a>,
     pub(super) columns: &'a mut [Column],
+}
+
+impl<'a> Desk<'a> {
+    /// The column that a slate has of a plugin, and the plugin to be asked; `None` for a cluster-scoped one.
+    fn column(
+        &mut self,
+        of_slate: &[Option<ColumnId>],
+        plugin: PluginIdx,
+    ) -> Option<(&mut Column, Asked<'a>)> {
+        let column = of_slate[plugin.at()]?;
+        Some((&mut self.columns[column], self.profile.asked(plugin, self.cx)))
+    }
 }
 
 impl Slate {
@@ -108,38 +120,42 @@ impl Slate {
     }
 
     fn rebuild(&mut self, desk: &mut Desk<'_>) -> Result<(), PointError> {
-        self.fits.copy_from(desk.cx.nodes.live());
-        for plugin in desk.profile.row_filters() {
-            self.keep_fitting(desk, *plugin)?;
-        }
         self.totals = None;
-        let scored = self.score_all(desk);
-        self.keep_failure(scored);
-        if self.score_failure.is_none() {
+        self.score_failure = None;
+        let mut fits = std::mem::take(&mut self.fits);
+        fits.copy_from(desk.cx.nodes.live());
+        self.keep_fitting(desk, &mut fits)?;
+        self.fits = fits;
+        let scored = self.score(desk, &self.fits);
+        if scored.is_ok() {
             let raw = raw(desk, &self.columns);
             let rows = desk.cx.nodes.rows();
             self.totals = Some(Totals::new(desk.profile.scorers(), raw, &self.fits, rows));
         }
+        self.keep_failure(scored);
         Ok(())
     }
 
-    fn keep_fitting(&mut self, desk: &mut Desk<'_>, plugin: PluginIdx) -> Result<(), PointError> {
-        let Some(column) = self.columns[plugin.at()] else { return Ok(()) };
-        let asked = desk.profile.asked(plugin, desk.cx);
-        desk.columns[column].keep_fitting(asked, &mut self.fits)
+    /// Leaves those of `rows` that no row-scoped Filter plugin rejects.
+    fn keep_fitting(&self, desk: &mut Desk<'_>, rows: &mut NodeSet) -> Result<(), PointError> {
+        for plugin in desk.profile.row_filters() {
+            if let Some((column, asked)) = desk.column(&self.columns, *plugin) {
+                column.keep_fitting(asked, rows)?;
+            }
+        }
+        Ok(())
     }
 
-    /// PreScore is asked first, also of plugins whose Score the profile leaves out: they may fail.
-    fn score_all(&mut self, desk: &mut Desk<'_>) -> Result<(), PointError> {
+    /// Scores `rows`. PreScore is asked first, also of plugins whose Score the profile leaves out: they may fail.
+    fn score(&self, desk: &mut Desk<'_>, rows: &NodeSet) -> Result<(), PointError> {
         for plugin in desk.profile.at(ExtensionPoint::PreScore) {
-            if let Some(column) = self.columns[plugin.at()] {
-                desk.columns[column].scores(desk.profile.asked(*plugin, desk.cx))?;
+            if let Some((column, asked)) = desk.column(&self.columns, *plugin) {
+                column.scores(asked)?;
             }
         }
         for scorer in desk.profile.scorers() {
-            if let Some(column) = self.columns[scorer.plugin.at()] {
-                let asked = desk.profile.asked(scorer.plugin, desk.cx);
-                desk.columns[column].score(asked, &self.fits)?;
+            if let Some((column, asked)) = desk.column(&self.columns, scorer.plugin) {
+                column.score(asked, rows)?;
             }
         }
         Ok(())
@@ -147,8 +163,8 @@ impl Slate {
 
     /// Without scores there are no totals, so that whoever wants scores comes across the failure.
     fn keep_failure(&mut self, scored: Result<(), PointError>) {
-        self.score_failure = scored.err();
-        if self.score_failure.is_some() {
+        if let Err(failure) = scored {
+            self.score_failure = Some(failure);
             self.totals = None;
         }
     }
@@ -174,41 +190,35 @@ impl Slate {
     fn update_row(&mut self, desk: &mut Desk<'_>, row: NodeIdx) -> Result<(), PointError> {
         self.fits.remove(row);
         for plugin in desk.profile.row_filters() {
-            let Some(column) = self.columns[plugin.at()] else { continue };
-            let asked = desk.profile.asked(*plugin, desk.cx);
-            if !desk.columns[column].fits_row(asked, row)? {
+            if let Some((column, asked)) = desk.column(&self.columns, *plugin)
+                && !column.fits_row(asked, row)?
+            {
                 return Ok(());
             }
         }
         self.fits.insert(row);
-        let scored = desk.profile.scorers().iter().try_for_each(|scorer| {
-            let Some(column) = self.columns[scorer.plugin.at()] else { return Ok(()) };
-            let asked = desk.profile.asked(scorer.plugin, desk.cx);
-            desk.columns[column].score_row(asked, row)
-        });
-        if scored.is_err() {
-            self.keep_failure(scored);
+        let scored = self.score_row(desk, row);
+        self.keep_failure(scored);
+        Ok(())
+    }
+
+    /// Scores one row, PreScore having been asked.
+    fn score_row(&self, desk: &mut Desk<'_>, row: NodeIdx) -> Result<(), PointError> {
+        for scorer in desk.profile.scorers() {
+            if let Some((column, asked)) = desk.column(&self.columns, scorer.plugin) {
+                column.score_row(asked, row)?;
+            }
         }
         Ok(())
     }
 
     fn update_rows(&mut self, desk: &mut Desk<'_>, rows: &NodeSet) -> Result<(), PointError> {
         let mut fitting = rows.clone();
-        for plugin in desk.profile.row_filters() {
-            let Some(column) = self.columns[plugin.at()] else { continue };
-            let asked = desk.profile.asked(*plugin, desk.cx);
-            desk.columns[column].keep_fitting(asked, &mut fitting)?;
-        }
+        self.keep_fitting(desk, &mut fitting)?;
         self.fits.subtract(rows);
         self.fits.unite(&fitting);
-        let scored = desk.profile.scorers().iter().try_for_each(|scorer| {
-            let Some(column) = self.columns[scorer.plugin.at()] else { return Ok(()) };
-            let asked = desk.profile.asked(scorer.plugin, desk.cx);
-            desk.columns[column].score(asked, &fitting)
-        });
-        if scored.is_err() {
-            self.keep_failure(scored);
-        }
+        let scored = self.score(desk, &fitting);
+        self.keep_failure(scored);
         Ok(())
     }
 

@@ -12,7 +12,12 @@ use crate::pod_index::PodIndex;
 const MAX_SCORE: f64 = 100.0;
 
 impl PreScore for InterPodAffinity {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        _: &Self::FilterState,
+        _: &NodeSet,
+    ) -> PluginResult<PreScored<Self::ScoreState>> {
         let spec = &cx.pod.spec;
         if self.args.ignore_preferred_terms_of_existing_pods && !terms::prefers(spec) {
             return Ok(PreScored::Skip);
@@ -52,12 +57,11 @@ impl Score for InterPodAffinity {
         &self,
         cx: &Cycle<'_>,
         state: &Self::ScoreState,
-        candidates: &NodeSet,
-        out: &mut [i64],
+        scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
         let axes = state.axes(cx.index()?)?;
-        for row in candidates {
-            out[row.at()] = total(&axes, row);
+        for (row, score) in scores.iter_mut() {
+            *score = total(&axes, row);
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Build for NodeResourcesBalancedAllocation {
 }
 
 impl PreScore for NodeResourcesBalancedAllocation {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, cx: &Cycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(if self.asks_for_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }
@@ -72,21 +72,15 @@ impl Score for NodeResourcesBalancedAllocation {
         Ok(score(&self.lanes(cx), node.idx()))
     }
 
-    fn score_batch(
-        &self,
-        cx: &Cycle<'_>,
-        (): &(),
-        candidates: &NodeSet,
-        out: &mut [i64],
-    ) -> PluginResult<()> {
+    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         if self.asks_for_nothing(cx.pod) {
-            candidates.iter().for_each(|row| out[row.at()] = 0);
+            scores.iter_mut().for_each(|(_, score)| *score = 0);
             return Ok(());
         }
         let lanes = self.lanes(cx);
         match lanes.as_slice() {
-            [a, b] => candidates.iter().for_each(|row| out[row.at()] = score_two(a, b, row)),
-            all => candidates.iter().for_each(|row| out[row.at()] = score(all, row)),
+            [a, b] => scores.iter_mut().for_each(|(row, place)| *place = score_two(a, b, row)),
+            all => scores.iter_mut().for_each(|(row, place)| *place = score(all, row)),
         }
         Ok(())
     }

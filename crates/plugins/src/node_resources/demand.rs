@@ -1,6 +1,6 @@
 //! What a pod asks of a node, and which of it the node lacks.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use harbormaster_api::{Node, Resources, Str, resources::is_extended};
 use harbormaster_framework::{
@@ -35,7 +35,7 @@ const STORAGE: Lack = 1 << 3;
 /// The node could never hold the pod, even empty.
 const NEVER: Lack = 1 << 4;
 const SCALARS: usize = 5;
-/// Fewer rows than this part of the table are judged one by one.
+/// Fewer rows than this part of those between the first and the last are judged one by one.
 const FEW_ROWS: usize = 4;
 /// A pod with more scalars than there are bits is judged node by node.
 const MOST_SCALARS: usize = Lack::BITS as usize - SCALARS;
@@ -72,10 +72,10 @@ fn lack(ask: i64, has: i64, used: i64, bit: Lack) -> Lack {
     (bit * Lack::from(short)) | (NEVER * Lack::from(never))
 }
 
-/// Notes in `lacks` which of the rows have too little of one resource.
-fn note(lacks: &mut [Lack], ask: i64, has: &[i64], used: &[i64], bit: Lack) {
+/// Notes in `lacks` which of the rows `from` there on have too little of one resource.
+fn note(lacks: &mut [Lack], from: usize, ask: i64, has: &[i64], used: &[i64], bit: Lack) {
     if ask > 0 {
-        for ((noted, has), used) in lacks.iter_mut().zip(has).zip(used) {
+        for ((noted, has), used) in lacks.iter_mut().zip(&has[from..]).zip(&used[from..]) {
             *noted |= lack(ask, *has, *used, bit);
         }
     }
@@ -120,8 +120,9 @@ impl Demand {
     /// Judges all rows of the sweep, column by column.
     pub(super) fn sweep(&self, nodes: &NodeTable, sweep: &mut Sweep<'_>) {
         let rows = sweep.rows();
+        let span = rows.span();
         // Columns are quick per row, but look at all of them.
-        if self.scalars.len() > MOST_SCALARS || rows.len() < nodes.rows() / FEW_ROWS {
+        if self.scalars.len() > MOST_SCALARS || rows.len() < span.len() / FEW_ROWS {
             for row in rows {
                 if let Err(reject) = self.judge(nodes, nodes.node(row)) {
                     sweep.reject(row, reject);
@@ -129,10 +130,11 @@ impl Demand {
             }
             return;
         }
-        let lacks = self.lacks(nodes, rows);
+        let lacks = self.lacks(nodes, rows, span.clone());
+        let lack_of = |row: NodeIdx| lacks[row.at() - span.start];
         let mut kinds: Vec<Lack> = Vec::new();
         for row in rows {
-            let lack = lacks[row.at()];
+            let lack = lack_of(row);
             if lack != 0 && !kinds.contains(&lack) {
                 kinds.push(lack);
             }
@@ -141,23 +143,24 @@ impl Demand {
             let bit = |at: usize| kind >> (SCALARS + at) & 1 == 1;
             let missing =
                 self.scalars.iter().enumerate().filter(|(at, _)| bit(*at)).map(|(_, scalar)| scalar);
-            let alike = rows.iter().filter(|row| lacks[row.at()] == kind);
+            let alike = rows.iter().filter(|row| lack_of(*row) == kind);
             sweep.reject_each(alike, &reject(kind, missing));
         }
     }
 
-    /// What every row lacks; of rows outside of `rows` anything.
-    fn lacks(&self, nodes: &NodeTable, rows: &NodeSet) -> Vec<Lack> {
+    /// What every row of `span` lacks; of those that are none of `rows` anything.
+    fn lacks(&self, nodes: &NodeTable, rows: &NodeSet, span: Range<usize>) -> Vec<Lack> {
         let columns = nodes.columns();
-        let mut lacks = vec![0; nodes.rows()];
-        note(&mut lacks, 1, &columns.pods, &columns.used_pods, PODS);
+        let from = span.start;
+        let mut lacks = vec![0; span.len()];
+        note(&mut lacks, from, 1, &columns.pods, &columns.used_pods, PODS);
         lacks.iter_mut().for_each(|lack| *lack &= PODS);
-        note(&mut lacks, self.cpu, &columns.cpu, &columns.used_cpu, CPU);
-        note(&mut lacks, self.memory, &columns.memory, &columns.used_memory, MEMORY);
-        note(&mut lacks, self.storage, &columns.storage, &columns.used_storage, STORAGE);
+        note(&mut lacks, from, self.cpu, &columns.cpu, &columns.used_cpu, CPU);
+        note(&mut lacks, from, self.memory, &columns.memory, &columns.used_memory, MEMORY);
+        note(&mut lacks, from, self.storage, &columns.storage, &columns.used_storage, STORAGE);
         for (at, scalar) in self.scalars.iter().enumerate() {
             for row in rows {
-                lacks[row.at()] |= scalar.lack(nodes.node(row), 1 << (SCALARS + at));
+                lacks[row.at() - span.start] |= scalar.lack(nodes.node(row), 1 << (SCALARS + at));
             }
         }
         lacks

@@ -116,7 +116,7 @@ impl Filter for NodeResourcesFit {
 }
 
 impl PreScore for NodeResourcesFit {
-    fn pre_score(&self, _: &Cycle<'_>, _: &NodeSet) -> PluginResult<PreScored<()>> {
+    fn pre_score(&self, _: &Cycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(PreScored::Continue(()))
     }
 }
@@ -126,16 +126,10 @@ impl Score for NodeResourcesFit {
         Ok(self.strategy.score(&self.lanes(cx), node.idx()))
     }
 
-    fn score_batch(
-        &self,
-        cx: &Cycle<'_>,
-        (): &(),
-        candidates: &NodeSet,
-        out: &mut [i64],
-    ) -> PluginResult<()> {
+    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         let lanes = self.lanes(cx);
-        for row in candidates {
-            out[row.at()] = self.strategy.score(&lanes, row);
+        for (row, score) in scores.iter_mut() {
+            *score = self.strategy.score(&lanes, row);
         }
         Ok(())
     }

@@ -82,10 +82,10 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
     pub(super) fn insert(&mut self, place: Place<'_>, id: Id) {
         match place {
             Place::Value(key, value) => {
-                let key = entry(&mut self.keys, key);
-                key.valued += usize::from(entry(&mut key.values, value).insert(id));
+                let key = self.keys.entry(key.clone()).or_default();
+                key.valued += usize::from(key.values.entry(value.clone()).or_default().insert(id));
             }
-            Place::Key(key) => drop(entry(&mut self.keys, key).any_value.insert(id)),
+            Place::Key(key) => drop(self.keys.entry(key.clone()).or_default().any_value.insert(id)),
             Place::Rest => drop(self.rest.insert(id)),
         }
     }
@@ -188,12 +188,4 @@ impl<Id: Copy + Ord + Hash> Key<Id> {
             self.values.remove(value);
         }
     }
-}
-
-/// The entry under `name`, made if there is none: without a copy of the name where there is one.
-fn entry<'a, V: Default>(map: &'a mut FxHashMap<Str, V>, name: &Str) -> &'a mut V {
-    if !map.contains_key(name) {
-        map.insert(name.clone(), V::default());
-    }
-    map.entry(name.clone()).or_default()
 }

@@ -47,7 +47,12 @@ impl DomainPoints {
 }
 
 impl PreScore for PodTopologySpread {
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<Worth>> {
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        _: &Self::FilterState,
+        candidates: &NodeSet,
+    ) -> PluginResult<PreScored<Worth>> {
         if cx.nodes.node_count() == 0 {
             return Ok(PreScored::Skip);
         }
@@ -202,16 +207,10 @@ impl Score for PodTopologySpread {
         Ok(state.raw(&keys, node.idx()))
     }
 
-    fn score_batch(
-        &self,
-        cx: &Cycle<'_>,
-        state: &Worth,
-        candidates: &NodeSet,
-        out: &mut [i64],
-    ) -> PluginResult<()> {
+    fn score_batch(&self, cx: &Cycle<'_>, state: &Worth, scores: &mut Scores<'_>) -> PluginResult<()> {
         let keys = columns(cx.index()?, &state.constraints)?;
-        for row in candidates {
-            out[row.at()] = state.raw(&keys, row);
+        for (row, score) in scores.iter_mut() {
+            *score = state.raw(&keys, row);
         }
         Ok(())
     }

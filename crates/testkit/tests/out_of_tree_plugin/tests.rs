@@ -3,17 +3,18 @@
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     attempt::{Found, NominatedRow, Runner, Search, unreserve},
+    cycle::Reservation,
     events::ClusterEvent,
     guard::Stopped,
     index::{IndexKind, Indexes},
-    plugin::BoxFuture,
     pod::SpecTable,
     registry::Registry,
+    sweep::PluginIdx,
     window::Rotation,
 };
 use harbormaster_testkit::{
-    PodBuilder, Trial, WhatIfTrial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod,
-    profile_with_args, random::Dice, trial::finished,
+    FakeApi, PodBuilder, Trial, WhatIfTrial, adding_and_removing_is_neutral, batch_equals_single, cluster,
+    node, pod, profile_with_args, random::Dice, trial::finished,
 };
 use serde_json::json;
 
@@ -243,18 +244,6 @@ fn pods_of_a_pair_wait_for_each_other() {
     assert!(matches!(permit(&nameless, &mut room), Err(Stopped::Reject(..))));
 }
 
-#[derive(Default)]
-struct Server(Mutex<Vec<String>>);
-
-impl ClusterApi for Server {
-    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>> {
-        Box::pin(async move {
-            self.0.lock().map_err(|e| e.to_string())?.push(format!("{} to {node}", pod.name));
-            Ok(())
-        })
-    }
-}
-
 #[test]
 fn a_choice_is_reserved_prepared_bound_and_released() {
     let (mut runner, mut nodes) = (runner(), theatre());
@@ -262,23 +251,23 @@ fn a_choice_is_reserved_prepared_bound_and_released() {
     let mut rotation = Rotation::default();
     let attempt = runner.find(&mut nodes, &pod, Search::all(&mut rotation)).unwrap();
     let Found::Node { row, .. } = *attempt.found() else { panic!("{attempt:?}") };
-    assert!(attempt.reserve(&nodes, row).is_ok());
     let node = nodes.node(row).name().clone();
-    unreserve(runner.profile(), &pod, &node).unwrap();
-    assert!(attempt.reserve(&nodes, row).is_ok());
-    let server = Arc::new(Server::default());
-    let cx = BindCycle { pod, node: node.clone(), api: server.clone() };
+    let mut reservation = Reservation::new(pod.clone(), node.clone());
+    assert!(attempt.reserve(&mut nodes, row, &mut reservation).is_ok());
+    let given_back = unreserve(runner.profile(), &mut nodes, &reservation);
+    assert!(given_back.troubles.is_empty() && given_back.calls.is_empty());
+    assert!(attempt.reserve(&mut nodes, row, &mut reservation).is_ok());
+    let server = FakeApi::default();
+    let cx = BindCycle { placement: reservation.of(PluginIdx(0)), api: server.api() };
     let plugin = &runner.profile().plugins()[0];
-    assert_eq!(plugin.pre_flight(&cx.pod, &node).unwrap(), PreFlight::Work { parallel: true });
-    assert_eq!(
-        plugin.pre_flight(&harbormaster_testkit::pod("plain").info(), &node).unwrap(),
-        PreFlight::NothingToDo
-    );
+    assert_eq!(plugin.pre_flight(&cx).unwrap(), PreFlight::Work { parallel: true });
+    let plain = Placement::new(harbormaster_testkit::pod("plain").info(), node);
+    assert_eq!(plugin.pre_flight(&plain).unwrap(), PreFlight::NothingToDo);
     finished(plugin.pre_bind(&cx)).unwrap();
     assert_eq!(finished(plugin.bind(&cx)).unwrap(), Bound::Done);
     plugin.post_bind(&cx).unwrap();
-    assert_eq!(*server.0.lock().unwrap(), ["p to many"]);
-    let plain = BindCycle { pod: harbormaster_testkit::pod("plain").info(), ..cx };
+    assert_eq!(server.bound(), ["default/p many"]);
+    let plain = BindCycle { placement: plain, ..cx };
     assert_eq!(finished(plugin.bind(&plain)).unwrap(), Bound::NotMine);
 }
 
@@ -293,13 +282,14 @@ fn unreserving_gives_back_exactly_what_was_reserved() {
     };
     assert_eq!((state.wanted, only.len()), (3, 2));
     let many = nodes.node(nodes.find("many").unwrap());
-    plugin.reserve(&cx, &state, many).unwrap();
+    let placement = Placement::new(pod.clone(), many.name().clone());
+    plugin.reserve(&cx, &state, many, &mut Assume::by(Tickets::NAME)).unwrap();
     assert_eq!(plugin.reserved.lock().unwrap().get("uid-p"), Some(&3));
-    plugin.unreserve(&pod, many.name());
+    plugin.unreserve(&placement, &mut Vec::new());
     assert!(plugin.reserved.lock().unwrap().is_empty());
     let cordoned = cluster([node("n").label(LABEL, "9").unschedulable()], []);
     let there = cordoned.node(cordoned.order()[0]);
-    assert!(plugin.reserve(&Cycle::new(&cordoned, &pod), &state, there).is_err());
+    assert!(plugin.reserve(&Cycle::new(&cordoned, &pod), &state, there, &mut Assume::by("")).is_err());
 }
 
 #[test]

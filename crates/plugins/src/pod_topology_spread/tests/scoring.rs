@@ -14,7 +14,7 @@ fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo, candidates: &[&str])
     let indexes = trial.indexes(nodes, pod);
     let cx = Cycle::with_indexes(nodes, &indexes, pod);
     let mut scores = vec![0; nodes.rows()];
-    trial.plugin().score_batch(&cx, &slot, &set, &mut scores).unwrap();
+    trial.plugin().score_batch(&cx, &slot, &mut Scores::new(&set, NodeIdx(0), &mut scores)).unwrap();
     trial.plugin().normalize(&cx, &slot, &set, &mut scores).unwrap();
     Some(rows.iter().map(|row| scores[row.at()]).collect())
 }

@@ -1,0 +1,267 @@
+//! The API server, as plugins reach it while a pod is being bound.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    api_call::{ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
+    outcome::PluginError,
+    plugin::BoxFuture,
+    pod::PodInfo,
+    resource::CustomKey,
+};
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::{sync::broadcast, time::timeout};
+
+use crate::{
+    http::{ApiClient, ApiError, JSON, MERGE_PATCH},
+    rests::Rests,
+};
+
+/// How much may be heard before somebody who listens must read again.
+const NEWS_KEPT: usize = 1024;
+
+/// What the engine hears of custom objects, for those who wait for one.
+#[derive(Clone, Debug)]
+pub struct CustomNews(broadcast::Sender<Heard>);
+
+/// A custom object changed.
+#[derive(Clone, Debug)]
+struct Heard {
+    key: CustomKey,
+    /// `None`: it is gone.
+    json: Option<Str>,
+}
+
+impl Default for CustomNews {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(NEWS_KEPT))
+    }
+}
+
+impl CustomNews {
+    /// Tells those who wait. Costs nothing while nobody does.
+    pub(crate) fn tell(&self, key: &CustomKey, json: Option<&Str>) {
+        if self.0.receiver_count() > 0 {
+            // Somebody who stopped listening in between needs nothing.
+            let _ = self.0.send(Heard { key: key.clone(), json: json.cloned() });
+        }
+    }
+
+    fn listen(&self) -> broadcast::Receiver<Heard> {
+        self.0.subscribe()
+    }
+}
+
+/// How new an object is, where resource versions are numbers (Kubernetes promises it, KEP-5504).
+fn version(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+fn failure(error: ApiError) -> ApiFailure {
+    let reason = match &error {
+        ApiError::Refused(refusal) => refusal.reason.clone(),
+        ApiError::Unreachable(_) | ApiError::TimedOut { .. } => String::new(),
+    };
+    ApiFailure { code: error.code(), reason, message: error.to_string() }
+}
+
+/// The API server, as plugins see it while binding.
+#[derive(Clone, Debug)]
+pub struct LiveApi {
+    client: ApiClient,
+    news: CustomNews,
+}
+
+impl LiveApi {
+    /// The API server behind `client`; `news` is what is heard of custom objects.
+    pub fn new(client: ApiClient, news: CustomNews) -> Self {
+        Self { client, news }
+    }
+
+    /// A failure that passes is tried again a few times, also where the first try came through in spite of it: patches
+    /// and deletions may be made twice, and an object that is there already is a conflict.
+    async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
+        let (method, content_type) = match call.verb {
+            Verb::Get => (Method::GET, JSON),
+            Verb::Create => (Method::POST, JSON),
+            Verb::Patch => (Method::PATCH, MERGE_PATCH),
+            Verb::Delete => (Method::DELETE, JSON),
+        };
+        let body = match &call.body {
+            Value::Null => Bytes::new(),
+            body => Bytes::from(body.to_string()),
+        };
+        let url = call.path.url();
+        let mut rests = Rests::default();
+        loop {
+            match self.client.exchange(method.clone(), &url, content_type, body.clone()).await {
+                Ok(reply) => {
+                    let unreadable =
+                        |e: serde_json::Error| ApiError::Unreachable(format!("{method} {url}: {e}"));
+                    return serde_json::from_slice(&reply).map_err(unreadable);
+                }
+                Err(error) => rests.rest(error).await?,
+            }
+        }
+    }
+
+    /// The object, and what its resource version is; `None` if there is none.
+    async fn read(&self, path: &ObjectPath) -> Result<Option<Value>, ApiError> {
+        match self.make(&ApiCall::get(path.clone())).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn wait_for(
+        &self,
+        path: &ObjectPath,
+        is_settled: &mut (dyn FnMut(Option<&Value>) -> bool + Send),
+    ) -> Result<(), ApiError> {
+        let key = path.key();
+        // What is read must not be older than what is heard after it.
+        let mut news = self.news.listen();
+        loop {
+            let object = self.read(path).await?;
+            let mut seen = object.as_ref().and_then(version);
+            if is_settled(object.as_ref()) {
+                return Ok(());
+            }
+            // Until so much was missed that only reading again helps.
+            while let Ok(heard) = news.recv().await {
+                if heard.key != key {
+                    continue;
+                }
+                let object: Option<Value> = heard.json.and_then(|json| serde_json::from_str(&json).ok());
+                let newer = object.as_ref().and_then(version);
+                if newer.is_some() && newer <= seen {
+                    continue;
+                }
+                seen = newer.or(seen);
+                if is_settled(object.as_ref()) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// A passing failure is tried again a few times. The server may have bound the pod in spite of it: then the next
+    /// try is a conflict, and the pod itself tells.
+    async fn bind_pod(&self, pod: &PodInfo, node: &str) -> Result<(), ApiError> {
+        let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
+        let body = Bytes::from(serde_json::to_vec(&Binding::new(pod, node)).unwrap_or_default());
+        let mut rests = Rests::default();
+        loop {
+            let error = match self.client.post(&path, body.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if error.code() == Some(409) {
+                return if self.is_bound_to(pod, node).await { Ok(()) } else { Err(error) };
+            }
+            rests.rest(error).await?;
+        }
+    }
+
+    async fn is_bound_to(&self, pod: &PodInfo, node: &str) -> bool {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let mut rests = Rests::default();
+        loop {
+            let error = match self.client.get(&path).await {
+                Ok(json) => {
+                    let found: Option<PlacedPod> = serde_json::from_slice(&json).ok();
+                    return found.is_some_and(|p| p.metadata.uid == *pod.uid && p.spec.node_name == node);
+                }
+                Err(error) => error,
+            };
+            if rests.rest(error).await.is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+impl ClusterApi for LiveApi {
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>> {
+        Box::pin(async move { self.bind_pod(pod, node).await.map_err(PluginError::from) })
+    }
+
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
+        Box::pin(async move { self.make(&call).await.map_err(failure) })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        at_most: Duration,
+        is_settled: &'a mut (dyn FnMut(Option<&Value>) -> bool + Send),
+    ) -> BoxFuture<'a, Result<bool, ApiFailure>> {
+        Box::pin(async move {
+            match timeout(at_most, self.wait_for(path, is_settled)).await {
+                Ok(settled) => settled.map(|()| true).map_err(failure),
+                Err(_) => Ok(false),
+            }
+        })
+    }
+}
+
+/// `v1.Binding`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: BindingMetadata<'a>,
+    target: Target<'a>,
+}
+
+#[derive(Serialize)]
+struct BindingMetadata<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    uid: &'a str,
+}
+
+#[derive(Serialize)]
+struct Target<'a> {
+    kind: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Binding<'a> {
+    fn new(pod: &'a PodInfo, node: &'a str) -> Self {
+        Self {
+            kind: "Binding",
+            api_version: "v1",
+            metadata: BindingMetadata { name: &pod.name, namespace: &pod.namespace, uid: &pod.uid },
+            target: Target { kind: "Node", name: node },
+        }
+    }
+}
+
+/// A pod, as far as it tells where it is bound.
+#[derive(Deserialize)]
+struct PlacedPod {
+    metadata: PlacedMetadata,
+    spec: PlacedSpec,
+}
+
+#[derive(Deserialize)]
+struct PlacedMetadata {
+    uid: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PlacedSpec {
+    #[serde(default)]
+    node_name: String,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! Calls against an API server made of canned replies.
+
+use std::time::Duration;
+
+use harbormaster_testkit::pod;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::*;
+use crate::canned::{self, Canned, refused_connection, reply, status};
+
+fn api(server: &Canned) -> LiveApi {
+    LiveApi::new(server.client(), CustomNews::default())
+}
+
+async fn bind(server: &Canned) -> Result<(), String> {
+    let pod = pod("p").namespace("ns").uid("u1").info();
+    let outcome = api(server).bind(&pod, &"n1".into()).await;
+    outcome.map_err(|e| e.to_string())
+}
+
+fn taken() -> http::Response<crate::http::ResponseBody> {
+    status(409, "Conflict", "pod p is already assigned to node \"n\"")
+}
+
+fn placed(uid: &str, node: &str) -> http::Response<crate::http::ResponseBody> {
+    canned::json(200, &json!({"metadata": {"uid": uid}, "spec": {"nodeName": node}}))
+}
+
+#[tokio::test]
+async fn a_binding_names_pod_uid_and_node() {
+    let server = Canned::script(vec![reply(201, r#"{"kind":"Status","status":"Success"}"#)]);
+    assert_eq!(bind(&server).await, Ok(()));
+    let seen = &server.seen()[0];
+    assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/api/v1/namespaces/ns/pods/p/binding"));
+    assert_eq!(
+        seen.body,
+        r#"{"kind":"Binding","apiVersion":"v1","metadata":{"name":"p","namespace":"ns","uid":"u1"},"target":{"kind":"Node","name":"n1"}}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_a_success_only_if_this_pod_is_on_the_chosen_node() {
+    let no = Err("pod p is already assigned to node \"n\"".to_owned());
+    for (found, expected) in [
+        (placed("u1", "n1"), Ok(())),
+        (placed("u1", "n2"), no.clone()),
+        (placed("u2", "n1"), no.clone()),
+        (canned::json(200, &json!({"metadata": {"uid": "u1"}, "spec": {}})), no.clone()),
+        (status(404, "NotFound", "gone"), no),
+    ] {
+        let server = Canned::script(vec![taken(), found]);
+        assert_eq!(bind(&server).await, expected);
+        assert_eq!(server.seen()[1].method, "GET");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_gone_fails_at_once() {
+    let server = Canned::script(vec![status(404, "NotFound", "pods \"p\" not found")]);
+    assert_eq!(bind(&server).await, Err("pods \"p\" not found".to_owned()));
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn passing_failures_are_tried_again() {
+    let mut calls = 0;
+    let server = Canned::new(move |_| {
+        calls += 1;
+        match calls {
+            1 => Ok(status(500, "InternalError", "etcd is away")),
+            2 => Err(refused_connection().into()),
+            _ => Ok(reply(201, "{}")),
+        }
+    });
+    assert_eq!(bind(&server).await, Ok(()));
+    assert_eq!(server.seen().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_came_through_in_spite_of_its_failure_counts() {
+    let server = Canned::script(vec![status(504, "Timeout", "too slow"), taken(), placed("u1", "n1")]);
+    assert_eq!(bind(&server).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_away_is_given_up_after_four_tries() {
+    let server = Canned::new(|_| Err(refused_connection().into()));
+    let error = bind(&server).await.unwrap_err();
+    assert!(error.contains("connection refused"), "{error}");
+    assert_eq!(server.seen().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wish_to_be_left_alone_is_honoured() {
+    let mut busy = status(429, "TooManyRequests", "busy");
+    busy.headers_mut().insert("retry-after", http::HeaderValue::from_static("3"));
+    let server = Canned::script(vec![busy, reply(201, "{}")]);
+    let begun = Instant::now();
+    assert_eq!(bind(&server).await, Ok(()));
+    assert!(begun.elapsed() >= Duration::from_secs(3));
+}
+
+// --- calls of plugins ---
+
+fn boat() -> ObjectPath {
+    ObjectPath {
+        group: "example.com".into(),
+        version: "v1".into(),
+        plural: "boats".into(),
+        namespace: "sea".into(),
+        name: "ark".into(),
+        subresource: Str::default(),
+    }
+}
+
+fn at_version(version: &str, crew: &str) -> Value {
+    json!({"metadata": {"name": "ark", "namespace": "sea", "resourceVersion": version}, "crew": crew})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_made_as_kubernetes_wants_it_and_again_after_a_failure_that_passes() {
+    let patch = json!({"status": {"crew": null}});
+    let object = json!({"metadata": {"name": "ark"}});
+    for (call, method, path, content_type, body) in [
+        (ApiCall::get(boat()), "GET", "/boats/ark", JSON, String::new()),
+        (ApiCall::create(boat(), object.clone()), "POST", "/boats", JSON, object.to_string()),
+        (ApiCall::patch(boat(), patch.clone()), "PATCH", "/boats/ark", MERGE_PATCH, patch.to_string()),
+        (
+            ApiCall::patch(boat().status(), patch.clone()),
+            "PATCH",
+            "/boats/ark/status",
+            MERGE_PATCH,
+            patch.to_string(),
+        ),
+        (
+            ApiCall::delete(boat()),
+            "DELETE",
+            "/boats/ark",
+            JSON,
+            json!({"kind": "DeleteOptions", "apiVersion": "v1"}).to_string(),
+        ),
+    ] {
+        let server = Canned::script(vec![
+            status(500, "InternalError", "etcd is away"),
+            canned::json(200, &at_version("7", "noah")),
+        ]);
+        assert_eq!(api(&server).call(call).await, Ok(at_version("7", "noah")));
+        let seen = server.seen();
+        assert_eq!((seen.len(), &seen[0]), (2, &seen[1]));
+        let seen = &seen[1];
+        let expected = format!("/apis/example.com/v1/namespaces/sea{path}");
+        assert_eq!((seen.method.as_str(), &seen.path), (method, &expected));
+        assert_eq!((seen.content_type.as_str(), &seen.body), (content_type, &body));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_says_what_the_api_server_said() {
+    let server = Canned::script(vec![status(409, "Conflict", "the object has been modified")]);
+    let refused = api(&server).call(ApiCall::patch(boat(), json!({}))).await.unwrap_err();
+    assert!(refused.is_conflict() && !refused.is_not_found());
+    assert_eq!(
+        (refused.reason.as_str(), refused.to_string().as_str()),
+        ("Conflict", "the object has been modified")
+    );
+    let away = Canned::new(|_| Err(refused_connection().into()));
+    let refused = api(&away).call(ApiCall::get(boat())).await.unwrap_err();
+    assert_eq!((refused.code, away.seen().len()), (None, 4));
+}
+
+/// What is asked about in turn, and what came of the wait.
+async fn waited(
+    server: Canned,
+    news: Vec<(u64, Option<Value>)>,
+    wanted: &str,
+) -> (Vec<String>, Result<bool, ApiFailure>) {
+    let told = CustomNews::default();
+    let api = LiveApi::new(server.client(), told.clone());
+    tokio::spawn(async move {
+        for (seconds, object) in news {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            let json: Option<Str> = object.map(|object| object.to_string().into());
+            let other = CustomKey { name: "barge".into(), ..boat().key() };
+            told.tell(&other, json.as_ref());
+            told.tell(&boat().key(), json.as_ref());
+        }
+    });
+    let mut asked = Vec::new();
+    let mut is_settled = |object: Option<&Value>| {
+        let crew = object.map_or("nobody", |object| object["crew"].as_str().unwrap());
+        asked.push(crew.to_owned());
+        crew == wanted
+    };
+    let outcome = api.wait(&boat(), Duration::from_secs(60), &mut is_settled).await;
+    (asked, outcome)
+}
+
+fn reads(objects: Vec<Value>) -> Canned {
+    Canned::script(objects.iter().map(|object| canned::json(200, object)).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_asked_about_every_change_of_the_object_in_order() {
+    let (three, five, six) = (at_version("3", "shem"), at_version("5", "ham"), at_version("6", "noah"));
+    let news = vec![(1, Some(five)), (1, Some(three)), (1, None), (1, Some(six))];
+    let (asked, outcome) = waited(reads(vec![at_version("4", "eve")]), news, "noah").await;
+    assert_eq!(asked, ["eve", "ham", "nobody", "noah"], "what is older than what was seen is passed over");
+    assert_eq!(outcome, Ok(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_so_already_needs_no_wait_and_what_never_comes_ends_in_time() {
+    let (asked, outcome) = waited(reads(vec![at_version("4", "noah")]), Vec::new(), "noah").await;
+    assert_eq!((asked.len(), outcome), (1, Ok(true)));
+    let gone = Canned::script(vec![status(404, "NotFound", "no boat")]);
+    let (asked, outcome) = waited(gone, Vec::new(), "noah").await;
+    assert_eq!((asked, outcome), (vec!["nobody".to_owned()], Ok(false)));
+    let (_, outcome) =
+        waited(Canned::script(vec![status(403, "Forbidden", "not yours")]), Vec::new(), "noah").await;
+    assert_eq!(outcome.unwrap_err().to_string(), "not yours");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_missed_news_reads_again() {
+    let crowd = (0..2 * NEWS_KEPT).map(|_| (0, Some(at_version("5", "ham")))).collect();
+    let server = reads(vec![at_version("4", "eve"), at_version("6", "noah")]);
+    let (_, outcome) = waited(server.clone(), crowd, "noah").await;
+    assert_eq!((outcome, server.seen().len()), (Ok(true), 2));
+}

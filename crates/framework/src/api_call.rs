@@ -1,0 +1,365 @@
+//! Calls to the API server that plugins make: while a pod is being bound, and when a decision is given up.
+//!
+//! An [`ApiCall`] is a value: Unreserve hands some to the framework, which has them made later. PreBind, Bind and PostBind are
+//! lent an [`Api`] and wait for the answers.
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_api::Str;
+use serde::Serialize;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::{
+    outcome::PluginError,
+    plugin::BoxFuture,
+    pod::PodInfo,
+    resource::{Custom, CustomKey, Resource, ResourceName, Undecodable, decode_value},
+};
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct ObjectPath {
+    /// The group of its API; empty for Kubernetes' core.
+    pub group: Str,
+    /// The version in which it is written and read.
+    pub version: Str,
+    /// For example `pods`.
+    pub plural: Str,
+    /// Empty if it is in none.
+    pub namespace: Str,
+    /// Its name.
+    pub name: Str,
+    /// For example `status`; empty for the object itself.
+    pub subresource: Str,
+}
+
+impl ObjectPath {
+    /// A custom object; the namespace is empty with [`ResourceScope::Cluster`](crate::resource::ResourceScope::Cluster).
+    pub fn of<R: Resource>(namespace: &str, name: &str) -> Self {
+        Self {
+            group: R::GROUP.into(),
+            version: R::VERSION.into(),
+            plural: R::PLURAL.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            subresource: Str::default(),
+        }
+    }
+
+    /// A pod.
+    pub fn pod(pod: &PodInfo) -> Self {
+        Self {
+            group: Str::default(),
+            version: "v1".into(),
+            plural: "pods".into(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            subresource: Str::default(),
+        }
+    }
+
+    /// Its subresource `status`.
+    #[must_use]
+    pub fn status(self) -> Self {
+        Self { subresource: "status".into(), ..self }
+    }
+
+    /// What identifies it among custom objects.
+    pub fn key(&self) -> CustomKey {
+        let Self { group, version, plural, namespace, name, .. } = self;
+        let resource = format!("{plural}.{version}.{group}").into();
+        CustomKey { resource, namespace: namespace.clone(), name: name.clone() }
+    }
+
+    /// The path of the object on the API server; that of all objects of the kind in the namespace if `name` is empty.
+    pub fn url(&self) -> String {
+        let Self { group, version, plural, namespace, name, subresource } = self;
+        let mut url = match group.is_empty() {
+            true => format!("/api/{version}"),
+            false => format!("/apis/{group}/{version}"),
+        };
+        let mut add = |part: &str| {
+            url.push('/');
+            url.push_str(part);
+        };
+        if !namespace.is_empty() {
+            add("namespaces");
+            add(namespace);
+        }
+        add(plural);
+        [name, subresource].into_iter().filter(|part| !part.is_empty()).for_each(|part| add(part));
+        url
+    }
+}
+
+/// What is done with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verb {
+    /// It is read.
+    Get,
+    /// It is made; the path has no name.
+    Create,
+    /// Fields of it are changed (RFC 7386: a field that is `null` goes). With `metadata.resourceVersion` in the patch it is a
+    /// conflict if the object has changed since.
+    Patch,
+    /// It is deleted; the body is a `v1.DeleteOptions`.
+    Delete,
+}
+
+/// A request to the API server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ApiCall {
+    /// What is done.
+    pub verb: Verb,
+    /// With which object.
+    pub path: ObjectPath,
+    /// With what; `null` with [`Verb::Get`].
+    pub body: Value,
+}
+
+impl ApiCall {
+    /// Reads an object.
+    pub fn get(path: ObjectPath) -> Self {
+        Self { verb: Verb::Get, path, body: Value::Null }
+    }
+
+    /// Makes an object.
+    pub fn create(path: ObjectPath, object: Value) -> Self {
+        Self { verb: Verb::Create, path: ObjectPath { name: Str::default(), ..path }, body: object }
+    }
+
+    /// Changes fields of an object: see [`Verb::Patch`].
+    pub fn patch(path: ObjectPath, patch: Value) -> Self {
+        Self { verb: Verb::Patch, path, body: patch }
+    }
+
+    /// Deletes an object.
+    pub fn delete(path: ObjectPath) -> Self {
+        Self { verb: Verb::Delete, path, body: json!({ "kind": "DeleteOptions", "apiVersion": "v1" }) }
+    }
+}
+
+/// Why a call came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct ApiFailure {
+    /// The status code of HTTP, if the API server answered.
+    pub code: Option<u16>,
+    /// For example `Conflict`; may be empty.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+impl ApiFailure {
+    /// There is no such object, or no such kind.
+    pub fn is_not_found(&self) -> bool {
+        self.code == Some(404)
+    }
+
+    /// The object has changed meanwhile, or is there already.
+    pub fn is_conflict(&self) -> bool {
+        self.code == Some(409)
+    }
+}
+
+impl From<Undecodable> for ApiFailure {
+    fn from(why: Undecodable) -> Self {
+        Self { code: None, reason: String::new(), message: why.to_string() }
+    }
+}
+
+/// The way to the API server, as whoever runs the scheduler provides it. Plugins use [`Api`].
+pub trait ClusterApi: Send + Sync {
+    /// `POST pods/<name>/binding`.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>>;
+
+    /// Makes a call, again after failures that pass. Returns the object as it is then.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>>;
+
+    /// Waits until `is_settled` says so of an object of a kind that plugins read (`None`: there is no such object), which it
+    /// is asked at once and after every change. `false` when that took too long.
+    ///
+    /// # Errors
+    /// When the object cannot be read.
+    fn wait<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        at_most: Duration,
+        is_settled: &'a mut (dyn FnMut(Option<&Value>) -> bool + Send),
+    ) -> BoxFuture<'a, Result<bool, ApiFailure>>;
+}
+
+/// The API server, as plugins see it while a pod is being bound. Every method fails as the API server answers.
+#[derive(Clone)]
+pub struct Api(Arc<dyn ClusterApi>);
+
+impl Api {
+    /// The API server behind `api`.
+    pub fn new(api: Arc<dyn ClusterApi>) -> Self {
+        Self(api)
+    }
+
+    /// Binds a pod.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn bind(&self, pod: &PodInfo, node: &Str) -> Result<(), PluginError> {
+        self.0.bind(pod, node).await
+    }
+
+    /// Makes any call.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn call(&self, call: ApiCall) -> Result<Value, ApiFailure> {
+        self.0.call(call).await
+    }
+
+    /// A custom object as the API server has it now; `None` if there is none.
+    ///
+    /// # Errors
+    /// As the API server answered, or when the object does not decode.
+    pub async fn get<R: Resource>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Custom<R>>, ApiFailure> {
+        match self.object(ApiCall::get(ObjectPath::of::<R>(namespace, name))).await {
+            Ok(object) => Ok(Some(object)),
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Makes a custom object of `json`, which has `metadata.name` but needs no `apiVersion` and `kind`.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn create<R: Resource>(
+        &self,
+        namespace: &str,
+        mut json: Value,
+    ) -> Result<Custom<R>, ApiFailure> {
+        if let Some(object) = json.as_object_mut() {
+            object.entry("apiVersion").or_insert_with(|| format!("{}/{}", R::GROUP, R::VERSION).into());
+            object.entry("kind").or_insert_with(|| R::KIND.into());
+        }
+        self.object(ApiCall::create(ObjectPath::of::<R>(namespace, ""), json)).await
+    }
+
+    /// Changes fields of a custom object: see [`Verb::Patch`].
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn patch<R: Resource>(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<Custom<R>, ApiFailure> {
+        self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
+    }
+
+    /// The same of its `status`, for kinds with that subresource. The patch has the field `status`.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn patch_status<R: Resource>(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<Custom<R>, ApiFailure> {
+        self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name).status(), patch)).await
+    }
+
+    /// Deletes a custom object; `false` if there was none.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn delete<R: Resource>(&self, namespace: &str, name: &str) -> Result<bool, ApiFailure> {
+        match self.call(ApiCall::delete(ObjectPath::of::<R>(namespace, name))).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.is_not_found() => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Changes fields of a pod, if it is still this one.
+    ///
+    /// # Errors
+    /// As the API server answered; also if another pod has the name by now.
+    pub async fn patch_pod(&self, pod: &PodInfo, mut patch: Value) -> Result<(), ApiFailure> {
+        patch["metadata"]["uid"] = pod.uid.as_str().into();
+        self.call(ApiCall::patch(ObjectPath::pod(pod), patch)).await.map(drop)
+    }
+
+    /// Waits until `settle` has an answer about a custom object of a kind that the plugin names (`None`: there is no such
+    /// object); it is asked at once and after every change. `None` when that took longer than `at_most`.
+    ///
+    /// # Errors
+    /// When the object cannot be read, or does not decode.
+    pub async fn wait<R: Resource, T: Send>(
+        &self,
+        namespace: &str,
+        name: &str,
+        at_most: Duration,
+        mut settle: impl FnMut(Option<&Custom<R>>) -> Option<T> + Send,
+    ) -> Result<Option<T>, ApiFailure> {
+        let path = ObjectPath::of::<R>(namespace, name);
+        let key = path.key();
+        let mut answer = None;
+        let mut is_settled = |json: Option<&Value>| {
+            let object = json.map(|json| decode_value::<R>(&key, json)).transpose();
+            answer = object.map(|object| settle(object.as_ref())).map_err(ApiFailure::from).transpose();
+            answer.is_some()
+        };
+        self.0.wait(&path, at_most, &mut is_settled).await?;
+        answer.transpose()
+    }
+
+    async fn object<R: Resource>(&self, call: ApiCall) -> Result<Custom<R>, ApiFailure> {
+        let json = self.call(call).await?;
+        let name = |field: &str| json["metadata"][field].as_str().unwrap_or_default().into();
+        let resource = ResourceName::of::<R>().to_string().into();
+        let key = CustomKey { resource, namespace: name("namespace"), name: name("name") };
+        Ok(decode_value(&key, &json)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(group: &str, namespace: &str, name: &str, subresource: &str) -> ObjectPath {
+        ObjectPath {
+            group: group.into(),
+            version: "v1".into(),
+            plural: "teams".into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            subresource: subresource.into(),
+        }
+    }
+
+    #[test]
+    fn paths_are_those_of_kubernetes() {
+        for (path, expected) in [
+            (path("example.com", "a", "red", ""), "/apis/example.com/v1/namespaces/a/teams/red"),
+            (path("example.com", "", "red", "status"), "/apis/example.com/v1/teams/red/status"),
+            (path("", "a", "", ""), "/api/v1/namespaces/a/teams"),
+        ] {
+            assert_eq!(path.url(), expected);
+        }
+        assert_eq!(&*path("example.com", "a", "red", "").key().resource, "teams.v1.example.com");
+    }
+}

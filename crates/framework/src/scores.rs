@@ -1,0 +1,96 @@
+//! Scoring many rows at once.
+
+use crate::nodeset::{NodeIdx, NodeSet};
+
+/// One plugin's scores of rows, to be written.
+///
+/// The rows are those of one part of the node table, which may be all of it: a batch may be asked for in parts. Rows
+/// outside of [`Self::rows`] are never touched through it.
+#[derive(Debug)]
+pub struct Scores<'a> {
+    rows: &'a NodeSet,
+    /// The row that the first of `scores` belongs to.
+    first: usize,
+    scores: &'a mut [i64],
+}
+
+impl<'a> Scores<'a> {
+    /// Scores of `rows`. `scores` has a place for every row from `first` on, and none of `rows` is before or behind.
+    pub fn new(rows: &'a NodeSet, first: NodeIdx, scores: &'a mut [i64]) -> Self {
+        Self { rows, first: first.at(), scores }
+    }
+
+    /// The rows to score.
+    pub fn rows(&self) -> &'a NodeSet {
+        self.rows
+    }
+
+    /// `row` has that score. Does nothing if the row is none of [`Self::rows`].
+    pub fn set(&mut self, row: NodeIdx, score: i64) {
+        let place = row.at().checked_sub(self.first).and_then(|at| self.scores.get_mut(at));
+        if let Some(place) = place.filter(|_| self.rows.contains(row)) {
+            *place = score;
+        }
+    }
+
+    /// The rows to score in ascending order, each with the place of its score: the quick way to write all of them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIdx, &mut i64)> {
+        let (mut places, mut next) = (self.scores.iter_mut(), self.first);
+        self.rows.iter().filter_map(move |row| {
+            let place = places.nth(row.at().checked_sub(next)?)?;
+            next = row.at() + 1;
+            Some((row, place))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::Pod;
+
+    use super::*;
+    use crate::{cluster::Cluster, cycle::Cycle, pod::PodInfo};
+
+    fn set(rows: &[u32]) -> NodeSet {
+        rows.iter().copied().map(NodeIdx).collect()
+    }
+
+    #[test]
+    fn only_the_lent_rows_are_written() {
+        let mut scores = [0; 6];
+        let rows = set(&[11, 13, 15]);
+        let mut part = Scores::new(&rows, NodeIdx(10), &mut scores);
+        for row in [0, 9, 10, 11, 12, 13, 16, 200] {
+            part.set(NodeIdx(row), i64::from(row));
+        }
+        assert_eq!(scores, [0, 11, 0, 13, 0, 0]);
+        let mut part = Scores::new(&rows, NodeIdx(10), &mut scores);
+        part.iter_mut().for_each(|(row, score)| *score += 100 * i64::from(row.0));
+        assert_eq!(scores, [0, 1111, 0, 1313, 0, 1500]);
+    }
+
+    #[test]
+    fn parts_may_be_written_by_several_threads() {
+        let (cluster, pod) = (Cluster::default(), PodInfo::standalone(Pod::default()));
+        let cx = Cycle::new(&cluster, &pod);
+        let mut scores = [0; 130];
+        let (low, high) = scores.split_at_mut(70);
+        let write = |rows: &NodeSet, first: u32, scores: &mut [i64]| {
+            let mut part = Scores::new(rows, NodeIdx(first), scores);
+            part.iter_mut().for_each(|(row, score)| *score = i64::from(row.0) + cx.nodes.rows() as i64);
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(|| write(&NodeSet::all(70), 0, low));
+            threads.spawn(|| write(&(70..130).map(NodeIdx).collect(), 70, high));
+        });
+        assert!(scores.iter().copied().eq(0..130));
+    }
+
+    #[test]
+    fn rows_without_a_place_are_passed_over() {
+        let mut scores = [0; 2];
+        let rows = set(&[1, 5, 6, 7, 90]);
+        let mut part = Scores::new(&rows, NodeIdx(5), &mut scores);
+        assert_eq!(part.iter_mut().map(|(row, _)| row.0).collect::<Vec<_>>(), [5, 6]);
+    }
+}

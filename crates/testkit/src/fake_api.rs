@@ -1,0 +1,145 @@
+//! An API server for plugins that write while a pod is bound: objects in memory, and what was asked.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    api_call::{Api, ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
+    outcome::PluginError,
+    plugin::BoxFuture,
+    pod::PodInfo,
+    resource::Resource,
+};
+use serde_json::Value;
+
+/// Holds objects as JSON and takes calls as the API server does, as far as plugins can tell: what is not there is not found,
+/// what is there already is a conflict. No rules, no versions. A pod is there once it is [set](Self::set_pod).
+#[derive(Clone, Debug, Default)]
+pub struct FakeApi(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By path, without subresources.
+    objects: BTreeMap<String, Value>,
+    calls: Vec<ApiCall>,
+    bound: Vec<String>,
+    refusal: Option<ApiFailure>,
+}
+
+impl FakeApi {
+    /// What plugins are lent.
+    pub fn api(&self) -> Api {
+        Api::new(Arc::new(self.clone()))
+    }
+
+    /// Puts a custom object there.
+    ///
+    /// # Panics
+    /// When `json` has no `metadata.name`.
+    pub fn set<R: Resource>(&self, json: Value) {
+        let of = |field: &str| json["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (of("namespace"), of("name"));
+        assert!(!name.is_empty(), "an object without metadata.name: {json}");
+        self.state().objects.insert(ObjectPath::of::<R>(&namespace, &name).url(), json);
+    }
+
+    /// Puts a pod there, of which nothing but the metadata that patches need is kept.
+    pub fn set_pod(&self, pod: &PodInfo) {
+        let json = serde_json::json!({ "metadata": { "name": pod.name, "namespace": pod.namespace, "uid": pod.uid } });
+        self.state().objects.insert(ObjectPath::pod(pod).url(), json);
+    }
+
+    /// An object as it is now; `null` if there is none.
+    pub fn object(&self, path: &ObjectPath) -> Value {
+        self.state().objects.get(&path.url()).cloned().unwrap_or_default()
+    }
+
+    /// From now on everything is refused so; nothing is with `None`.
+    pub fn refuse(&self, refusal: Option<ApiFailure>) {
+        self.state().refusal = refusal;
+    }
+
+    /// The calls so far, bindings aside.
+    pub fn calls(&self) -> Vec<ApiCall> {
+        self.state().calls.clone()
+    }
+
+    /// The bindings so far, as `namespace/pod node`.
+    pub fn bound(&self) -> Vec<String> {
+        self.state().bound.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, call: ApiCall) -> Result<Value, ApiFailure> {
+        self.calls.push(call.clone());
+        self.admitted()?;
+        let object = ObjectPath { subresource: Str::default(), ..call.path.clone() }.url();
+        match call.verb {
+            Verb::Get => self.objects.get(&object).cloned().ok_or_else(|| not_found(&object)),
+            Verb::Create => {
+                let name = call.body["metadata"]["name"].as_str().unwrap_or_default();
+                let made = ObjectPath { name: name.into(), ..call.path.clone() }.url();
+                if self.objects.contains_key(&made) {
+                    return Err(failure(409, "AlreadyExists", format!("{made} already exists")));
+                }
+                self.objects.insert(made, call.body.clone());
+                Ok(call.body)
+            }
+            Verb::Patch => {
+                let known = self.objects.get_mut(&object).ok_or_else(|| not_found(&object))?;
+                json_patch::merge(known, &call.body);
+                Ok(known.clone())
+            }
+            Verb::Delete => self.objects.remove(&object).ok_or_else(|| not_found(&object)),
+        }
+    }
+
+    fn admitted(&self) -> Result<(), ApiFailure> {
+        self.refusal.clone().map_or(Ok(()), Err)
+    }
+}
+
+fn not_found(url: &str) -> ApiFailure {
+    failure(404, "NotFound", format!("{url} not found"))
+}
+
+fn failure(code: u16, reason: &str, message: String) -> ApiFailure {
+    ApiFailure { code: Some(code), reason: reason.to_owned(), message }
+}
+
+impl ClusterApi for FakeApi {
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            state.admitted()?;
+            state.bound.push(format!("{} {node}", pod.full_name()));
+            Ok(())
+        })
+    }
+
+    fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>> {
+        Box::pin(async move { self.state().take(call) })
+    }
+
+    /// Nothing changes while somebody waits: the answer is that of now.
+    fn wait<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        _: Duration,
+        is_settled: &'a mut (dyn FnMut(Option<&Value>) -> bool + Send),
+    ) -> BoxFuture<'a, Result<bool, ApiFailure>> {
+        Box::pin(async move {
+            let object = self.state().objects.get(&path.url()).cloned();
+            Ok(is_settled(object.as_ref()))
+        })
+    }
+}
