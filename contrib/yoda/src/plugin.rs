@@ -24,17 +24,20 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use harbormaster::{api::Timestamp, prelude::*};
+use harbormaster::{api::Timestamp, prelude::*, serde_json::json};
 
 use crate::{
     args::{Args, Mode},
     cards::{LEVEL_NOT_FIT, NO_GPU, STALE},
     hints,
-    ledger::{self, Chosen, Ledger, WhatIf},
+    ledger::{self, CARDS, Chosen, Ledger, WhatIf},
     literal,
     score::{Maxima, Offer, spread},
     scv::Scv,
@@ -56,6 +59,8 @@ pub struct Asked {
     /// The newest of all reports. Plugins have no clock.
     newest: Option<Timestamp>,
     what_if: BTreeMap<NodeIdx, WhatIf>,
+    /// What Filter found on nodes that satisfy the wish.
+    offers: PerNode<Arc<Offer>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +78,16 @@ pub enum Compared {
     /// The greatest facts anywhere.
     Literal(literal::Wish, literal::Maxima),
     /// What the candidates offer, and the greatest facts among that.
-    Corrected(HashMap<NodeIdx, Offer>, Maxima),
+    Corrected(HashMap<NodeIdx, Arc<Offer>>, Maxima),
+}
+
+/// What Reserve took.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The ids of the cards; none if the pod asks for none.
+    pub ids: Vec<u32>,
+    /// Whether the API server may have heard of it.
+    may_be_written: AtomicBool,
 }
 
 impl Plugin for Yoda {
@@ -82,7 +96,8 @@ impl Plugin for Yoda {
     type ScoreState = Compared;
 
     fn points(points: &mut Points<Self>) {
-        points.queue_sort().pre_filter().filter().pre_score().score().indexed().resource::<Scv>();
+        points.queue_sort().pre_filter().filter().pre_score().score().reserve().pre_bind();
+        points.indexed().resource::<Scv>();
     }
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
@@ -156,32 +171,34 @@ impl Filter for Yoda {
                 let scv = cx.objects.get::<Scv>("", node.name())?.ok_or_else(|| Reject::evictable(NO_GPU))?;
                 Ok(wish.fits(&scv.status).map_err(Reject::evictable)?)
             }
-            Some(AnyWish::Corrected(wish)) => self.offer(cx, asked, wish, node).map(drop),
+            Some(AnyWish::Corrected(wish)) => {
+                asked.offers.set(node, Arc::new(self.offer(cx, asked, wish, node)?));
+                Ok(())
+            }
         }
     }
 }
 
 impl PreScore for Yoda {
-    fn pre_score(&self, cx: &Cycle<'_>, candidates: &NodeSet) -> PluginResult<PreScored<Compared>> {
-        let Ok(asked) = self.asked(cx) else { return Ok(PreScored::Skip) };
-        match &asked.wish {
-            None => Ok(PreScored::Skip),
+    fn pre_score(
+        &self,
+        cx: &Cycle<'_>,
+        asked: &Asked,
+        candidates: &NodeSet,
+    ) -> PluginResult<PreScored<Compared>> {
+        Ok(match &asked.wish {
+            None => PreScored::Skip,
             Some(AnyWish::Literal(wish)) => {
                 let all = cx.objects.all::<Scv>()?.map(|scv| &scv.status);
-                let maxima = literal::Maxima::of(wish, all);
-                Ok(PreScored::Continue(Compared::Literal(*wish, maxima)))
+                PreScored::Continue(Compared::Literal(*wish, literal::Maxima::of(wish, all)))
             }
-            Some(AnyWish::Corrected(wish)) => {
-                let mut offers = HashMap::new();
-                for row in candidates {
-                    if let Ok(offer) = self.offer(cx, &asked, wish, cx.nodes.node(row)) {
-                        offers.insert(row, offer);
-                    }
-                }
+            Some(AnyWish::Corrected(_)) => {
+                let offer = |row: NodeIdx| Some((row, asked.offers.get(cx.nodes.node(row))?));
+                let offers: HashMap<_, _> = candidates.iter().filter_map(offer).collect();
                 let maxima = Maxima::of(offers.values().flat_map(|offer| offer.cards.iter().copied()));
-                Ok(PreScored::Continue(Compared::Corrected(offers, maxima)))
+                PreScored::Continue(Compared::Corrected(offers, maxima))
             }
-        }
+        })
     }
 }
 
@@ -215,6 +232,47 @@ impl Score for Yoda {
     }
 }
 
+impl Reserve for Yoda {
+    type Reserved = Taken;
+
+    fn reserve(
+        &self,
+        cx: &Cycle<'_>,
+        asked: &Asked,
+        node: NodeRef<'_>,
+        _: &mut Assume,
+    ) -> Result<Taken, Stop> {
+        let Some(AnyWish::Corrected(wish)) = &asked.wish else { return Ok(Taken::default()) };
+        let ids = self.offer(cx, asked, wish, node)?.ids;
+        self.chosen().insert(&cx.pod.uid, node.idx(), ids.clone(), cx.index()?);
+        Ok(Taken { ids, ..Taken::default() })
+    }
+
+    fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
+        self.chosen().remove(&placement.pod.uid);
+        let taken = placement.reserved::<Self>();
+        if taken.is_some_and(|taken| taken.may_be_written.load(Ordering::Relaxed)) {
+            let patch = json!({"metadata": {"uid": placement.pod.uid, "annotations": {CARDS: null}}});
+            calls.push(ApiCall::patch(ObjectPath::pod(&placement.pod), patch));
+        }
+    }
+}
+
+impl PreBind for Yoda {
+    fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
+        let takes_cards = placement.reserved::<Self>().is_some_and(|taken| !taken.ids.is_empty());
+        Ok(if takes_cards { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
+    }
+
+    /// Before the binding, so that no scheduler ever finds a pod on a node without knowing its cards.
+    async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
+        let Some(taken) = cx.reserved::<Self>() else { return Ok(()) };
+        taken.may_be_written.store(true, Ordering::Relaxed);
+        let patch = json!({"metadata": {"annotations": {CARDS: ledger::written(&taken.ids)}}});
+        Ok(cx.api.patch_pod(&cx.pod, patch).await?)
+    }
+}
+
 impl Yoda {
     fn asked(&self, cx: &Cycle<'_>) -> Result<Asked, Stop> {
         let labels = &cx.pod.labels;
@@ -226,7 +284,7 @@ impl Yoda {
         wish::priority(labels).map_err(unreadable)?;
         let Some(wish) = Wish::of(labels).map_err(unreadable)? else { return Ok(Asked::default()) };
         let newest = cx.objects.all::<Scv>()?.filter_map(|scv| scv.status.update_time).max();
-        Ok(Asked { wish: Some(AnyWish::Corrected(wish)), newest, what_if: BTreeMap::new() })
+        Ok(Asked { wish: Some(AnyWish::Corrected(wish)), newest, ..Asked::default() })
     }
 
     /// What the node offers for the wish, or why it does not satisfy it.

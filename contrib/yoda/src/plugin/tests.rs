@@ -4,15 +4,14 @@ use harbormaster::{
     api::Pod,
     serde_json::{Value, json},
     testkit::{
-        NodeBuilder, PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, custom,
-        labels, node, pod, set_custom,
+        FakeApi, NodeBuilder, PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single,
+        cluster, custom, labels, node, pod, set_custom, trial::finished,
     },
 };
 
 use super::*;
 use crate::{
     cards::{CLOCK_NOT_FIT, MEMORY_NOT_FIT, NUMBER_NOT_FIT},
-    ledger::CARDS,
     scv::Card,
     wish::{CLOCK, LEVEL, MEMORY, NUMBER, PRIORITY},
 };
@@ -480,4 +479,51 @@ fn a_node_that_joins_or_gets_the_level_wakes() {
 #[test]
 fn literal_mode_is_woken_by_everything() {
     assert!(yoda(Mode::Literal).events().is_none());
+}
+
+#[test]
+fn reserve_takes_the_best_cards_and_pre_bind_writes_them_on_the_pod() {
+    let (plugin, api) = (corrected(), FakeApi::default());
+    let mut nodes =
+        nodes(["n"], [], [scv("n", &[card(0, 16000, 9000), card(1, 16000, 16000), card(2, 16000, 9000)])]);
+    let p = asks("p", &[(NUMBER, "2"), (MEMORY, "8000")]).info();
+    api.set_pod(&p);
+    let placement = plugin.reserve(&mut nodes, &p, "n").unwrap();
+    finished(plugin.pre_bind(&placement, &api.api())).unwrap();
+    assert_eq!(api.object(&ObjectPath::pod(&p))["metadata"]["annotations"], json!({CARDS: "1,0"}));
+    // Given up, it is taken off again.
+    let calls = plugin.unreserve(&mut nodes, &placement);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    finished(api.api().call(calls[0].clone())).unwrap();
+    assert_eq!(api.object(&ObjectPath::pod(&p))["metadata"]["annotations"], json!({}));
+}
+
+#[test]
+fn what_reserve_chose_counts_until_the_annotation_says_it_and_is_given_back() {
+    let plugin = corrected();
+    let mut nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
+    let (first, second) = (asks("first", &[(NUMBER, "1")]).info(), asks("second", &[(NUMBER, "1")]).info());
+    let placement = plugin.reserve(&mut nodes, &first, "n").unwrap();
+    // As the engine assumes it; the leftover of an earlier try on another node does not count.
+    let leftover =
+        asks("first", &[(NUMBER, "1")]).on("n").pod(|pod| pod.annotations = labels(&[(CARDS, "7")]));
+    nodes.add_pod(&"n".into(), leftover.info());
+    nodes.refresh();
+    assert_eq!(plugin.verdict(&nodes, &second, "n"), full(NUMBER_NOT_FIT));
+    assert!(plugin.reserve(&mut nodes, &second, "n").is_err(), "Reserve looks again");
+    assert!(plugin.reserve(&mut nodes, &first, "n").is_ok(), "a pod is not in its own way");
+    let calls = plugin.unreserve(&mut nodes, &placement);
+    assert!(calls.is_empty(), "nothing was written: {calls:?}");
+    nodes.remove_pod("n", &first.uid);
+    nodes.refresh();
+    assert_eq!(plugin.verdict(&nodes, &second, "n"), Ok(()));
+}
+
+#[test]
+fn a_pod_that_takes_no_card_is_not_written_to() {
+    let mut nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
+    for (mode, pairs) in [(Mode::Corrected, &[][..]), (Mode::Literal, &[(NUMBER, "1")])] {
+        let placement = Trial::of(yoda(mode)).reserve(&mut nodes, &asks("p", pairs).info(), "n").unwrap();
+        assert!(matches!(yoda(mode).pre_flight(&placement), Ok(PreFlight::NothingToDo)));
+    }
 }
