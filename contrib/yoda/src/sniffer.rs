@@ -77,7 +77,7 @@ pub enum SnifferError {
 /// Where cards come from.
 #[derive(Debug)]
 enum Cards {
-    Nvml(NvmlCards),
+    Nvml(Box<NvmlCards>),
     Fake(FakeCards),
 }
 
@@ -85,7 +85,7 @@ impl Cards {
     fn of(flags: &Flags) -> Result<Self, SnifferError> {
         Ok(match &flags.fake {
             Some(path) => Self::Fake(FakeCards::of(path)),
-            None => Self::Nvml(NvmlCards::find()?),
+            None => Self::Nvml(Box::new(NvmlCards::find()?)),
         })
     }
 

@@ -106,23 +106,26 @@ fn a_scheduler_that_was_killed_knows_who_holds_which_card(server: Server) {
     define(client);
     create_node(client, "n1", 2);
     let scheduler = start(&cluster, "first.log");
-    create_pod(client, "whole", json!({"scv/number": "1"}));
-    wait_until_bound(client, "whole");
-    create_pod(client, "part", json!({"scv/memory": "10000"}));
-    wait_until_bound(client, "part");
-    assert_ne!(cards_of(client, "whole"), cards_of(client, "part"));
+    let placed = |name: &str, labels: Value| {
+        create_pod(client, name, labels);
+        wait_until_bound(client, name);
+        cards_of(client, name)
+    };
+    assert_eq!(placed("whole", json!({"scv/number": "1"})), "0");
+    assert_eq!(placed("part", json!({"scv/memory": "10000"})), "1");
+    assert_eq!(placed("small", json!({"scv/memory": "5000"})), "1");
+    // Whoever guesses where the two that are left belong would begin with card 0.
+    delete_pod(client, "whole");
     scheduler.kill();
 
     let scheduler = start(&cluster, "second.log");
-    create_pod(client, "third", json!({"scv/memory": "10000"}));
+    assert_eq!(placed("next", json!({"scv/number": "1"})), "0");
+    create_pod(client, "third", json!({"scv/memory": "5000"}));
     let (_, message) = wait_until_explained(client, "third");
     assert!(message.contains("1 GPU Memory Not Fit"), "{message}");
-    // What is left of the shared card can still be had.
-    create_pod(client, "small", json!({"scv/memory": "5000"}));
-    wait_until_bound(client, "small");
-    assert_eq!(cards_of(client, "small"), cards_of(client, "part"));
-    delete_pod(client, "whole");
+    delete_pod(client, "small");
     wait_until_bound(client, "third");
+    assert_eq!(cards_of(client, "third"), "1");
     scheduler.ends_well();
 }
 

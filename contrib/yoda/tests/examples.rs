@@ -157,3 +157,18 @@ fn arguments_are_checked_with_file_line_and_field() {
         assert!(error.starts_with("scheduler.yaml:") && error.contains(expected), "{error}");
     }
 }
+
+#[test]
+fn what_is_to_be_deployed_is_taken_by_an_api_server() {
+    let file = |name: &str| format!("{}/deploy/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_yoda-scheduler"));
+    program.args(["sandbox", "--nodes", "1"]);
+    for name in ["crd", "sniffer", "scheduler"] {
+        program.args(["-f".to_owned(), file(name)]);
+    }
+    let ran = program.output().unwrap();
+    let (said, told) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{told}");
+    // The scheduler; no node has the label of the DaemonSet.
+    assert!(said.contains("1 pods: "), "{said}{told}");
+}

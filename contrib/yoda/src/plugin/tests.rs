@@ -1,5 +1,7 @@
 //! Each of the original's mistakes that `mode: corrected` does not make is a test of its number.
 
+use std::slice;
+
 use harbormaster::{
     api::Pod,
     serde_json::{Value, json},
@@ -129,7 +131,7 @@ fn bug_3_the_same_card_must_have_the_memory_and_the_clock() {
 fn bug_4_cards_that_are_not_healthy_neither_count_nor_skew_scores() {
     let dead = Card { health: "Unhealthy".to_owned(), power: 1000, ..card(1, 32000, 32000) };
     let spelt = Card { health: "healthy".to_owned(), ..card(0, 16000, 16000) };
-    let alone = nodes(["n"], [], [scv("n", &[dead.clone()])]);
+    let alone = nodes(["n"], [], [scv("n", slice::from_ref(&dead))]);
     is(&alone, &[(NUMBER, "1")], no(NUMBER_NOT_FIT));
     let both = nodes(["n"], [], [scv("n", &[spelt, dead])]);
     is(&both, &[(NUMBER, "2")], no(NUMBER_NOT_FIT));
