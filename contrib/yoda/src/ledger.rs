@@ -197,3 +197,58 @@ pub fn cards<'a>(
     }
     cards
 }
+
+#[cfg(test)]
+mod tests {
+    use harbormaster::{
+        prelude::Indexed,
+        testkit::{Trial, cluster, labels, node, pod},
+    };
+
+    use super::*;
+    use crate::{Yoda, wish::NUMBER};
+
+    #[test]
+    fn an_annotation_is_read_as_it_is_written() {
+        for ids in [vec![0], vec![0, 2], vec![31, 4, 7]] {
+            assert_eq!(read(&written(&ids)), Some(ids));
+        }
+        assert_eq!(read("0, 2"), Some(vec![0, 2]));
+        for nonsense in ["", "0,", "a", "-1", "0;1"] {
+            assert_eq!(read(nonsense), None, "{nonsense:?}");
+        }
+    }
+
+    /// What the plugin's index makes of these pods on the node `n1`, whose row is the first.
+    fn with_ledger(pods: usize, annotated: bool, ask: impl FnOnce(&<Yoda as Indexed>::Index)) {
+        let on_node = (0..pods).map(|at| {
+            let annotations = if annotated { labels(&[(CARDS, "0")]) } else { labels(&[]) };
+            pod(&at.to_string()).label(NUMBER, "1").on("n1").pod(|pod| pod.annotations = annotations)
+        });
+        let nodes = cluster([node("n1")], on_node);
+        let mut registry = harbormaster::prelude::Registry::default();
+        registry.register::<Yoda>();
+        let yoda = registry.build("yoda", None, &harbormaster::prelude::BuildCycle::default()).unwrap();
+        let indexes = Trial::of_made(yoda).indexes(&nodes, &pod("asking").info());
+        ask(indexes.get().unwrap());
+    }
+
+    #[test]
+    fn choices_are_forgotten_once_they_are_known_from_the_pods_or_the_pods_are_gone() {
+        for (pods, annotated, left) in [(100, false, 100), (100, true, 0), (0, false, 0)] {
+            with_ledger(pods, annotated, |ledger| {
+                let mut chosen = Chosen::default();
+                let uid = |at: usize| pod(&at.to_string()).build().uid;
+                for at in 0..100 {
+                    chosen.insert(&uid(at), NodeIdx(0), vec![0], ledger);
+                }
+                for at in 100..1000 {
+                    chosen.insert(&uid(at), NodeIdx(0), vec![0], ledger);
+                }
+                assert!(chosen.by_uid.len() <= 2 * left + 64, "{} are left", chosen.by_uid.len());
+                let kept = (0..100).filter(|at| chosen.by_uid.contains_key(&uid(*at))).count();
+                assert_eq!(kept, left, "{pods} pods, annotated: {annotated}");
+            });
+        }
+    }
+}

@@ -302,7 +302,12 @@ impl Yoda {
         let row = node.idx();
         let what_if = asked.what_if.get(&row);
         let ledger = cx.index::<Ledger>()?;
-        let cards = ledger::cards(&scv.status, row, ledger, &self.chosen(), what_if, &cx.pod.uid);
+        let mut cards = ledger::cards(&scv.status, row, ledger, &self.chosen(), what_if, &cx.pod.uid);
+        // Pods have been evicted for this one here, and what they used is measured as free with the next report only. Until
+        // then it would evict more of them.
+        if cx.pod.status.nominated_node_name.as_ref() == Some(node.name()) {
+            cards.trust_the_ledger();
+        }
         Ok(Offer::of(&cards, wish)?)
     }
 
