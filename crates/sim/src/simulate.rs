@@ -15,9 +15,9 @@ use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    cluster::Cluster,
     explain::Judge,
     explanation::PodExplanation,
+    inventory::Inventory,
     report::{PodReport, Report},
     verdict::pre_enqueue,
 };
@@ -34,7 +34,7 @@ const MAX_FRUITLESS: u32 = 3;
 /// Places the pending pods one after the other, as a scheduler would that has the cluster to itself.
 ///
 /// `progress` is called after every attempt with the number of pods that are decided and of all.
-pub fn simulate(config: EngineConfig, cluster: Cluster, progress: &mut dyn FnMut(usize, usize)) -> Report {
+pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
     let mut world = World::new(config, cluster, None);
     world.run(progress);
     world.finish()
@@ -47,7 +47,7 @@ pub fn simulate(config: EngineConfig, cluster: Cluster, progress: &mut dyn FnMut
 /// is told of after the other: nothing is kept.
 pub fn explain_simulated(
     config: EngineConfig,
-    cluster: Cluster,
+    cluster: Inventory,
     report: &Report,
     concerns: &dyn Fn(&PodReport) -> bool,
     tell: &mut dyn FnMut(&PodReport, PodExplanation),
@@ -104,7 +104,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(config: EngineConfig, cluster: Cluster, explainer: Option<Explainer<'a>>) -> Self {
+    fn new(config: EngineConfig, cluster: Inventory, explainer: Option<Explainer<'a>>) -> Self {
         let mut world = Self {
             explainer,
             engine: Engine::new(config.clone()),
@@ -121,7 +121,7 @@ impl<'a> World<'a> {
         world
     }
 
-    fn load(&mut self, config: &EngineConfig, cluster: Cluster) {
+    fn load(&mut self, config: &EngineConfig, cluster: Inventory) {
         for object in cluster.raw_objects(&config.resources()) {
             if let Some(explainer) = &mut self.explainer {
                 explainer.judge.cache.cluster.set_custom(&object);
@@ -149,7 +149,10 @@ impl<'a> World<'a> {
             let info = PodInfo::standalone(pod.clone());
             let mut report = PodReport::of(&info);
             match config.profiles.iter().find(|p| *p.name() == pod.spec.scheduler_name) {
-                Some(profile) => report.pre_enqueue = pre_enqueue(profile, &info),
+                Some(profile) => {
+                    let objects = self.engine.cache().cluster.objects();
+                    report.pre_enqueue = pre_enqueue(profile, objects, &info);
+                }
                 None => report.is_of_no_profile(),
             }
             if let Some(status) = &report.pre_enqueue {

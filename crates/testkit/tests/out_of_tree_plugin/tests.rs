@@ -69,7 +69,7 @@ fn the_queue_holds_back_greedy_pods_and_serves_large_orders_first() {
     let plugin = runner.profile().plugins()[0].clone();
     let enters = |tickets: i64, awaits_eviction: bool| {
         let pod = wants("p", tickets).info();
-        plugin.pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction }).is_ok()
+        plugin.pre_enqueue(EnqueueCycle { pod: &pod, objects: &Objects::default(), awaits_eviction }).is_ok()
     };
     assert!(enters(6, false) && !enters(7, false) && !enters(6, true));
     let (small, large) = (wants("small", 1).info(), wants("large", 5).info());
