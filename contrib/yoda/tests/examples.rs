@@ -170,5 +170,5 @@ fn what_is_to_be_deployed_is_taken_by_an_api_server() {
     let (said, told) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{told}");
     // The scheduler; no node has the label of the DaemonSet.
-    assert!(said.contains("1 pods: "), "{said}{told}");
+    assert!(said.contains("1 pod: 1 placed"), "{said}{told}");
 }
