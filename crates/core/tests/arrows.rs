@@ -24,10 +24,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "harbormaster",
         &["api", "framework", "config", "core", "driver", "setup", "sim", "apiserver", "sandbox", "testkit"],
     ),
+    // As anybody's schedulers: on the library for authors alone.
+    ("yoda", &["harbormaster"]),
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "harbormaster", "oracle", "apiserver", "sandbox"];
+const OUTSIDE: &[&str] = &["driver", "harbormaster", "oracle", "apiserver", "sandbox", "yoda"];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 
