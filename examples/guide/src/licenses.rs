@@ -106,7 +106,7 @@ impl Reserve for Seats {
         let Some(name) = license_of(cx.pod) else { return Ok(None) };
         let (uid, pod) = (cx.pod.uid.clone(), cx.pod.name.to_string());
         assume.custom::<License>(&cx.pod.namespace, name, move |license| {
-            let before = license.object.status.holders.insert(uid.clone(), pod.clone());
+            let before = license.status.holders.insert(uid.clone(), pod.clone());
             before.is_none()
         });
         Ok(Some(name.clone()))
