@@ -14,6 +14,11 @@ const POLL: Duration = Duration::from_millis(10);
 /// Harbormaster gives up what is under way after ten seconds.
 pub const END: Duration = Duration::from_secs(30);
 
+/// The built `harbormaster`. Other crates that use this module have programs of their own.
+fn binary() -> &'static Path {
+    Path::new(option_env!("CARGO_BIN_EXE_harbormaster").expect("cargo tells tests of its own crate"))
+}
+
 /// A running `harbormaster run`; it is killed with this value.
 pub struct Harbormaster {
     child: Child,
@@ -23,7 +28,7 @@ pub struct Harbormaster {
 impl Harbormaster {
     /// Starts the binary; its log goes to `log`.
     pub fn start(args: &[String], log: PathBuf) -> Self {
-        Self::start_program(Path::new(env!("CARGO_BIN_EXE_harbormaster")), args, log)
+        Self::start_program(binary(), args, log)
     }
 
     /// Starts a program that is made of the same crate.
@@ -115,7 +120,7 @@ impl Drop for Harbormaster {
 /// Runs the binary to its end: exit code and stderr. Kills it after `limit`.
 pub fn run_to_end(args: &[&str], directory: &Path, limit: Duration) -> (Option<i32>, String) {
     let errors = directory.join("stderr");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+    let mut child = Command::new(binary())
         .args(args)
         .current_dir(directory)
         .stdin(Stdio::null())
