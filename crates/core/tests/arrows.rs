@@ -23,6 +23,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "harbormaster",
         &["api", "framework", "config", "core", "driver", "setup", "sim", "apiserver", "sandbox", "testkit"],
     ),
+    // As anybody's schedulers: on the library for authors alone.
+    ("stickyvm", &["harbormaster"]),
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
