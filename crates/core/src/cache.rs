@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Node, Object, ObjectKey, Pod, Str};
+use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp};
 use harbormaster_framework::{
     cluster::Cluster,
     pod::{PodInfo, SpecTable},
     profile::Profile,
 };
 use rustc_hash::FxHashMap;
+
+use crate::queue::Moment;
 
 /// Nodes, and pods on nodes.
 ///
@@ -38,6 +40,11 @@ impl Cache {
             cache.cluster.keep_resource(kind);
         }
         cache
+    }
+
+    /// What the queue needs to know now.
+    pub fn at(&self, now: Timestamp) -> Moment<'_> {
+        Moment { now, objects: self.cluster.objects() }
     }
 
     /// The pod with its spec shared.

@@ -186,11 +186,11 @@ impl Engine {
 
     /// Time passed: call at [`Self::next_wakeup`] or at any time.
     pub fn tick(&mut self, now: Timestamp) {
-        self.queue.flush_backoff(now);
+        self.queue.flush_backoff(self.cache.at(now));
         self.permit_timeouts(now);
         let due = *self.next_flush.get_or_insert(now + FLUSH_EVERY);
         if due <= now {
-            self.queue.flush_unschedulable(now);
+            self.queue.flush_unschedulable(self.cache.at(now));
             self.next_flush = Some(now + FLUSH_EVERY);
         }
     }

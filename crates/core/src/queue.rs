@@ -25,6 +25,7 @@ use harbormaster_framework::{
     cycle::EnqueueCycle,
     events::ClusterEvent,
     guard::{PointError, Stopped},
+    objects::Objects,
     pod::PodInfo,
     profile::Profile,
     sweep::PluginIdx,
@@ -43,6 +44,15 @@ pub use in_flight::OwnedChange;
 use in_flight::InFlight;
 use orders::{ByArrival, ByExpiry, BySort};
 use wakers::{Listener, Wakers};
+
+/// When something happens to the queue, and what is known then.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// What PreEnqueue plugins look up.
+    pub objects: &'a Objects,
+}
 
 /// What an event means for a pod that waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,12 +200,12 @@ impl Queue {
     // --- coming and going ---
 
     /// A pod that was not known before.
-    pub fn add(&mut self, pod: Arc<PodInfo>, profile: usize, now: Timestamp) {
+    pub fn add(&mut self, pod: Arc<PodInfo>, profile: usize, at: Moment<'_>) {
         self.next_sequence += 1;
         self.named.insert((pod.namespace.clone(), pod.name.clone()), pod.uid.clone());
         self.moving = (Place::New, Cause::Added);
-        let entry = QueuedPod::new(pod, profile, now, self.next_sequence);
-        self.enter_active(entry, now);
+        let entry = QueuedPod::new(pod, profile, at.now, self.next_sequence);
+        self.enter_active(entry, at);
     }
 
     /// A queued pod's object changed; `events` say in which respects. Unknown pods are added, pods in flight only
@@ -206,7 +216,7 @@ impl Queue {
         profile: usize,
         events: &[ClusterEvent],
         change: &OwnedChange,
-        now: Timestamp,
+        at: Moment<'_>,
     ) {
         let uid = pod.uid.clone();
         if self.in_flight.holds(&uid) {
@@ -229,10 +239,10 @@ impl Queue {
             let verdict =
                 |event: &ClusterEvent| (self.requeue_on(&self.unschedulable[&uid], *event, change), *event);
             if let Some((how, event)) = events.iter().map(verdict).find(|(how, _)| *how != Requeue::Stay) {
-                self.wake(&uid, how, Cause::Event(event), now);
+                self.wake(&uid, how, Cause::Event(event), at);
             }
         } else {
-            self.add(pod, profile, now);
+            self.add(pod, profile, at);
         }
     }
 
@@ -277,14 +287,14 @@ impl Queue {
         mut entry: QueuedPod,
         rejectors: Vec<&'static str>,
         pending: Vec<&'static str>,
-        now: Timestamp,
+        at: Moment<'_>,
     ) {
         let uid = entry.pod.uid.clone();
         if self.get(&uid).is_some() {
             self.in_flight.end(&uid);
             return;
         }
-        entry.since = now;
+        entry.since = at.now;
         entry.backoff_until = None;
         if rejectors.is_empty() && pending.is_empty() {
             entry.consecutive_errors += 1;
@@ -297,7 +307,7 @@ impl Queue {
         let how = if entry.has_rejectors() { self.missed(&entry) } else { Requeue::AfterBackoff };
         self.in_flight.end(&uid);
         self.moving = (Place::InFlight, Cause::AttemptFailed);
-        self.place(entry, how, now);
+        self.place(entry, how, at);
     }
 
     /// Pods are being evicted for this one: PreEnqueue plugins are told so.
@@ -313,8 +323,8 @@ impl Queue {
     // --- events ---
 
     /// Something happened: wakes the pods that it may help.
-    pub fn on_event(&mut self, event: ClusterEvent, change: &OwnedChange, now: Timestamp) {
-        self.on_event_for(event, change, now, |_| true);
+    pub fn on_event(&mut self, event: ClusterEvent, change: &OwnedChange, at: Moment<'_>) {
+        self.on_event_for(event, change, at, |_| true);
     }
 
     /// [`Self::on_event`] for those pods only that `concerns` picks.
@@ -322,48 +332,47 @@ impl Queue {
         &mut self,
         event: ClusterEvent,
         change: &OwnedChange,
-        now: Timestamp,
+        at: Moment<'_>,
         concerns: impl Fn(&PodInfo) -> bool,
     ) {
         self.in_flight.record(event, change, self.wakers.listeners(event));
-        let mut woken: BTreeSet<(u64, Str)> = BTreeSet::new();
-        for plugin in self.wakers.plugins(event) {
-            woken.extend(self.by_rejector.get(plugin).into_iter().flatten().cloned());
-        }
+        let waiting = self.by_rejector.iter().filter(|(_, pods)| !pods.is_empty());
+        let concerned = waiting.filter(|(plugin, _)| self.wakers.is_heard_by(plugin, event));
+        let woken: BTreeSet<(u64, Str)> = concerned.flat_map(|(_, pods)| pods).cloned().collect();
         for (_, uid) in woken {
             let Some(entry) = self.unschedulable.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
             let how = self.requeue_on(entry, event, change);
             if how != Requeue::Stay {
-                self.wake(&uid, how, Cause::Event(event), now);
+                self.wake(&uid, how, Cause::Event(event), at);
             }
         }
     }
 
     /// [`Self::activate`] by name.
-    pub fn activate_named(&mut self, namespace: Str, name: Str, now: Timestamp) {
+    pub fn activate_named(&mut self, namespace: Str, name: Str, at: Moment<'_>) {
         if let Some(uid) = self.named.get(&(namespace, name)).cloned() {
-            self.activate(&uid, now);
+            self.activate(&uid, at);
         }
     }
 
     /// Tries the pod at once, whatever it waits for (but for its gates).
-    pub fn activate(&mut self, uid: &Str, now: Timestamp) {
+    pub fn activate(&mut self, uid: &Str, at: Moment<'_>) {
         if self.unschedulable.contains_key(uid) {
-            self.wake(uid, Requeue::Now, Cause::Activated, now);
+            self.wake(uid, Requeue::Now, Cause::Activated, at);
             return;
         }
         self.moving = (Place::Backoff, Cause::Activated);
         let entry = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
         if let Some(entry) = entry {
-            self.leave_backoff(entry, now);
+            self.leave_backoff(entry, at);
         }
     }
 
     // --- time ---
 
     /// Makes pods active whose backoff is over.
-    pub fn flush_backoff(&mut self, now: Timestamp) {
-        let over = |entry: Option<&QueuedPod>| entry.is_some_and(|e| !self.backoff.is_backing_off(e, now));
+    pub fn flush_backoff(&mut self, at: Moment<'_>) {
+        let over = |entry: Option<&QueuedPod>| entry.is_some_and(|e| !self.backoff.is_backing_off(e, at.now));
         let mut ready = Vec::new();
         while over(self.rejected_backoff.peek()) {
             ready.extend(self.rejected_backoff.pop());
@@ -372,20 +381,20 @@ impl Queue {
             ready.extend(self.error_backoff.pop());
         }
         self.moving = (Place::Backoff, Cause::BackoffComplete);
-        ready.into_iter().for_each(|entry| self.leave_backoff(entry, now));
+        ready.into_iter().for_each(|entry| self.leave_backoff(entry, at));
     }
 
     /// Tries pods again that have waited for very long, in case an event was missed.
-    pub fn flush_unschedulable(&mut self, now: Timestamp) {
+    pub fn flush_unschedulable(&mut self, at: Moment<'_>) {
         let mut stale: Vec<(u64, Str)> = self
             .unschedulable
             .values()
-            .filter(|e| e.gated_by.is_none() && now.since(e.since) > self.max_wait)
+            .filter(|e| e.gated_by.is_none() && at.now.since(e.since) > self.max_wait)
             .map(|e| (e.sequence, e.pod.uid.clone()))
             .collect();
         stale.sort();
         for (_, uid) in stale {
-            self.wake(&uid, Requeue::AfterBackoff, Cause::Timeout, now);
+            self.wake(&uid, Requeue::AfterBackoff, Cause::Timeout, at);
         }
     }
 
@@ -441,44 +450,44 @@ impl Queue {
         }
     }
 
-    fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, now: Timestamp) {
+    fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, at: Moment<'_>) {
         if let Some(entry) = self.take_unschedulable(uid) {
             self.moving = (Place::Unschedulable, cause);
-            self.place(entry, how, now);
+            self.place(entry, how, at);
         }
     }
 
-    fn place(&mut self, mut entry: QueuedPod, how: Requeue, now: Timestamp) {
+    fn place(&mut self, mut entry: QueuedPod, how: Requeue, at: Moment<'_>) {
         match how {
             Requeue::Stay => self.put_unschedulable(entry),
-            Requeue::Now => self.enter_active(entry, now),
+            Requeue::Now => self.enter_active(entry, at),
             Requeue::AfterBackoff => {
                 entry.backoff_until = self.backoff.end(&entry);
-                if self.backoff.is_backing_off(&entry, now) {
-                    self.enter_backoff(entry, now);
+                if self.backoff.is_backing_off(&entry, at.now) {
+                    self.enter_backoff(entry, at);
                 } else {
-                    self.enter_active(entry, now);
+                    self.enter_active(entry, at);
                 }
             }
         }
     }
 
-    fn enter_active(&mut self, entry: QueuedPod, now: Timestamp) {
-        match self.gate(&entry) {
+    fn enter_active(&mut self, entry: QueuedPod, at: Moment<'_>) {
+        match self.gate(&entry, at) {
             Ok(Some(gate)) => self.put_gated(entry, gate),
-            Ok(None) => self.push_active(entry, now),
-            Err(error) => self.put_failed(entry, error, now),
+            Ok(None) => self.push_active(entry, at),
+            Err(error) => self.put_failed(entry, error, at),
         }
     }
 
     /// Gates were asked before the backoff began, unless one of them failed.
-    fn leave_backoff(&mut self, entry: QueuedPod, now: Timestamp) {
-        if entry.gate_failed { self.enter_active(entry, now) } else { self.push_active(entry, now) }
+    fn leave_backoff(&mut self, entry: QueuedPod, at: Moment<'_>) {
+        if entry.gate_failed { self.enter_active(entry, at) } else { self.push_active(entry, at) }
     }
 
-    fn push_active(&mut self, mut entry: QueuedPod, now: Timestamp) {
+    fn push_active(&mut self, mut entry: QueuedPod, at: Moment<'_>) {
         entry.gated_by = None;
-        entry.first_active.get_or_insert(now);
+        entry.first_active.get_or_insert(at.now);
         entry.gate_failed = false;
         self.note_move(&entry, Place::Active);
         let uid = entry.pod.uid.clone();
@@ -486,15 +495,15 @@ impl Queue {
         if let Some(panic) = self.active.order().take_panic()
             && let Some(entry) = self.active.remove(&uid)
         {
-            self.put_failed(entry, panic, now);
+            self.put_failed(entry, panic, at);
         }
     }
 
-    fn enter_backoff(&mut self, mut entry: QueuedPod, now: Timestamp) {
-        match self.gate(&entry) {
+    fn enter_backoff(&mut self, mut entry: QueuedPod, at: Moment<'_>) {
+        match self.gate(&entry, at) {
             Ok(None) => {}
             Ok(Some(gate)) => return self.put_gated(entry, gate),
-            Err(error) => return self.put_failed(entry, error, now),
+            Err(error) => return self.put_failed(entry, error, at),
         }
         entry.gated_by = None;
         entry.gate_failed = false;
@@ -508,8 +517,8 @@ impl Queue {
     }
 
     /// A plugin failed when the pod was to enter: it backs off as after a failed attempt, then tries to enter again.
-    fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, now: Timestamp) {
-        entry.since = now;
+    fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, at: Moment<'_>) {
+        entry.since = at.now;
         entry.gated_by = None;
         entry.gate_failed = true;
         entry.rejectors.clear();
@@ -520,19 +529,19 @@ impl Queue {
             pod: entry.pod.clone(),
             profile: entry.profile,
             error,
-            since: now,
+            since: at.now,
         });
         self.note_move(&entry, Place::Backoff);
         self.error_backoff.push(entry.pod.uid.clone(), entry);
     }
 
     /// The PreEnqueue plugin that holds the pod back, if any; the one that did last time is asked first.
-    fn gate(&self, entry: &QueuedPod) -> Result<Option<&'static str>, PointError> {
+    fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
         let profile = &self.profiles[entry.profile];
         let mut gates: Vec<PluginIdx> = profile.at(ExtensionPoint::PreEnqueue).to_vec();
         gates.sort_by_key(|g| Some(profile.plugin(*g).name()) != entry.gated_by);
         let awaits_eviction = self.held_for_eviction.contains(&entry.pod.uid);
-        let cx = EnqueueCycle { pod: &entry.pod, awaits_eviction };
+        let cx = EnqueueCycle { pod: &entry.pod, objects: at.objects, awaits_eviction };
         for gate in gates {
             match profile.plugin(gate).pre_enqueue(cx) {
                 Ok(()) => {}

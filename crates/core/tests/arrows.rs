@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "objects", "framework", "config", "core", "plugins", "setup"]),
     ("oracle", &["api", "sim", "apiserver"]),
+    ("guide", &["harbormaster"]),
     ("objects", &["api"]),
     ("apiserver", &["api", "objects"]),
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
@@ -25,10 +26,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // As anybody's schedulers: on the library for authors alone.
     ("stickyvm", &["harbormaster"]),
+    ("yoda", &["harbormaster"]),
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "harbormaster", "oracle", "apiserver", "sandbox"];
+const OUTSIDE: &[&str] = &["driver", "harbormaster", "oracle", "apiserver", "sandbox", "yoda"];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 

@@ -99,7 +99,7 @@ impl Reserve for Seats {
         assume.custom::<License>("default", "pro", move |license| {
             let sits = license.holders.contains(&holder);
             if !sits {
-                license.object.holders.push(holder.clone());
+                license.holders.push(holder.clone());
             }
             !sits
         });

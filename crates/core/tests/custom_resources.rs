@@ -66,7 +66,7 @@ impl Plugin for Quotas {
     type ScoreState = ();
 
     fn points(points: &mut Points<Self>) {
-        points.filter().reserve().permit().indexed().resource::<Quota>().resource::<Named>();
+        points.pre_enqueue().filter().reserve().permit().indexed().resource::<Quota>().resource::<Named>();
     }
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
@@ -91,6 +91,18 @@ impl Build for Quotas {
 
 impl Indexed for Quotas {
     type Index = Sum;
+}
+
+/// A pod that is not tried before there is a quota.
+const SHY: &str = "shy";
+
+impl PreEnqueue for Quotas {
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
+        match cx.pod.name == SHY && cx.objects.all::<Quota>()?.next().is_none() {
+            true => Err(Reject::unresolvable("there is no quota yet").into()),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Filter for Quotas {
@@ -137,6 +149,7 @@ fn world() -> World {
         &registry,
         &[
             ("QueueSort", &["PrioritySort"]),
+            ("PreEnqueue", &["Quotas"]),
             ("Filter", &["Quotas"]),
             ("Reserve", &["Quotas"]),
             ("Permit", &["Quotas"]),
@@ -194,6 +207,16 @@ fn a_custom_object_is_read_and_wakes_the_pods_that_its_hint_picks() {
     assert!(world.waits(), "nobody listens to that");
     world.set_quota(2);
     assert!(!world.waits());
+}
+
+#[test]
+fn a_pod_is_held_back_by_what_a_custom_object_says() {
+    let mut world = world();
+    world.add_pod(pod(SHY, 1));
+    assert_eq!((world.engine.queue_lengths().gated, world.attempt().is_none()), (1, true));
+    world.set_quota(1);
+    assert_eq!(world.engine.queue_lengths().gated, 0);
+    assert!(matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::{
     leader::LeaderElection,
     live_api::{CustomNews, LiveApi},
     status::StatusWriter,
-    watch::{CustomObjects, Nodes, OBJECTS, Pods, StreamingLists, Watcher},
+    watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
 
 /// How long bindings, evictions, patches and events under way may take when the process is asked to end.
@@ -210,11 +210,11 @@ async fn finish_events(mut writer: JoinHandle<()>, unwritten: &UnwrittenEvents, 
 fn watch_all(clients: &Clients, resources: &[ResourceKind], engine: &mpsc::Sender<ToEngine>) -> JoinSet<()> {
     let streaming = StreamingLists::default();
     let mut watches = JoinSet::new();
-    for objects in OBJECTS {
+    for objects in BUILT_IN {
         watches.spawn(Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone()).run());
     }
     for resource in resources {
-        let objects = CustomObjects::new(resource.name());
+        let objects = CustomKind::new(resource.name());
         watches.spawn(Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone()).run());
     }
     watches.spawn(Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone()).run());

@@ -36,7 +36,7 @@ use harbormaster_core::Input;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub use kinds::{CustomObjects, Decoded, Kind, Nodes, OBJECTS, Objects, Pods};
+pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
 
 use crate::{
     ages::Age,

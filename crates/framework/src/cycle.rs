@@ -56,6 +56,8 @@ impl<'a> Cycle<'a> {
 pub struct EnqueueCycle<'a> {
     /// The pod that asks to be let into the queue.
     pub pod: &'a PodInfo,
+    /// What plugins look up beside nodes and pods.
+    pub objects: &'a Objects,
     /// Pods are being evicted to make room for this one, and that is not finished.
     pub awaits_eviction: bool,
 }

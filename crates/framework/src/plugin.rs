@@ -73,7 +73,7 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// On what verdicts and scores depend.
     const SCOPE: Scope = Scope::Cluster;
 
-    /// Made by PreFilter, lent to Filter, Reserve and Permit of the same attempt. Without a PreFilter: the default.
+    /// Made by PreFilter, lent to Filter, PostFilter, PreScore and Reserve of the same attempt. Without a PreFilter: the default.
     type FilterState: Clone + Default + Send + Sync + 'static;
 
     /// Made by PreScore, lent to Score. Without a PreScore: the default.

@@ -168,6 +168,11 @@ impl Profile {
         Asked { idx, plugin: self.plugin(idx), pre_filters, pre_scores, cx }
     }
 
+    /// Whether the plugin filters without a PreFilter that makes its state.
+    pub(crate) fn filters_unprepared(&self, plugin: PluginIdx) -> bool {
+        !self.pre[plugin.at()].0 && self.enabled(plugin, ExtensionPoint::Filter)
+    }
+
     /// The plugins that use an index.
     pub fn indexed(&self) -> &[(PluginIdx, IndexKind)] {
         &self.indexed

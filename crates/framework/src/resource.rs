@@ -32,7 +32,7 @@
 use std::{
     any::{Any, TypeId},
     fmt,
-    ops::Deref,
+    ops::{Deref, DerefMut},
     sync::Arc,
 };
 
@@ -104,6 +104,12 @@ impl<R> Deref for Custom<R> {
     type Target = R;
     fn deref(&self) -> &R {
         &self.object
+    }
+}
+
+impl<R> DerefMut for Custom<R> {
+    fn deref_mut(&mut self) -> &mut R {
+        &mut self.object
     }
 }
 

@@ -144,7 +144,7 @@ fn an_assumption_that_panics_is_given_up_and_names_its_plugin() {
     let mut assume = Assume::by("Boats");
     assume.custom::<Boat>("sea", "ark", |boat| {
         assert!(boat.crew.is_empty(), "mutiny");
-        boat.object.crew.push("dove".to_owned());
+        boat.crew.push("dove".to_owned());
         true
     });
     sea.assume(&"dove".into(), assume).unwrap();

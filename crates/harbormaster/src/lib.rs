@@ -28,7 +28,10 @@
 //! }
 //! ```
 //!
-//! `examples/own-scheduler` in the repository is a whole one: a plugin with arguments and a custom resource, its program
+//! The guide for authors is `docs/plugins.md` in the repository: from a first scheduler to indexes, assumed objects and
+//! tests, and what corresponds to which concept of kube-scheduler's framework. Its listings are in `examples/guide`.
+//!
+//! `examples/own-scheduler` is a whole one: a plugin with arguments and a custom resource, its program
 //! and its test.
 //!
 //! Everything that is public here is what authors may rely on; `tests/surface/surface.txt` lists it.

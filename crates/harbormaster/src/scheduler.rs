@@ -9,7 +9,7 @@ use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReaso
 use harbormaster_framework::registry::{Build, Registry};
 use harbormaster_sandbox::{Options, Sandbox, SandboxError};
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Cluster, ManifestErrors, Reading, Report, Source};
+use harbormaster_sim::{Inventory, ManifestErrors, Reading, Report, Source};
 
 /// Profiles with their plugins, ready to run against a cluster, to simulate or to be tried in a sandbox.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ impl Scheduler {
     /// # Errors
     /// What a real API server would refuse, with file, line, object and field.
     pub fn simulate(&self, manifests: &[Source]) -> Result<Simulation, ManifestErrors> {
-        let mut cluster = Cluster::from_sources(manifests, Reading::default())?;
+        let mut cluster = Inventory::from_sources(manifests, Reading::default())?;
         let mut notices = std::mem::take(&mut cluster.notices);
         notices.extend(cluster.custom_notices(&self.setup.engine));
         let report = harbormaster_sim::simulate(self.setup.engine.clone(), cluster, &mut |_, _| {});

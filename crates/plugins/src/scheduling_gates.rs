@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn asked(pod: &PodInfo) -> Result<(), Reject> {
-        let cx = EnqueueCycle { pod, awaits_eviction: false };
+        let cx = EnqueueCycle { pod, objects: &Objects::default(), awaits_eviction: false };
         Trial::of(SchedulingGates).plugin().pre_enqueue(cx).map_err(rejection)
     }
 

@@ -1,8 +1,8 @@
 //! From manifests to objects in the store.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use harbormaster_apiserver::Store;
+use harbormaster_apiserver::{Failure, Object, Store};
 use harbormaster_objects::kinds::Rules;
 use harbormaster_sim::{Manifests, Source, Validate};
 use serde_json::{Value, json};
@@ -62,6 +62,9 @@ pub(crate) fn load(
                 }});
                 store.merge(&resource, &manifest.namespace, &manifest.name, false, &patch)
             }
+            Err(_) if manifest.kind.is_custom() => {
+                create_with_status(store, &resource, &manifest.namespace, value)
+            }
             Err(_) => store.create(&resource, value),
         };
         match created {
@@ -80,6 +83,22 @@ pub(crate) fn load(
         }
     }
     if wrong.is_empty() { Ok(manifests.notices()) } else { Err(SandboxError::Manifest(wrong.join("\n"))) }
+}
+
+/// Creates a custom object with the status that the manifest says: there is no controller here that would set it, and no
+/// API server takes it from whoever creates an object whose status is a subresource.
+fn create_with_status(
+    store: &Store,
+    resource: &str,
+    namespace: &str,
+    value: Value,
+) -> Result<Arc<Object>, Failure> {
+    let status = value.get("status").cloned();
+    let created = store.create(resource, value)?;
+    let Some(status) = status.filter(|status| created.value().get("status") != Some(status)) else {
+        return Ok(created);
+    };
+    store.merge(resource, namespace, created.name(), true, &json!({"status": status}))
 }
 
 /// A map to be merged; nothing is changed where there is none.

@@ -252,16 +252,18 @@ async fn pods_of_a_dump_whose_label_keys_the_server_has_merged_are_taken_as_they
 
 #[tokio::test]
 async fn custom_resources_and_their_definition_are_taken_from_one_file() {
-    let manifests = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: vm, namespace: machines}\nspec: {running: true}\n---\n\
+    let manifests = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: vm, namespace: machines}\nspec: {running: true}\nstatus: {phase: Up}\n---\n\
         apiVersion: v1\nkind: Namespace\nmetadata: {name: machines}\n---\n\
         apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: virtualmachines.kubevirt.io}\n\
         spec: {group: kubevirt.io, scope: Namespaced, names: {plural: virtualmachines, kind: VirtualMachine}, versions: \
-        [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, \
-        properties: {running: {type: boolean}, cores: {type: integer, default: 1}}}}}}}]}\n";
+        [{name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, \
+        properties: {spec: {type: object, properties: {running: {type: boolean}, cores: {type: integer, default: 1}}}, \
+        status: {type: object, properties: {phase: {type: string}}}}}}}]}\n";
     let sandbox = sandbox(1, manifests).await;
     let vms = "virtualmachines.kubevirt.io";
     let vm = sandbox.store().get(vms, "machines", "vm").unwrap().value();
     assert_eq!(vm["spec"], json!({"running": true, "cores": 1}));
+    assert_eq!(vm["status"], json!({"phase": "Up"}), "there is nobody else to set it");
     sandbox.store().delete("namespaces", "", "machines", None).unwrap();
     assert_eq!(sandbox.store().get(vms, "machines", "vm").unwrap_err().code, 404);
     sandbox.stop().await.unwrap();

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::{
     SimError,
-    cluster::Cluster,
     explanation::PodExplanation,
+    inventory::Inventory,
     report::{PodReport, Report},
     verdict::pre_enqueue,
 };
@@ -53,7 +53,7 @@ pub fn explain_independent(
             setup
         }
     };
-    let cluster = Cluster::from_objects(objects)?;
+    let cluster = Inventory::from_objects(objects)?;
     let report = independent(&setup.engine, cluster.clone());
     let mut explanations = Vec::new();
     let tell = &mut |_: &PodReport, said| explanations.push(said);
@@ -62,7 +62,7 @@ pub fn explain_independent(
 }
 
 /// Judges every pending pod of the cluster.
-pub fn independent(config: &EngineConfig, cluster: Cluster) -> Report {
+pub fn independent(config: &EngineConfig, cluster: Inventory) -> Report {
     let (mut judge, pending) = Judge::of(config, cluster);
     Report { pods: pending.iter().map(|pod| judge.report(pod)).collect() }
 }
@@ -71,7 +71,7 @@ pub fn independent(config: &EngineConfig, cluster: Cluster) -> Report {
 /// [`independent`] made of the same cluster. One pod is told of after the other: nothing is kept.
 pub fn explain_independently(
     config: &EngineConfig,
-    cluster: Cluster,
+    cluster: Inventory,
     report: &Report,
     concerns: &dyn Fn(&PodReport) -> bool,
     tell: &mut dyn FnMut(&PodReport, PodExplanation),
@@ -99,7 +99,7 @@ impl Judge {
     }
 
     /// Knows everything but the pending pods, which come back.
-    fn of(config: &EngineConfig, cluster: Cluster) -> (Self, Vec<Arc<PodInfo>>) {
+    fn of(config: &EngineConfig, cluster: Inventory) -> (Self, Vec<Arc<PodInfo>>) {
         let mut judge = Self::new(config);
         for object in cluster.raw_objects(&config.resources()) {
             judge.cache.cluster.set_custom(&object);
@@ -131,7 +131,7 @@ impl Judge {
             report.is_of_no_profile();
             return report;
         };
-        report.pre_enqueue = pre_enqueue(self.runners[at].profile(), pod);
+        report.pre_enqueue = pre_enqueue(self.runners[at].profile(), self.cache.cluster.objects(), pod);
         report.attempts = 1;
         let nodes = &mut self.cache.cluster;
         let found = self.runners[at].find(nodes, pod, Search::all(&mut Rotation::default()));

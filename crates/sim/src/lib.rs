@@ -1,17 +1,17 @@
 //! Scheduling without a cluster: manifests in, placements and explanations out.
 //!
-//! Reading order: [`manifests`] (from files to objects as an API server would store them), [`cluster`] (from these to
+//! Reading order: [`manifests`] (from files to objects as an API server would store them), [`inventory`] (from these to
 //! nodes and pods, with the pods of workloads), [`simulate`] (the engine under virtual time), [`explain`] (each pod
 //! judged on its own), [`report`] and [`explanation`] (what comes out), `lack` (what nodes lack, in numbers).
 //!
 //! Invariants: nothing here reads a clock, a file or the environment; the same input gives the same report.
 
-pub mod cluster;
 pub mod daemons;
 mod documents;
 mod dump;
 pub mod explain;
 pub mod explanation;
+pub mod inventory;
 mod known;
 mod lack;
 pub mod manifests;
@@ -20,10 +20,10 @@ pub mod simulate;
 mod verdict;
 mod workloads;
 
-pub use cluster::{Cluster, CustomObject, Reading};
 pub use documents::Place;
 pub use explain::{Explained, explain_independent, explain_independently, independent};
 pub use explanation::PodExplanation;
+pub use inventory::{CustomObject, Inventory, Reading};
 pub use manifests::{Manifest, ManifestError, ManifestErrors, Manifests, Source, Validate};
 pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};

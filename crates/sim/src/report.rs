@@ -103,6 +103,11 @@ impl PodReport {
         self.message = Some(format!("no profile has the scheduler name {:?}", self.profile));
     }
 
+    /// Whether a node was chosen in the latest attempt, and the pod is not bound to it.
+    pub(crate) fn lacks_its_binding(&self) -> bool {
+        self.node.is_none() && self.looked_at.is_some()
+    }
+
     /// Whether a PreEnqueue plugin holds the pod back.
     pub fn is_gated(&self) -> bool {
         self.pre_enqueue.is_some()

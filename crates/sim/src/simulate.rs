@@ -15,9 +15,9 @@ use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    cluster::Cluster,
     explain::Judge,
     explanation::PodExplanation,
+    inventory::Inventory,
     report::{PodReport, Report},
     verdict::pre_enqueue,
 };
@@ -34,7 +34,7 @@ const MAX_FRUITLESS: u32 = 3;
 /// Places the pending pods one after the other, as a scheduler would that has the cluster to itself.
 ///
 /// `progress` is called after every attempt with the number of pods that are decided and of all.
-pub fn simulate(config: EngineConfig, cluster: Cluster, progress: &mut dyn FnMut(usize, usize)) -> Report {
+pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
     let mut world = World::new(config, cluster, None);
     world.run(progress);
     world.finish()
@@ -47,7 +47,7 @@ pub fn simulate(config: EngineConfig, cluster: Cluster, progress: &mut dyn FnMut
 /// is told of after the other: nothing is kept.
 pub fn explain_simulated(
     config: EngineConfig,
-    cluster: Cluster,
+    cluster: Inventory,
     report: &Report,
     concerns: &dyn Fn(&PodReport) -> bool,
     tell: &mut dyn FnMut(&PodReport, PodExplanation),
@@ -98,13 +98,13 @@ struct World<'a> {
     evicted: Vec<PodReport>,
     objects: FxHashMap<Str, Pod>,
     version: u64,
-    /// How often pods failed since a pod was placed.
+    /// How often pods were tried since a pod was placed.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
 }
 
 impl<'a> World<'a> {
-    fn new(config: EngineConfig, cluster: Cluster, explainer: Option<Explainer<'a>>) -> Self {
+    fn new(config: EngineConfig, cluster: Inventory, explainer: Option<Explainer<'a>>) -> Self {
         let mut world = Self {
             explainer,
             engine: Engine::new(config.clone()),
@@ -121,7 +121,7 @@ impl<'a> World<'a> {
         world
     }
 
-    fn load(&mut self, config: &EngineConfig, cluster: Cluster) {
+    fn load(&mut self, config: &EngineConfig, cluster: Inventory) {
         for object in cluster.raw_objects(&config.resources()) {
             if let Some(explainer) = &mut self.explainer {
                 explainer.judge.cache.cluster.set_custom(&object);
@@ -149,7 +149,10 @@ impl<'a> World<'a> {
             let info = PodInfo::standalone(pod.clone());
             let mut report = PodReport::of(&info);
             match config.profiles.iter().find(|p| *p.name() == pod.spec.scheduler_name) {
-                Some(profile) => report.pre_enqueue = pre_enqueue(profile, &info),
+                Some(profile) => {
+                    let objects = self.engine.cache().cluster.objects();
+                    report.pre_enqueue = pre_enqueue(profile, objects, &info);
+                }
                 None => report.is_of_no_profile(),
             }
             if let Some(status) = &report.pre_enqueue {
@@ -207,15 +210,13 @@ impl<'a> World<'a> {
         let Attempted { pod, outcome } = attempted;
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
+        // Until it is placed: a pod may be given up after it had its node.
+        *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
-            Outcome::Assumed { evaluated, feasible, .. } => {
-                report.looked_at = Some((evaluated, feasible));
-                report.message = None;
-                self.fruitless.clear();
-            }
+            Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),
             Outcome::NoNodes | Outcome::Unschedulable(_) | Outcome::Error(_) => {
+                report.looked_at = None;
                 report.message = outcome.message();
-                *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
             }
             Outcome::Skipped => {
                 report.message = Some(format!("skip schedule deleting pod: {}", pod.full_name()));
@@ -252,6 +253,7 @@ impl<'a> World<'a> {
             report.message = None;
         }
         self.placed += 1;
+        self.fruitless.clear();
         let Some(mut pod) = self.objects.get(uid).cloned() else { return };
         pod.node_name = Some(node.clone());
         self.place_for_explanations(&pod);
@@ -285,6 +287,11 @@ impl<'a> World<'a> {
     fn patch(&mut self, patch: StatusPatch) {
         let Some(mut pod) = self.objects.get(&patch.pod.uid).cloned() else { return };
         if let Some(condition) = patch.condition {
+            if let Some(report) =
+                self.reports.get_mut(&patch.pod.uid).filter(|report| report.lacks_its_binding())
+            {
+                report.message = Some(condition.message.clone());
+            }
             let condition = PodCondition {
                 type_: "PodScheduled".into(),
                 status: "False".into(),
@@ -320,6 +327,9 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self) -> Report {
+        for report in self.reports.values_mut().filter(|report| report.lacks_its_binding()) {
+            report.looked_at = None;
+        }
         let pending = self.order.iter().filter_map(|uid| self.reports.remove(uid));
         Report { pods: pending.chain(self.evicted).collect() }
     }

@@ -1,15 +1,17 @@
 //! Answers of single plugins, outside of an attempt.
 
 use harbormaster_api::points::ExtensionPoint;
-use harbormaster_framework::{cycle::EnqueueCycle, guard::Stopped, pod::PodInfo, profile::Profile};
+use harbormaster_framework::{
+    cycle::EnqueueCycle, guard::Stopped, objects::Objects, pod::PodInfo, profile::Profile,
+};
 
 use crate::report::Status;
 
 /// The first PreEnqueue plugin that holds the pod back.
-pub(crate) fn pre_enqueue(profile: &Profile, pod: &PodInfo) -> Option<Status> {
+pub(crate) fn pre_enqueue(profile: &Profile, objects: &Objects, pod: &PodInfo) -> Option<Status> {
     profile.at(ExtensionPoint::PreEnqueue).iter().find_map(|plugin| {
         let plugin = profile.plugin(*plugin);
-        match plugin.pre_enqueue(EnqueueCycle { pod, awaits_eviction: false }) {
+        match plugin.pre_enqueue(EnqueueCycle { pod, objects, awaits_eviction: false }) {
             Ok(()) => None,
             Err(Stopped::Reject(plugin, reject)) => Some(Status::new(Some(plugin), reject)),
             Err(Stopped::Error(error)) => Some(Status {

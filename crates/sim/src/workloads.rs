@@ -10,8 +10,8 @@ use harbormaster_objects::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    cluster::key,
     daemons::{Fit, fits, target, tie, tolerate},
+    inventory::key,
 };
 
 /// More pods than this in one workload are a typing error.

@@ -4,7 +4,7 @@
 
 use harbormaster_framework::prelude::*;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Cluster, Reading, Source, independent, simulate};
+use harbormaster_sim::{Inventory, Reading, Source, independent, simulate};
 use serde::Deserialize;
 
 /// Whether a node is open.
@@ -65,12 +65,12 @@ fn setup(plugin: &str) -> Setup {
     Setup::read(Some(("s.yaml", &config)), &choices).unwrap()
 }
 
-fn cluster(gates: &str) -> Cluster {
+fn cluster(gates: &str) -> Inventory {
     serving("v1", gates)
 }
 
 /// A cluster whose definition serves one version.
-fn serving(version: &str, gates: &str) -> Cluster {
+fn serving(version: &str, gates: &str) -> Inventory {
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
         metadata: {name: gates.example.com}\n\
         spec: {group: example.com, scope: Namespaced, names: {plural: gates, kind: Gate}, versions: [{name: v1, \
@@ -85,7 +85,7 @@ fn serving(version: &str, gates: &str) -> Cluster {
         "---\n{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}\n";
     let definition = definition.replace("name: v1,", &format!("name: {version},"));
     let text = [&definition, &node("a"), &node("b"), pod, gates].concat();
-    Cluster::from_sources(&[Source { name: "f.yaml".into(), text }], Reading::default()).unwrap()
+    Inventory::from_sources(&[Source { name: "f.yaml".into(), text }], Reading::default()).unwrap()
 }
 
 fn gate(name: &str, namespace: &str, open: &str) -> String {

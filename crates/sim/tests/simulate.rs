@@ -3,30 +3,30 @@
 use harbormaster_api::{Node, Pod};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
-    Cluster, Explained, PodExplanation, PodReport, Report, explain_independent, explain_simulated,
+    Explained, Inventory, PodExplanation, PodReport, Report, explain_independent, explain_simulated,
     independent, simulate,
 };
 use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod};
 use serde_json::{Value, json};
 
-fn cluster(nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Cluster {
+fn cluster(nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Inventory {
     let nodes: Vec<Node> = nodes.into_iter().map(NodeBuilder::build).collect();
     let pods: Vec<Pod> = pods.into_iter().map(PodBuilder::build).collect();
     let (bound, pending) = pods.into_iter().partition(|pod| pod.node_name.is_some());
-    Cluster { nodes, bound, pending, ..Cluster::default() }
+    Inventory { nodes, bound, pending, ..Inventory::default() }
 }
 
-fn run(cluster: Cluster) -> Report {
+fn run(cluster: Inventory) -> Report {
     let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
     simulate(setup.engine, cluster, &mut |_, _| {})
 }
 
 /// With an explanation of every pod that was tried, in the order of their last attempts.
-fn explained(cluster: Cluster) -> Explained {
+fn explained(cluster: Inventory) -> Explained {
     explained_of(cluster, &|_| true)
 }
 
-fn explained_of(cluster: Cluster, concerns: &dyn Fn(&PodReport) -> bool) -> Explained {
+fn explained_of(cluster: Inventory, concerns: &dyn Fn(&PodReport) -> bool) -> Explained {
     let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
     let report = simulate(setup.engine.clone(), cluster.clone(), &mut |_, _| {});
     let mut explanations = Vec::new();
@@ -158,7 +158,7 @@ fn a_pod_that_needs_a_plugin_that_does_not_exist_waits_and_says_which() {
     let mut objects = objects();
     objects[2]["spec"] = json!({"containers": [], "volumes": [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]});
-    let Explained { report, explanations } = explained(Cluster::from_objects(objects).unwrap());
+    let Explained { report, explanations } = explained(Inventory::from_objects(objects).unwrap());
     let ([pod], [said]) = (report.pods.as_slice(), explanations.as_slice()) else { panic!("{report:?}") };
     assert_eq!(
         (pod.node.as_deref(), said.pre_filter.as_ref().unwrap().plugin.as_ref()),
@@ -209,7 +209,7 @@ fn a_pod_that_was_placed_and_then_had_to_go_is_told_of_once() {
         pod("anchor", "500m", 10, Value::Null),
         pod("low", "1500m", 1, Value::Null),
     ];
-    let report = run(Cluster::from_objects(objects).unwrap());
+    let report = run(Inventory::from_objects(objects).unwrap());
     let why = "Preempted by pod default/high on node n";
     let expected = [
         ("default/high", Some("n"), None),

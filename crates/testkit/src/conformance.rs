@@ -1,19 +1,25 @@
 //! What every plugin must hold to, as checks that panic with the pod and node that break the rule.
 
-use std::ops::Range;
+use std::{collections::HashMap, fmt::Debug, ops::Range, sync::Arc};
 
-use harbormaster_api::points::ExtensionPoint;
+use harbormaster_api::{Str, points::ExtensionPoint};
 use harbormaster_framework::{
     cluster::Cluster,
     cycle::Cycle,
+    index::{ClusterView, Index, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
     outcome::Reject,
-    pod::PodInfo,
+    pod::{PodInfo, SpecTable},
     points::Slot,
     scores::Scores,
 };
 
-use crate::trial::{Trial, rejection};
+use crate::{
+    nodes::NodeBuilder,
+    pods::PodBuilder,
+    random::Dice,
+    trial::{Trial, rejection},
+};
 
 /// A value that no plugin writes: shows which scores were written.
 const UNTOUCHED: i64 = i64::MIN + 7;
@@ -140,7 +146,7 @@ pub fn adding_and_removing_is_neutral(
     trial: &Trial,
     nodes: &mut Cluster,
     pod: &PodInfo,
-    other: &std::sync::Arc<PodInfo>,
+    other: &Arc<PodInfo>,
 ) {
     let indexes = trial.indexes(nodes, pod);
     let Some(before) = single_verdicts(trial, nodes, pod) else { return };
@@ -170,12 +176,7 @@ pub fn adding_and_removing_is_neutral(
 ///
 /// # Panics
 /// When they do not, or when the plugin fails.
-pub fn row_scope_holds(
-    trial: &Trial,
-    nodes: &mut Cluster,
-    pod: &PodInfo,
-    elsewhere: &std::sync::Arc<PodInfo>,
-) {
+pub fn row_scope_holds(trial: &Trial, nodes: &mut Cluster, pod: &PodInfo, elsewhere: &Arc<PodInfo>) {
     let twin = {
         let mut twin = harbormaster_api::Pod::clone(&pod.pod);
         twin.uid = "uid-twin".into();
@@ -210,6 +211,77 @@ pub fn row_scope_holds(
     }
 }
 
+/// A plugin of [`harbormaster_framework::plugin::Scope::Row`] must answer alike for pods of which it
+/// [reads](harbormaster_framework::plugin::Plugin::reads) the same: what it said of one is told of the others. Only pods that
+/// differ in what it forgot to read show that it did. Returns how many pods read like an earlier one, and were compared
+/// with it.
+///
+/// # Panics
+/// When it does not, or when the plugin fails.
+pub fn reads_are_complete(trial: &Trial, nodes: &Cluster, pods: &[Arc<PodInfo>]) -> usize {
+    let name = trial.plugin().name();
+    let mut known = HashMap::new();
+    for pod in pods {
+        let reads = failed(trial, pod, trial.plugin().reads(pod));
+        let said = (single_verdicts(trial, nodes, pod), failed(trial, pod, trial.raw_scores(nodes, pod)));
+        let (first, expected) = known.entry(reads).or_insert_with(|| (pod, said.clone()));
+        assert_eq!(
+            said, *expected,
+            "{name}: reads the same of {first:?} and {pod:?}, and answers differently"
+        );
+    }
+    pods.len() - known.len()
+}
+
+/// An index must equal one that is made anew, after any sequence of changes: pods that come and go, nodes that appear,
+/// change and go. Tries a random one, the same for the same seed, of the nodes and pods that `node` and `pod` make of a name.
+///
+/// # Panics
+/// When it does not, or when the index does.
+pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
+    seed: u64,
+    node: impl Fn(&mut Dice, &str) -> NodeBuilder,
+    pod: impl Fn(&mut Dice, &str) -> PodBuilder,
+) {
+    let kind = IndexKind::of::<I>();
+    let (mut dice, mut cluster, mut specs) = (Dice::new(seed), Cluster::default(), SpecTable::default());
+    let mut placed: Vec<(Str, Str)> = Vec::new();
+    for step in 0..200 {
+        if step == 20 {
+            cluster.keep(kind);
+        }
+        let name = format!("n{}", dice.below(5));
+        match dice.below(5) {
+            0 => {
+                cluster.set_node(node(&mut dice, &name).into());
+            }
+            1 => {
+                cluster.remove_node(&name);
+            }
+            2 | 3 => {
+                let pod = pod(&mut dice, &format!("p{step}")).on(&name).build();
+                placed.push((name.as_str().into(), pod.uid.clone()));
+                cluster.add_pod(&name.into(), Arc::new(PodInfo::new(pod, &mut specs)));
+            }
+            _ if placed.is_empty() => {}
+            _ => {
+                let (node, uid) = placed.swap_remove(dice.below(placed.len() as u64) as usize);
+                cluster.remove_pod(&node, &uid);
+            }
+        }
+        if let Some(trouble) = cluster.take_troubles().first() {
+            panic!("seed {seed}, step {step}: {trouble}");
+        }
+        if step >= 20 {
+            let mut anew = Indexes::default();
+            let made = anew.add(kind, ClusterView { nodes: cluster.nodes(), objects: cluster.objects() });
+            made.unwrap_or_else(|trouble| panic!("seed {seed}, step {step}: {trouble}"));
+            let (kept, anew) = (cluster.indexes().get::<I>(), anew.get::<I>());
+            assert_eq!(kept.ok(), anew.ok(), "kept, and made anew; seed {seed}, step {step}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use harbormaster_framework::prelude::*;
@@ -224,6 +296,7 @@ mod tests {
         forgets_a_score: bool,
         goes_by_its_first_row: bool,
         reads_labels: bool,
+        reads_nothing: bool,
         looks_around: bool,
         keeps_added_pods: bool,
     }
@@ -235,6 +308,9 @@ mod tests {
         type ScoreState = ();
         fn points(points: &mut Points<Self>) {
             points.pre_filter().filter().score();
+        }
+        fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+            reads.of(&(pod.priority() * i32::from(!self.reads_nothing)));
         }
     }
 
@@ -263,6 +339,7 @@ mod tests {
             let pods: i64 = cx.nodes.columns().used_pods.iter().sum();
             let disturbed = (self.reads_labels && !cx.pod.labels.is_empty())
                 || (self.looks_around && pods > 0)
+                || cx.pod.priority() > 9
                 || *added > 0;
             let rejected = disturbed || node.name() == "bad";
             if rejected { Err(Reject::evictable("bad").into()) } else { Ok(()) }
@@ -296,6 +373,8 @@ mod tests {
         batch_equals_single(&trial, &nodes, &pod);
         row_scope_holds(&trial, &mut nodes, &pod, &other);
         adding_and_removing_is_neutral(&trial, &mut nodes, &pod, &other);
+        let important = crate::pods::pod("important").priority(10).info();
+        reads_are_complete(&trial, &nodes, &[pod, other, important]);
     }
 
     #[test]
@@ -331,6 +410,39 @@ mod tests {
     #[should_panic(expected = "Broken: looks at other rows")]
     fn a_row_plugin_that_looks_around_is_found() {
         check(Broken { looks_around: true, ..Broken::default() });
+    }
+
+    #[test]
+    #[should_panic(expected = "Broken: reads the same of PodInfo(default/p) and PodInfo(default/important)")]
+    fn a_field_that_a_row_plugin_forgot_to_read_is_found() {
+        check(Broken { reads_nothing: true, ..Broken::default() });
+    }
+
+    /// How many pods are where; forgets that pods go, if it is told to.
+    #[derive(Debug, Default, PartialEq)]
+    struct Count<const FORGETS: bool>(std::collections::BTreeMap<NodeIdx, usize>);
+
+    impl<const FORGETS: bool> Index for Count<FORGETS> {
+        fn pod_joined(&mut self, _: ClusterView<'_>, row: NodeIdx, _: &PodInfo) {
+            *self.0.entry(row).or_default() += 1;
+        }
+        fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, _: &PodInfo) {
+            let left = self.0.get(&row).map_or(0, |count| count - usize::from(!FORGETS));
+            self.0.insert(row, left);
+            self.0.retain(|_, count| *count > 0);
+        }
+    }
+
+    #[test]
+    fn an_index_that_keeps_up_passes() {
+        (0..10)
+            .for_each(|seed| index_equals_one_made_anew::<Count<false>>(seed, |_, n| node(n), |_, p| pod(p)));
+    }
+
+    #[test]
+    #[should_panic(expected = "kept, and made anew; seed 0")]
+    fn an_index_that_misses_a_change_is_found() {
+        index_equals_one_made_anew::<Count<true>>(0, |_, n| node(n), |_, p| pod(p));
     }
 
     #[test]

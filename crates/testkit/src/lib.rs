@@ -17,7 +17,10 @@ pub mod trial;
 pub mod what_if;
 
 pub use clusters::{cluster, profile, profile_with_args, profile_with_weights};
-pub use conformance::{adding_and_removing_is_neutral, batch_equals_single, row_scope_holds};
+pub use conformance::{
+    adding_and_removing_is_neutral, batch_equals_single, index_equals_one_made_anew, reads_are_complete,
+    row_scope_holds,
+};
 pub use custom::{custom, remove_custom, set_custom};
 pub use fake_api::FakeApi;
 pub use nodes::{NodeBuilder, node};

@@ -62,7 +62,9 @@ impl Engine {
             PermitCall::Reject(uid, plugin, why) => {
                 self.reject_waiting(&uid, plugin, why, now);
             }
-            PermitCall::Activate(namespace, name) => self.queue.activate_named(namespace, name, now),
+            PermitCall::Activate(namespace, name) => {
+                self.queue.activate_named(namespace, name, self.cache.at(now));
+            }
         }
     }
 

@@ -22,7 +22,7 @@ impl Engine {
                 (Some(_), None) => Action::DELETE,
             };
             let event = ClusterEvent::new(EventResource::Custom(resource), action);
-            self.queue.on_event(event, &OwnedChange::Custom(old, new), now);
+            self.queue.on_event(event, &OwnedChange::Custom(old, new), self.cache.at(now));
         }
     }
 
@@ -49,11 +49,11 @@ impl Engine {
             None => {
                 self.queue.delete(&new);
                 let added = ClusterEvent::new(EventResource::AssignedPod, Action::ADD);
-                self.queue.on_event(added, &change, now);
+                self.queue.on_event(added, &change, self.cache.at(now));
             }
             Some(old) => {
                 for event in pod_events(EventResource::AssignedPod, &old.pod, &new.pod) {
-                    self.queue.on_event(event, &change, now);
+                    self.queue.on_event(event, &change, self.cache.at(now));
                 }
             }
         }
@@ -64,7 +64,7 @@ impl Engine {
         if let Some(node) = &pod.status.nominated_node_name {
             self.nominator.nominate(&pod.uid, node);
         }
-        self.queue.add(pod, profile, now);
+        self.queue.add(pod, profile, self.cache.at(now));
     }
 
     fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, now: Timestamp) {
@@ -82,7 +82,7 @@ impl Engine {
         let events: Vec<ClusterEvent> =
             pod_events(EventResource::UnschedulablePod, &old.pod, &new.pod).collect();
         let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
-        self.queue.update(new.clone(), profile, &events, &change, now);
+        self.queue.update(new.clone(), profile, &events, &change, self.cache.at(now));
         let nominated = &old.status.nominated_node_name;
         if nominated.is_some() && *nominated != new.status.nominated_node_name {
             self.room_given_up(old, now);
@@ -137,7 +137,7 @@ impl Engine {
     ) {
         let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         let change = OwnedChange::Pod(Some(pod.pod.clone()), None);
-        self.queue.on_event_for(event, &change, now, concerns);
+        self.queue.on_event_for(event, &change, self.cache.at(now), concerns);
     }
 
     // --- nodes ---
@@ -149,11 +149,11 @@ impl Engine {
         match old {
             None => {
                 let added = ClusterEvent::new(EventResource::Node, Action::ADD);
-                self.queue.on_event(added, &change, now);
+                self.queue.on_event(added, &change, self.cache.at(now));
             }
             Some(old) => {
                 for event in node_events(&old, &new) {
-                    self.queue.on_event(event, &change, now);
+                    self.queue.on_event(event, &change, self.cache.at(now));
                 }
             }
         }
@@ -162,7 +162,7 @@ impl Engine {
     pub(super) fn node_gone(&mut self, name: &str, now: Timestamp) {
         let Some(old) = self.cache.node(name).cloned() else { return };
         let gone = ClusterEvent::new(EventResource::Node, Action::DELETE);
-        self.queue.on_event(gone, &OwnedChange::Node(Some(old), None), now);
+        self.queue.on_event(gone, &OwnedChange::Node(Some(old), None), self.cache.at(now));
         self.cache.remove_node(name);
     }
 }

@@ -89,7 +89,7 @@ impl Engine {
             }
             Next::Over { held, retry } => {
                 held.iter().for_each(|preemptor| self.queue.release_from_eviction(preemptor));
-                retry.iter().for_each(|preemptor| self.queue.activate(preemptor, now));
+                retry.iter().for_each(|preemptor| self.queue.activate(preemptor, self.cache.at(now)));
             }
         }
     }

@@ -171,7 +171,7 @@ impl Engine {
         } else {
             entry.pod = latest.clone();
             let (rejectors, pending) = failure.into_rejectors();
-            self.queue.give_back(entry, rejectors, pending, now);
+            self.queue.give_back(entry, rejectors, pending, self.cache.at(now));
         }
         self.nominator.renominate(&latest, &nomination);
         self.reporter.failed(&latest, profile, said, nomination, now);

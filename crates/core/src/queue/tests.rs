@@ -1,6 +1,10 @@
 //! The queue against a naive model of where every pod is, and its index against a recount.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use harbormaster_api::{Pod, PodSpec, Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
@@ -12,7 +16,13 @@ use harbormaster_framework::{
 };
 use proptest::prelude::*;
 
-use super::{Backoff, OwnedChange, Queue, QueuedPod};
+use super::{Backoff, Moment, OwnedChange, Queue, QueuedPod};
+
+/// Nothing can be looked up.
+fn at(now: Timestamp) -> Moment<'static> {
+    static NOTHING: LazyLock<Objects> = LazyLock::new(Objects::default);
+    Moment { now, objects: &NOTHING }
+}
 
 /// First come, first served.
 struct Fifo;
@@ -123,7 +133,7 @@ proptest! {
                 0 => {
                     if let std::collections::btree_map::Entry::Vacant(new) = model.entry(name) {
                         new.insert(Place::Ready);
-                        queue.add(pod(name), 0, now);
+                        queue.add(pod(name), 0, at(now));
                     }
                 }
                 1 => {
@@ -147,13 +157,13 @@ proptest! {
                         };
                         let woken = extra == 2 || (missed[usize::from(extra)] && name.is_multiple_of(2));
                         model.insert(name, if woken { Place::Ready } else { Place::Waiting(extra) });
-                        queue.give_back(entry, rejectors, vec![], now);
+                        queue.give_back(entry, rejectors, vec![], at(now));
                     }
                 }
                 3 => {
                     let resource = if extra == 0 { EventResource::Node } else { EventResource::AssignedPod };
                     let heard_by = u8::from(extra != 0);
-                    queue.on_event(ClusterEvent::new(resource, Action::ADD), &OwnedChange::Other, now);
+                    queue.on_event(ClusterEvent::new(resource, Action::ADD), &OwnedChange::Other, at(now));
                     out.iter_mut().for_each(|(_, missed)| missed[usize::from(heard_by)] = true);
                     for (name, place) in &mut model {
                         if *place == Place::Waiting(heard_by) && name.is_multiple_of(2) {
@@ -169,7 +179,7 @@ proptest! {
                 }
                 _ => {
                     now = now + Duration::from_secs(u64::from(name));
-                    queue.flush_backoff(now);
+                    queue.flush_backoff(at(now));
                 }
             }
             check(&queue, &model)?;
@@ -204,17 +214,17 @@ fn check(queue: &Queue, model: &BTreeMap<u8, Place>) -> Result<(), TestCaseError
 fn backoff_doubles_up_to_its_limit_and_ends_on_whole_seconds() {
     let mut queue = queue();
     let mut now = Timestamp(100_700_000_000);
-    queue.add(pod(1), 0, now);
+    queue.add(pod(1), 0, at(now));
     let mut waits = Vec::new();
     for _ in 0..6 {
         let entry = queue.pop().unwrap();
-        queue.give_back(entry, vec![], vec![], now);
+        queue.give_back(entry, vec![], vec![], at(now));
         let end = queue.next_backoff_end().unwrap();
         waits.push(end.since(now).as_millis());
-        queue.flush_backoff(Timestamp(end.0 - 1));
+        queue.flush_backoff(at(Timestamp(end.0 - 1)));
         assert!(!queue.has_work());
         now = Timestamp(end.0);
-        queue.flush_backoff(now);
+        queue.flush_backoff(at(now));
     }
     assert_eq!(waits, [1300, 3000, 5000, 9000, 11_000, 11_000]);
 }
@@ -223,11 +233,11 @@ fn backoff_doubles_up_to_its_limit_and_ends_on_whole_seconds() {
 fn a_rejected_pod_is_tried_before_its_backoff_ends_if_nothing_else_is_there() {
     let mut queue = queue();
     let now = Timestamp::from_secs(100);
-    queue.add(pod(2), 0, now);
+    queue.add(pod(2), 0, at(now));
     let entry = queue.pop().unwrap();
-    queue.give_back(entry, vec!["HearsNodes"], vec![], now);
+    queue.give_back(entry, vec!["HearsNodes"], vec![], at(now));
     assert!(!queue.has_work());
-    queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, now);
+    queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, at(now));
     assert_eq!(queue.lengths().backoff, 1);
     assert!(queue.pop().is_some());
 }
@@ -236,9 +246,9 @@ fn a_rejected_pod_is_tried_before_its_backoff_ends_if_nothing_else_is_there() {
 fn events_while_a_pod_is_out_are_not_missed() {
     let mut queue = queue();
     let now = Timestamp::from_secs(100);
-    queue.add(pod(2), 0, now);
+    queue.add(pod(2), 0, at(now));
     let entry = queue.pop().unwrap();
-    queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, now);
-    queue.give_back(entry, vec!["HearsNodes"], vec![], now);
+    queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, at(now));
+    queue.give_back(entry, vec!["HearsNodes"], vec![], at(now));
     assert_eq!((queue.lengths().backoff, queue.lengths().unschedulable), (1, 0));
 }

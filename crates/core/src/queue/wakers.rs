@@ -57,12 +57,9 @@ impl Wakers {
         self.hearing(event).map(|w| (w.listener, w.registration.hint.is_none()))
     }
 
-    /// The plugins that listen to the event, each once.
-    pub(super) fn plugins(&self, event: ClusterEvent) -> Vec<&'static str> {
-        let mut plugins: Vec<&'static str> = self.hearing(event).map(|w| w.listener.plugin).collect();
-        plugins.sort_unstable();
-        plugins.dedup();
-        plugins
+    /// Whether that plugin listens to the event in any profile.
+    pub(super) fn is_heard_by(&self, plugin: &str, event: ClusterEvent) -> bool {
+        self.hearing(event).any(|w| w.listener.plugin == plugin)
     }
 
     /// Whether that plugin of that profile listens to the event.

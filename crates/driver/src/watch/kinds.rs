@@ -1,5 +1,5 @@
 //! The kinds of objects that are watched. Pods and nodes have inputs of their own; a further kind of
-//! [`harbormaster_api::Object`] is one more row of [`OBJECTS`]; custom resources are those that plugins name.
+//! [`harbormaster_api::Object`] is one more row of [`BUILT_IN`]; custom resources are those that plugins name.
 
 use std::hash::Hash;
 
@@ -128,39 +128,39 @@ impl Kind for Nodes {
 
 /// All objects of one further kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Objects {
+pub struct BuiltInKind {
     kind: ObjectKind,
     name: &'static str,
     path: &'static str,
 }
 
 /// The further kinds.
-pub const OBJECTS: [Objects; 6] = [
-    Objects { kind: ObjectKind::Namespace, name: "namespaces", path: "/api/v1/namespaces" },
-    Objects { kind: ObjectKind::Service, name: "services", path: "/api/v1/services" },
-    Objects {
+pub const BUILT_IN: [BuiltInKind; 6] = [
+    BuiltInKind { kind: ObjectKind::Namespace, name: "namespaces", path: "/api/v1/namespaces" },
+    BuiltInKind { kind: ObjectKind::Service, name: "services", path: "/api/v1/services" },
+    BuiltInKind {
         kind: ObjectKind::Workload(WorkloadKind::ReplicationController),
         name: "replicationcontrollers",
         path: "/api/v1/replicationcontrollers",
     },
-    Objects {
+    BuiltInKind {
         kind: ObjectKind::Workload(WorkloadKind::ReplicaSet),
         name: "replicasets",
         path: "/apis/apps/v1/replicasets",
     },
-    Objects {
+    BuiltInKind {
         kind: ObjectKind::Workload(WorkloadKind::StatefulSet),
         name: "statefulsets",
         path: "/apis/apps/v1/statefulsets",
     },
-    Objects {
+    BuiltInKind {
         kind: ObjectKind::PodDisruptionBudget,
         name: "poddisruptionbudgets",
         path: "/apis/policy/v1/poddisruptionbudgets",
     },
 ];
 
-impl Kind for Objects {
+impl Kind for BuiltInKind {
     type Key = ObjectKey;
 
     fn name(&self) -> &str {
@@ -192,14 +192,14 @@ impl Kind for Objects {
 
 /// All objects of a custom resource. They go to the engine as they are.
 #[derive(Clone, Debug)]
-pub struct CustomObjects {
+pub struct CustomKind {
     /// The kind, written out.
     resource: Str,
     name: String,
     path: String,
 }
 
-impl CustomObjects {
+impl CustomKind {
     /// Those of that kind.
     pub fn new(resource: ResourceName) -> Self {
         let ResourceName { plural, version, group } = resource;
@@ -211,7 +211,7 @@ impl CustomObjects {
     }
 }
 
-impl Kind for CustomObjects {
+impl Kind for CustomKind {
     type Key = CustomKey;
 
     fn name(&self) -> &str {
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_object_is_watched_where_its_group_is_served() {
-        assert_eq!(OBJECTS.map(|objects| objects.kind), ObjectKind::ALL);
-        for Objects { kind, name, path } in OBJECTS {
+        assert_eq!(BUILT_IN.map(|objects| objects.kind), ObjectKind::ALL);
+        for BuiltInKind { kind, name, path } in BUILT_IN {
             assert_eq!(name, format!("{}s", kind.name().to_lowercase()));
             let root = match kind.group() {
                 "" => "/api/v1".to_owned(),

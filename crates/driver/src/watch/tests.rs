@@ -350,8 +350,8 @@ async fn nodes_are_known_by_name() {
 }
 
 /// The further kind of that resource name.
-fn objects(name: &str) -> Objects {
-    OBJECTS.into_iter().find(|objects| objects.name() == name).unwrap()
+fn objects(name: &str) -> BuiltInKind {
+    BUILT_IN.into_iter().find(|objects| objects.name() == name).unwrap()
 }
 
 fn budget(namespace: &str, version: u32) -> Value {
@@ -438,7 +438,7 @@ async fn a_custom_kind_comes_and_goes_with_its_definition() {
         streamed(Vec::new(), true),
     ]);
     let teams = ResourceName { plural: "teams", version: "v1", group: "example.com" };
-    let engine = watch_kind(CustomObjects::new(teams), &server);
+    let engine = watch_kind(CustomKind::new(teams), &server);
     let told = heard(&engine, 6).await;
     let [a, b] = ["a", "b"].map(|name| format!("teams.v1.example.com /{name}"));
     let expected = [

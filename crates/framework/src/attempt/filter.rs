@@ -11,7 +11,7 @@ use crate::{
     cluster::Cluster,
     cycle::Cycle,
     diagnosis::Diagnosis,
-    guard::{Call, Guarded, PointError, Stopped},
+    guard::{Call, PointError, Stopped},
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, PluginError, Reject},
     pod::PodInfo,
@@ -60,12 +60,15 @@ impl Runner {
     /// A draft with what is kept for pods like this one.
     fn begin(&mut self, cx: &Cycle<'_>, pod: &Arc<PodInfo>) -> Result<Draft, PointError> {
         let slate = self.kept.open(&self.profile, cx)?;
-        let state = |(at, plugin): (usize, &Guarded)| {
-            let column = self.kept.column(slate, PluginIdx(at as u16));
-            column.map_or_else(|| plugin.default_filter_slot(), |column| column.filter_state().clone())
+        let state = |plugin: PluginIdx| match self.kept.column(slate, plugin) {
+            Some(column) => column.filter_state().clone(),
+            None if self.profile.filters_unprepared(plugin) => {
+                self.profile.plugin(plugin).default_filter_slot()
+            }
+            None => None,
         };
         Ok(Draft {
-            states: self.profile.plugins().iter().enumerate().map(state).collect(),
+            states: (0..self.profile.plugins().len()).map(|at| state(PluginIdx(at as u16))).collect(),
             profile: self.profile.clone(),
             pod: pod.clone(),
             slate,

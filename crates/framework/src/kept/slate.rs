@@ -35,7 +35,8 @@ pub(super) struct Slate {
     totals: Option<Totals>,
     /// A scoring plugin failed: an error only for those who want scores.
     score_failure: Option<PointError>,
-    changed: NodeSet,
+    /// Rows that changed, each once.
+    changed: Vec<NodeIdx>,
 }
 
 /// What a slate works on.
@@ -67,7 +68,7 @@ impl Slate {
             fits: NodeSet::default(),
             totals: None,
             score_failure: None,
-            changed: NodeSet::default(),
+            changed: Vec::new(),
         }
     }
 
@@ -114,8 +115,9 @@ impl Slate {
             return false;
         }
         let Some(rows) = nodes.changed_since(self.synced) else { return false };
-        rows.for_each(|row| self.changed.insert(row));
-        self.changed.intersect(nodes.live());
+        self.changed.extend(rows.filter(|row| nodes.live().contains(*row)));
+        self.changed.sort_unstable();
+        self.changed.dedup();
         true
     }
 
@@ -172,15 +174,15 @@ impl Slate {
     fn update(&mut self, desk: &mut Desk<'_>) -> Result<(), PointError> {
         let changed = std::mem::take(&mut self.changed);
         if let Some(totals) = &mut self.totals {
-            changed.iter().filter(|row| self.fits.contains(*row)).for_each(|row| totals.leave(row));
+            changed.iter().filter(|row| self.fits.contains(**row)).for_each(|row| totals.leave(*row));
         }
         let updated = match changed.len() <= ONE_BY_ONE {
-            true => changed.iter().try_for_each(|row| self.update_row(desk, row)),
-            false => self.update_rows(desk, &changed),
+            true => changed.iter().try_for_each(|row| self.update_row(desk, *row)),
+            false => self.update_rows(desk, &changed.iter().copied().collect()),
         };
         if let Some(totals) = &mut self.totals {
             let raw = raw(desk, &self.columns);
-            changed.iter().for_each(|row| totals.enter(row, self.fits.contains(row), &raw));
+            changed.iter().for_each(|row| totals.enter(*row, self.fits.contains(*row), &raw));
             totals.settle(&raw, &self.fits);
         }
         self.changed = changed;
@@ -225,7 +227,7 @@ impl Slate {
     /// About how many bytes it holds.
     pub(super) fn size(&self) -> usize {
         let totals = self.totals.as_ref().map_or(0, Totals::size);
-        size_of::<Self>() + 8 * (self.fits.words().len() + self.changed.words().len()) + totals
+        size_of::<Self>() + 8 * self.fits.words().len() + 4 * self.changed.capacity() + totals
     }
 }
 

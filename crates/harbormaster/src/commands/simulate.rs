@@ -12,8 +12,8 @@ use harbormaster_config::FeatureGates;
 use harbormaster_core::EngineConfig;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
-    Cluster, PodExplanation, PodReport, Reading, Report, Validate, explain_independently, explain_simulated,
-    report::Fate,
+    Inventory, PodExplanation, PodReport, Reading, Report, Validate, explain_independently,
+    explain_simulated, report::Fate,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
@@ -101,7 +101,7 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     let setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
     let reading = Reading { validate: options.validate, fill: options.fill };
     let cluster =
-        Cluster::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;
+        Inventory::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;
     for warning in &setup.warnings {
         eprintln!("warning: {warning}");
     }
@@ -123,7 +123,7 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     }
 }
 
-fn place(options: &Options, engine: EngineConfig, cluster: Cluster) -> Report {
+fn place(options: &Options, engine: EngineConfig, cluster: Inventory) -> Report {
     if options.independent {
         return harbormaster_sim::independent(&engine, cluster);
     }
@@ -162,7 +162,7 @@ fn short(pod: &PodReport) -> &str {
 }
 
 /// What is needed to go through it all again: nothing that is explained is kept.
-type Again = Option<(EngineConfig, Cluster)>;
+type Again = Option<(EngineConfig, Inventory)>;
 
 /// Tells of one pod after the other, until `tell` fails.
 fn explain<E>(

@@ -14,9 +14,11 @@ const POLL: Duration = Duration::from_millis(10);
 /// Harbormaster gives up what is under way after ten seconds.
 pub const END: Duration = Duration::from_secs(30);
 
-/// The built `harbormaster`. Other crates that use this module have programs of their own.
+/// The built `harbormaster`; none in tests of other crates, which have programs of their own.
+const BINARY: Option<&str> = option_env!("CARGO_BIN_EXE_harbormaster");
+
 fn binary() -> &'static Path {
-    Path::new(option_env!("CARGO_BIN_EXE_harbormaster").expect("cargo tells tests of its own crate"))
+    Path::new(BINARY.expect("cargo tells the tests of its own crate"))
 }
 
 /// A running `harbormaster run`; it is killed with this value.

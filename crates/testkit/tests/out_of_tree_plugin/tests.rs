@@ -6,15 +6,14 @@ use harbormaster_framework::{
     cycle::Reservation,
     events::ClusterEvent,
     guard::Stopped,
-    index::{IndexKind, Indexes},
-    pod::SpecTable,
+    index::IndexKind,
     registry::Registry,
     sweep::PluginIdx,
     window::Rotation,
 };
 use harbormaster_testkit::{
     FakeApi, PodBuilder, Trial, WhatIfTrial, adding_and_removing_is_neutral, batch_equals_single, cluster,
-    node, pod, profile_with_args, random::Dice, trial::finished,
+    index_equals_one_made_anew, node, pod, profile_with_args, trial::finished,
 };
 use serde_json::json;
 
@@ -69,7 +68,7 @@ fn the_queue_holds_back_greedy_pods_and_serves_large_orders_first() {
     let plugin = runner.profile().plugins()[0].clone();
     let enters = |tickets: i64, awaits_eviction: bool| {
         let pod = wants("p", tickets).info();
-        plugin.pre_enqueue(EnqueueCycle { pod: &pod, awaits_eviction }).is_ok()
+        plugin.pre_enqueue(EnqueueCycle { pod: &pod, objects: &Objects::default(), awaits_eviction }).is_ok()
     };
     assert!(enters(6, false) && !enters(7, false) && !enters(6, true));
     let (small, large) = (wants("small", 1).info(), wants("large", 5).info());
@@ -164,42 +163,12 @@ fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_the
 
 #[test]
 fn the_index_equals_one_made_anew_after_random_changes() {
-    let kind = IndexKind::of::<BoxOffice>();
     for seed in 0..20 {
-        let (mut dice, mut cluster, mut specs) = (Dice::new(seed), Cluster::default(), SpecTable::default());
-        let mut placed: Vec<(String, Str)> = Vec::new();
-        for step in 0..200 {
-            if step == 20 {
-                cluster.keep(kind);
-            }
-            let name = format!("n{}", dice.below(5));
-            match dice.below(5) {
-                0 => {
-                    let tickets = dice.below(4).to_string();
-                    cluster.set_node(Arc::new(node(&name).label(LABEL, &tickets).build()));
-                }
-                1 => {
-                    cluster.remove_node(&name);
-                }
-                2 | 3 => {
-                    let pod = wants(&format!("p{step}"), dice.below(4) as i64).on(&name).build();
-                    let pod = Arc::new(PodInfo::new(pod, &mut specs));
-                    placed.push((name.clone(), pod.uid.clone()));
-                    cluster.add_pod(&name.as_str().into(), pod);
-                }
-                _ if placed.is_empty() => {}
-                _ => {
-                    let (node, uid) = placed.swap_remove(dice.below(placed.len() as u64) as usize);
-                    assert!(cluster.remove_pod(&node, &uid));
-                }
-            }
-            if step >= 20 {
-                let mut anew = Indexes::default();
-                anew.add(kind, ClusterView { nodes: cluster.nodes(), objects: cluster.objects() }).unwrap();
-                let kept: &BoxOffice = cluster.indexes().get().unwrap();
-                assert_eq!(kept, anew.get().unwrap(), "seed {seed}, step {step}");
-            }
-        }
+        index_equals_one_made_anew::<BoxOffice>(
+            seed,
+            |dice, name| node(name).label(LABEL, &dice.below(4).to_string()),
+            |dice, name| wants(name, dice.below(4) as i64),
+        );
     }
 }
 

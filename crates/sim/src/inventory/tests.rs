@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::*;
 
-fn read(text: &str, fill: bool) -> Result<Cluster, String> {
+fn read(text: &str, fill: bool) -> Result<Inventory, String> {
     let source = Source { name: "f.yaml".into(), text: text.into() };
-    Cluster::from_sources(&[source], Reading { fill, ..Reading::default() }).map_err(|e| e.to_string())
+    Inventory::from_sources(&[source], Reading { fill, ..Reading::default() }).map_err(|e| e.to_string())
 }
 
 fn names(pods: &[Pod]) -> Vec<String> {
@@ -169,7 +169,7 @@ fn jobs_have_their_pods_and_cron_jobs_those_of_one_run() {
 
 #[test]
 fn objects_from_memory_are_named_by_their_index() {
-    let errors = Cluster::from_objects(vec![json!({"kind": "Pod"}), json!(1)]).unwrap_err();
+    let errors = Inventory::from_objects(vec![json!({"kind": "Pod"}), json!(1)]).unwrap_err();
     let text = errors.to_string();
     assert!(
         text.starts_with("objects[0]: Pod: metadata.name: ") && text.contains("\nobjects[1]: is not"),
@@ -188,7 +188,7 @@ fn custom_resources_are_kept_as_their_schema_makes_them() {
         properties: {free: {type: integer}}}}}}}]}\n";
     let read = |text: &str| {
         let source = Source { name: "f".to_owned(), text: text.to_owned() };
-        Cluster::from_sources(&[source], Reading::default())
+        Inventory::from_sources(&[source], Reading::default())
     };
     let cluster = read(text).unwrap();
     let scvs: Vec<&Value> = cluster.custom_of("core.run-linux.com", "Scv").collect();

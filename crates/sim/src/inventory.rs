@@ -22,7 +22,7 @@ use crate::{
 
 /// Nodes, pods and what plugins look up besides, in the order of the manifests.
 #[derive(Clone, Debug, Default)]
-pub struct Cluster {
+pub struct Inventory {
     /// Namespaces, services, workloads and disruption budgets.
     pub objects: Vec<Object>,
     /// All nodes.
@@ -60,7 +60,7 @@ pub struct Reading {
     pub fill: bool,
 }
 
-impl Cluster {
+impl Inventory {
     /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. Workloads get the pods that
     /// their controllers would make, as far as these are not among the manifests.
     ///
@@ -179,7 +179,7 @@ impl Cluster {
 /// Takes objects one by one; workloads wait until all pods and nodes are known.
 struct Builder {
     decoder: Decoder,
-    cluster: Cluster,
+    cluster: Inventory,
     workloads: Vec<Workload>,
     existing: Existing,
     ignored: BTreeMap<String, usize>,
@@ -191,7 +191,7 @@ impl Builder {
     fn new() -> Self {
         Self {
             decoder: Decoder::new(),
-            cluster: Cluster::default(),
+            cluster: Inventory::default(),
             workloads: Vec::new(),
             existing: Existing::default(),
             ignored: BTreeMap::new(),
@@ -235,7 +235,7 @@ impl Builder {
     }
 
     /// Makes the pods that workloads lack.
-    fn finish(mut self, manifests: Manifests, fill: bool) -> Cluster {
+    fn finish(mut self, manifests: Manifests, fill: bool) -> Inventory {
         let mut notices = manifests.warnings.clone();
         for (kind, count) in manifests.ignored {
             *self.ignored.entry(kind).or_default() += count;

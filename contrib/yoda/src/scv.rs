@@ -1,0 +1,172 @@
+//! `Scv`: the cards of a node, as its sniffer reports them.
+
+use harbormaster::{
+    api::Timestamp,
+    prelude::{Resource, ResourceScope},
+    serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error},
+};
+
+/// `health` of a card that can be used.
+pub const HEALTHY: &str = "Healthy";
+/// `health` of a card that cannot.
+pub const UNHEALTHY: &str = "Unhealthy";
+
+/// A custom object of the node's name. The definition is in `deploy/crd.yaml`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(crate = "harbormaster::serde", default)]
+pub struct Scv {
+    /// What is wanted.
+    pub spec: ScvSpec,
+    /// What there is.
+    pub status: ScvStatus,
+}
+
+impl Resource for Scv {
+    const GROUP: &'static str = "core.run-linux.com";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Scv";
+    const PLURAL: &'static str = "scvs";
+    const SCOPE: ResourceScope = ResourceScope::Cluster;
+}
+
+/// `spec`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", default)]
+pub struct ScvSpec {
+    /// How often the sniffer reports, in milliseconds.
+    pub update_interval: i64,
+}
+
+/// `status`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", default)]
+pub struct ScvStatus {
+    /// The cards, in any order.
+    pub card_list: Vec<Card>,
+    /// How many they are. Only `mode: literal` believes it.
+    pub card_number: u64,
+    /// The sniffer's clock when it reported.
+    #[serde(with = "time")]
+    pub update_time: Option<Timestamp>,
+    /// Of all cards, in MiB. Only `mode: literal` believes it.
+    pub total_memory_sum: u64,
+    /// Of all cards, in MiB. Only `mode: literal` believes it.
+    pub free_memory_sum: u64,
+}
+
+impl ScvStatus {
+    /// A report with the sums that follow from the cards.
+    pub fn of(card_list: Vec<Card>, update_time: Timestamp) -> Self {
+        let sum = |of: fn(&Card) -> u64| card_list.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            card_number: card_list.len() as u64,
+            update_time: Some(update_time),
+            total_memory_sum: sum(|card| card.total_memory),
+            free_memory_sum: sum(|card| card.free_memory),
+            card_list,
+        }
+    }
+}
+
+/// One GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase")]
+pub struct Card {
+    /// Its index on the node.
+    pub id: u32,
+    /// [`HEALTHY`], or anything else.
+    #[serde(default)]
+    pub health: String,
+    /// For example `TITAN Xp`.
+    #[serde(default)]
+    pub model: String,
+    /// Limit, in watts.
+    #[serde(default)]
+    pub power: u64,
+    /// In MiB.
+    #[serde(default)]
+    pub total_memory: u64,
+    /// Clock of the memory, in MHz.
+    #[serde(default)]
+    pub clock: u64,
+    /// In MiB, as measured.
+    #[serde(default)]
+    pub free_memory: u64,
+    /// Clock of the cores, in MHz.
+    #[serde(default)]
+    pub core: u64,
+    /// Of the PCI link, in MB/s.
+    #[serde(default)]
+    pub bandwidth: u64,
+}
+
+impl Card {
+    /// Whether it can be used. The original's documents and its sniffer disagree on capital letters.
+    pub fn is_healthy(&self) -> bool {
+        self.health.eq_ignore_ascii_case(HEALTHY)
+    }
+}
+
+/// `metav1.Time`
+mod time {
+    use super::{Deserialize, Deserializer, Error, Serialize, Serializer, Timestamp};
+
+    pub(super) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+        at.map(Timestamp::to_rfc3339).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| Timestamp::parse(&text)).transpose().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster::{serde_json::json, testkit::custom};
+
+    use super::*;
+
+    #[test]
+    fn an_object_reads_as_the_original_sniffer_writes_it() {
+        let scv = custom::<Scv>(&json!({
+            "metadata": {"name": "n1"},
+            "spec": {"updateInterval": 1000},
+            "status": {
+                "cardList": [{
+                    "id": 0, "health": "Healthy", "model": "TITAN Xp", "power": 250, "totalMemory": 12194, "clock": 5705,
+                    "freeMemory": 12185, "core": 1911, "bandwidth": 15760,
+                }],
+                "cardNumber": 1, "updateTime": "2020-12-01T08:00:00Z", "totalMemorySum": 12194, "freeMemorySum": 12185,
+            },
+        }));
+        let card = Card {
+            id: 0,
+            health: HEALTHY.to_owned(),
+            model: "TITAN Xp".to_owned(),
+            power: 250,
+            total_memory: 12194,
+            clock: 5705,
+            free_memory: 12185,
+            core: 1911,
+            bandwidth: 15760,
+        };
+        assert_eq!(scv.spec.update_interval, 1000);
+        assert_eq!(scv.status, ScvStatus::of(vec![card], Timestamp::from_secs(1_606_809_600)));
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_is_written_and_may_be_missing() {
+        let status = ScvStatus::of(vec![Card { id: 3, ..Card::default() }], Timestamp::from_secs(1));
+        let written = json!({"metadata": {"name": "n"}, "status": status});
+        assert_eq!(written["status"]["updateTime"], "1970-01-01T00:00:01Z");
+        assert_eq!(custom::<Scv>(&written).status, status);
+        assert_eq!(custom::<Scv>(&json!({"metadata": {"name": "n"}})).object, Scv::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "Scv \"n\" counts as absent: status.updateTime: ")]
+    fn a_time_that_is_none_is_told_of() {
+        custom::<Scv>(&json!({"metadata": {"name": "n"}, "status": {"updateTime": "just now"}}));
+    }
+}

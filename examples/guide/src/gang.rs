@@ -1,0 +1,179 @@
+//! Chapter 6. Gang: pods of a group are bound together, or not at all.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use harbormaster::{
+    api::{Pod, Str},
+    prelude::*,
+    serde::Deserialize,
+};
+
+const GANG: &str = "example.com/gang";
+const SIZE: &str = "example.com/gang-size";
+
+/// A gang is known by its namespace and its name.
+type Name = (Str, Str);
+
+fn gang_of(pod: &Pod) -> Option<Name> {
+    Some((pod.namespace.clone(), pod.labels.get(GANG)?.clone()))
+}
+
+/// How many pods the gang has; one if the label is missing or wrong.
+fn size_of(pod: &Pod) -> usize {
+    pod.labels.get(SIZE).and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// The UIDs of the pods of every gang that have a node, whether they wait, are being bound, or run.
+#[derive(Debug, Default, PartialEq)]
+pub struct Gangs(BTreeMap<Name, BTreeSet<Str>>);
+
+impl Index for Gangs {
+    fn pod_joined(&mut self, _: ClusterView<'_>, _: NodeIdx, pod: &PodInfo) {
+        if let Some(gang) = gang_of(pod) {
+            self.0.entry(gang).or_default().insert(pod.uid.clone());
+        }
+    }
+
+    fn pod_left(&mut self, _: ClusterView<'_>, _: NodeIdx, pod: &PodInfo) {
+        let Some(gang) = gang_of(pod) else { return };
+        if let Some(members) = self.0.get_mut(&gang) {
+            members.remove(&pod.uid);
+            if members.is_empty() {
+                self.0.remove(&gang);
+            }
+        }
+    }
+}
+
+/// `profiles[].pluginConfig[].args`, and the plugin itself.
+#[derive(Debug, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Gang {
+    /// How long a pod waits for the rest of its gang.
+    patience_seconds: u64,
+}
+
+impl Default for Gang {
+    fn default() -> Self {
+        Self { patience_seconds: 60 }
+    }
+}
+
+impl Build for Gang {
+    type Args = Self;
+
+    fn build(args: Self, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(args)
+    }
+}
+
+impl Plugin for Gang {
+    const NAME: &'static str = "Gang";
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.permit().indexed();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        Some(vec![Registration::hinted(EventResource::Pod, Action::ADD | Action::DELETE, Self::after_pod)])
+    }
+}
+
+impl Indexed for Gang {
+    type Index = Gangs;
+}
+
+impl Permit for Gang {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+        let Some(gang) = gang_of(cx.pod) else { return Ok(Permitted::Allow) };
+        // The pod itself has its node by now, so it is among them.
+        let Some(members) = cx.index::<Gangs>()?.0.get(&gang) else { return Ok(Permitted::Allow) };
+        if members.len() < size_of(cx.pod) {
+            return Ok(Permitted::Wait(Duration::from_secs(self.patience_seconds)));
+        }
+        for member in members {
+            waiting.allow(member, Self::NAME);
+        }
+        Ok(Permitted::Allow)
+    }
+}
+
+impl Gang {
+    /// One more pod of its gang may help, and so may the room that others leave.
+    fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let helps = match change {
+            Change::Pod { new: Some(new), .. } => gang_of(new) == gang_of(pod),
+            Change::Pod { old: Some(old), .. } => old.node_name.is_some() && gang_of(old) != gang_of(pod),
+            _ => true,
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster::{
+        Scheduler,
+        framework::ClusterEvent,
+        simulation::Source,
+        testkit::{Trial, index_equals_one_made_anew, node, pod},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_woken_by_one_more_of_its_gang_and_by_room_that_others_leave() {
+        let trial = Trial::of(Gang::default());
+        let of = |gang, name| pod(name).label(GANG, gang);
+        let waits = of("g", "waits").info();
+        let (own, other) = (of("g", "own"), of("h", "other"));
+        for (changed, action, expected) in [
+            (own.clone(), Action::ADD, Hint::Queue),
+            (other.clone(), Action::ADD, Hint::Skip),
+            (own.on("n"), Action::DELETE, Hint::Skip),
+            (other.clone().on("n"), Action::DELETE, Hint::Queue),
+            (other, Action::DELETE, Hint::Skip),
+        ] {
+            let changed = changed.build();
+            let of_that = Some(&changed);
+            let (old, new) = if action == Action::ADD { (None, of_that) } else { (of_that, None) };
+            let event = ClusterEvent::new(EventResource::AssignedPod, action);
+            assert_eq!(trial.hint(event, &waits, &Change::Pod { old, new }), Some(expected), "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn the_index_keeps_up_with_whatever_happens() {
+        for seed in 0..10 {
+            index_equals_one_made_anew::<Gangs>(
+                seed,
+                |_, name| node(name),
+                |dice, name| pod(name).label(GANG, dice.pick(&["g", "h"])),
+            );
+        }
+    }
+
+    #[test]
+    fn a_whole_gang_is_bound_and_of_one_that_lacks_a_pod_none_is() {
+        let config = include_str!("../gang/scheduler.yaml");
+        let scheduler =
+            Scheduler::builder().plugin::<Gang>().config("scheduler.yaml", config).build().unwrap();
+        let cluster = include_str!("../gang/cluster.yaml").to_owned();
+        // The clock is virtual: nobody waits for the time-out.
+        let simulation =
+            scheduler.simulate(&[Source { name: "cluster.yaml".to_owned(), text: cluster }]).unwrap();
+        let (whole, lonely): (Vec<_>, Vec<_>) =
+            simulation.report.pods.iter().partition(|pod| pod.pod.starts_with("default/workers-"));
+        assert_eq!((whole.len(), lonely.len()), (3, 2));
+        assert!(whole.iter().all(|pod| pod.node.is_some()), "{whole:?}");
+        for pod in lonely {
+            let message = pod.message.as_deref().unwrap_or_default();
+            assert!(message.contains("rejected due to timeout after waiting 10s at plugin Gang"), "{pod:?}");
+        }
+    }
+}

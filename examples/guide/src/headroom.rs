@@ -1,0 +1,188 @@
+//! Chapters 2, 3 and 9. Headroom: some memory of every node stays free for pods that are important.
+
+use harbormaster::{api::Quantity, prelude::*, serde::Deserialize};
+
+/// `profiles[].pluginConfig[].args`.
+#[derive(Debug, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct HeadroomArgs {
+    /// How much memory stays free on every node.
+    pub keep: Quantity,
+    /// Pods of this priority and above may use it all the same.
+    pub free_for_priority: i32,
+}
+
+impl Default for HeadroomArgs {
+    fn default() -> Self {
+        Self { keep: Quantity::from_units(1 << 30), free_for_priority: 1_000_000 }
+    }
+}
+
+/// See the module.
+pub struct Headroom {
+    /// In bytes.
+    keep: i64,
+    free_for_priority: i32,
+}
+
+impl Build for Headroom {
+    type Args = HeadroomArgs;
+
+    fn build(args: HeadroomArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        let keep = args.keep.value();
+        if keep < 0 {
+            return Err(format!("keep: must not be negative, but is {}", args.keep).into());
+        }
+        Ok(Self { keep, free_for_priority: args.free_for_priority })
+    }
+}
+
+impl Plugin for Headroom {
+    const NAME: &'static str = "Headroom";
+    const SCOPE: Scope = Scope::Row;
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.filter();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        let more = Action::ADD | Action::UPDATE_NODE_ALLOCATABLE;
+        let less = Action::DELETE | Action::UPDATE_POD_SCALE_DOWN;
+        Some(vec![
+            Registration::hinted(EventResource::Node, more, Self::after_node),
+            Registration::hinted(EventResource::Pod, less, Self::after_pod),
+        ])
+    }
+
+    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+        reads.of(&self.needed_by(pod));
+    }
+}
+
+impl Headroom {
+    /// How much memory a node must have left for this pod; `None` if it may use all of it.
+    fn needed_by(&self, pod: &PodInfo) -> Option<i64> {
+        let is_important = pod.priority() >= self.free_for_priority;
+        (!is_important).then(|| pod.request().memory.saturating_add(self.keep))
+    }
+
+    /// A node that is large enough may help.
+    fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Node { new: Some(node), .. } = change else { return Ok(Hint::Queue) };
+        let helps = self.needed_by(pod).is_none_or(|needed| node.allocatable.memory >= needed);
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    /// A pod on a node that goes or asks for less may help, and so may the pod itself if it asks for less.
+    fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old: Some(old), .. } = change else { return Ok(Hint::Queue) };
+        let helps = old.node_name.is_some() || old.uid == pod.uid;
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+const TOO_LITTLE: &str = "node(s) would have too little memory left";
+
+impl Filter for Headroom {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        let Some(needed) = self.needed_by(cx.pod) else { return Ok(()) };
+        let (columns, at) = (cx.nodes.columns(), node.idx().at());
+        if columns.memory[at].saturating_sub(columns.used_memory[at]) < needed {
+            return Err(Reject::evictable(TOO_LITTLE).into());
+        }
+        Ok(())
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let Some(needed) = self.needed_by(cx.pod) else { return Ok(()) };
+        let (memory, used) = (&cx.nodes.columns().memory, &cx.nodes.columns().used_memory);
+        let rows = sweep.rows();
+        let full = rows.iter().filter(|row| memory[row.at()].saturating_sub(used[row.at()]) < needed);
+        sweep.reject_each(full, &Reject::evictable(TOO_LITTLE));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster::{
+        Scheduler,
+        framework::ClusterEvent,
+        testkit::{
+            PodBuilder, Trial, batch_equals_single, cluster, node, pod, random::Dice, reads_are_complete,
+            row_scope_holds,
+        },
+    };
+
+    use super::*;
+
+    fn headroom() -> Headroom {
+        Headroom { keep: 2 << 30, free_for_priority: 100 }
+    }
+
+    fn takes(memory: &str) -> PodBuilder {
+        pod("p").memory(memory)
+    }
+
+    #[test]
+    fn some_memory_stays_free_but_for_important_pods() {
+        let nodes = cluster([node("n").allocatable("4", "8Gi", 110)], [pod("there").memory("4Gi").on("n")]);
+        let trial = Trial::of(headroom());
+        assert_eq!(trial.verdict(&nodes, &takes("2Gi").info(), "n"), Ok(()));
+        let rejected = Err(Reject::evictable("node(s) would have too little memory left"));
+        assert_eq!(trial.verdict(&nodes, &takes("2049Mi").info(), "n"), rejected);
+        assert_eq!(trial.verdict(&nodes, &takes("2049Mi").priority(100).info(), "n"), Ok(()));
+    }
+
+    #[test]
+    fn a_large_node_wakes_the_pod_and_a_small_one_does_not() {
+        let (trial, pod) = (Trial::of(headroom()), takes("3Gi").info());
+        for (memory, expected) in [("4Gi", Hint::Skip), ("5Gi", Hint::Queue)] {
+            let added = node("n").allocatable("4", memory, 110).build();
+            let change = Change::Node { old: None, new: Some(&added) };
+            let event = ClusterEvent::new(EventResource::Node, Action::ADD);
+            assert_eq!(trial.hint(event, &pod, &change), Some(expected), "{memory}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_leaves_a_node_wakes_the_pod_and_so_does_its_own_smaller_request() {
+        let (trial, waits) = (Trial::of(headroom()), takes("3Gi").info());
+        let (there, elsewhere, itself) = (pod("q").on("n").build(), pod("q").build(), pod("p").build());
+        let (deleted, smaller) = (Action::DELETE, Action::UPDATE_POD_SCALE_DOWN);
+        for (changed, resource, action, expected) in [
+            (&there, EventResource::AssignedPod, deleted, Hint::Queue),
+            (&elsewhere, EventResource::UnschedulablePod, deleted, Hint::Skip),
+            (&itself, EventResource::UnschedulablePod, smaller, Hint::Queue),
+        ] {
+            let change = Change::Pod { old: Some(changed), new: None };
+            assert_eq!(trial.hint(ClusterEvent::new(resource, action), &waits, &change), Some(expected));
+        }
+    }
+
+    #[test]
+    fn it_keeps_what_it_promises() {
+        for seed in 0..50 {
+            let mut dice = Dice::new(seed);
+            let mut nodes = dice.cluster(6);
+            let (pod, elsewhere) = (dice.pod("p").info(), dice.pod("elsewhere").info());
+            let trial = Trial::of(headroom());
+            batch_equals_single(&trial, &nodes, &pod);
+            row_scope_holds(&trial, &mut nodes, &pod, &elsewhere);
+            let many: Vec<_> = (0..20).map(|at| dice.pod(&format!("p{at}")).info()).collect();
+            assert!(reads_are_complete(&trial, &nodes, &many) > 0, "no two pods are alike");
+        }
+    }
+
+    #[test]
+    fn arguments_have_defaults() {
+        let config = include_str!("../headroom/scheduler.yaml");
+        let (without, _) = config.split_once("  pluginConfig").unwrap();
+        for config in [config, without] {
+            Scheduler::builder().plugin::<Headroom>().config("scheduler.yaml", config).build().unwrap();
+        }
+        assert_eq!(HeadroomArgs::default().keep.value(), 1 << 30);
+    }
+}

@@ -1,0 +1,17 @@
+//! Harbormaster with the plugins of the guide.
+
+use std::process::ExitCode;
+
+use guide::{Gang, Gpu, Headroom, NoMaintenance, Seats, Shaky, TenantLimit};
+
+fn main() -> ExitCode {
+    harbormaster::main(|registry| {
+        registry.register::<Gpu>(); // chapter 1
+        registry.register::<Headroom>(); // chapters 2, 3 and 9
+        registry.register::<NoMaintenance>(); // chapter 4
+        registry.register::<TenantLimit>(); // chapter 5
+        registry.register::<Gang>(); // chapter 6
+        registry.register::<Seats>(); // chapter 7
+        registry.register::<Shaky>(); // chapter 10
+    })
+}

@@ -1,0 +1,35 @@
+//! Chapter 10. Shaky: a plugin with mistakes in it.
+
+use harbormaster::prelude::*;
+
+/// Nodes are called like `rack-7`; pods go to even numbers only. What if a node is called otherwise?
+pub struct Shaky;
+
+impl Plugin for Shaky {
+    const NAME: &'static str = "Shaky";
+    type FilterState = ();
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.filter();
+    }
+}
+
+impl Build for Shaky {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl Filter for Shaky {
+    fn filter(&self, _: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        let parts: Vec<&str> = node.name().split('-').collect();
+        let number: u64 = parts[1].parse()?;
+        if number % 2 == 1 {
+            return Err(Reject::unresolvable("node(s) have odd numbers").into());
+        }
+        Ok(())
+    }
+}
