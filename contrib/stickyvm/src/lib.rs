@@ -8,9 +8,9 @@
 //! Reading order: [`kubevirt`] (from a pod to its machine), [`plugin`] (what is done at which point, and when it is done again),
 //! [`memory`] (how the node is written down).
 //!
-//! Invariants: no pod of a machine is bound to another node than the one that the annotation names, and with the plugin in
-//! PreBind no pod is bound before the annotation is there; so a scheduler may be killed at any time. Of two schedulers one
-//! writes, the other one's pod is tried again.
+//! Invariants, with the plugin in Reserve and PreBind: no pod of a machine is bound before the annotation is there, nor to
+//! another node than it named when the pod was decided, but for targets of live migrations. So a scheduler may be killed at
+//! any time, and of two schedulers one writes and the other one's pod is tried again.
 
 pub mod kubevirt;
 pub mod memory;

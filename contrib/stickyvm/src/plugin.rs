@@ -168,7 +168,7 @@ impl Reserve for StickyVM {
             let Metadata { namespace, name, .. } = &machine.metadata;
             assume.custom::<VirtualMachine>(namespace, name, move |machine| {
                 let is_open = written(machine, &annotation).is_none();
-                machine.object.assumed = is_open.then(|| node.clone());
+                machine.assumed = is_open.then(|| node.clone());
                 is_open
             });
         }
