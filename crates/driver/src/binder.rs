@@ -149,7 +149,7 @@ impl BindingCycle {
         }
         let profile = &self.task.profile;
         for plugin in profile.at(ExtensionPoint::PostBind) {
-            if let Err(error) = profile.plugin(*plugin).post_bind(&self.seen_by(*plugin)) {
+            if let Err(error) = profile.plugin(*plugin).post_bind(&self.seen_by(*plugin)).await {
                 let pod = self.task.pod().full_name();
                 tracing::error!(pod, err = %error, "A plugin failed after the binding");
             }

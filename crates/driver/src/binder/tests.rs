@@ -74,7 +74,7 @@ macro_rules! toy {
         }
 
         impl PostBind for $name {
-            fn post_bind(&self, cx: &BindCycle) {
+            async fn post_bind(&self, cx: &BindCycle) {
                 log(cx, concat!("post ", stringify!($name)));
                 assert!(cx.pod.labels.get(stringify!($name)).is_none_or(|l| l != "post-panic"), "oh no");
             }
