@@ -222,9 +222,12 @@ impl Scene {
             (nodes.values().sum::<usize>() == count).then_some(nodes)
         });
         assert!(nodes.values().all(|pods| *pods <= 20), "{nodes:?}");
+        // The watch may be behind the list.
+        let times = |index: usize| self.watch.times_bound(&format!("{prefix}{index}"));
+        eventually("each binding is seen", PATIENCE, || (0..count).all(|i| times(i) > 0).then_some(()));
         assert_eq!(self.watch.moved(), Vec::<String>::new());
         for index in 0..count {
-            assert_eq!(self.watch.times_bound(&format!("{prefix}{index}")), 1);
+            assert_eq!(times(index), 1);
         }
     }
 
