@@ -206,6 +206,16 @@ impl<'a> Lookup<'a> {
         !self.axes(of).is_empty() || !self.counts.changes.is_empty()
     }
 
+    /// Those of `rows` that must be rejected for this.
+    pub(super) fn rejected_of(&self, of: Of, rows: &NodeSet) -> NodeSet {
+        if of == Of::Affinity || !self.counts.changes.is_empty() {
+            return rows.iter().filter(|row| self.rejects(of, *row)).collect();
+        }
+        let mut rejected = NodeSet::default();
+        self.axes(of).iter().for_each(|axis| axis.add_rows_above_zero(rows, &mut rejected));
+        rejected
+    }
+
     /// Whether the row must be rejected for this.
     pub(super) fn rejects(&self, of: Of, row: NodeIdx) -> bool {
         match of {

@@ -86,7 +86,7 @@ impl Filter for InterPodAffinity {
         let lookup = Lookup::new(cx, state)?;
         let mut left = sweep.rows().clone();
         for check in CHECKS.into_iter().filter(|(of, ..)| lookup.matters(*of)) {
-            let failed: NodeSet = left.iter().filter(|row| lookup.rejects(check.0, *row)).collect();
+            let failed = lookup.rejected_of(check.0, &left);
             sweep.reject_each(failed.iter(), &reject(check));
             left.subtract(&failed);
         }

@@ -26,6 +26,8 @@ pub struct TopologyKey {
     ids: FxHashMap<Str, u32>,
     /// How many rows have the value; zero where the number is free.
     rows: Vec<u32>,
+    /// All rows that have the value, exclusive-ored: the row itself where there is just one.
+    mixed: Vec<u32>,
     names: Vec<Str>,
     free: Vec<u32>,
 }
@@ -41,6 +43,11 @@ impl TopologyKey {
         self.rows.len()
     }
 
+    /// The row that has the value, if just one has: as with host names.
+    pub fn only_row(&self, value: ValueId) -> Option<NodeIdx> {
+        (self.rows.get(value.at()) == Some(&1)).then(|| NodeIdx(self.mixed[value.at()]))
+    }
+
     fn set(&mut self, row: NodeIdx, value: Option<&Str>) {
         if row.at() >= self.by_row.len() {
             self.by_row.resize(row.at() + 1, NONE);
@@ -49,8 +56,10 @@ impl TopologyKey {
         let old = std::mem::replace(&mut self.by_row[row.at()], new);
         if new != NONE {
             self.rows[new as usize] += 1;
+            self.mixed[new as usize] ^= row.0;
         }
         if old != NONE {
+            self.mixed[old as usize] ^= row.0;
             self.release(old);
         }
     }
@@ -61,6 +70,7 @@ impl TopologyKey {
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.rows.push(0);
+            self.mixed.push(0);
             self.names.push(Str::default());
             self.rows.len() as u32 - 1
         });
@@ -112,6 +122,13 @@ impl Topology {
             for row in (0..nodes.rows()).map(NodeIdx::from) {
                 let label = nodes.node(row).labels().and_then(|labels| labels.get(key));
                 let value = column.value(row);
+                if let Some(only) = value.and_then(|value| column.only_row(value))
+                    && only != row
+                {
+                    return Err(format!(
+                        "{key}: {only:?} is said to be the only one with {label:?}, but so is {row:?}"
+                    ));
+                }
                 if label.is_some() != value.is_some() || *seen.entry(value).or_insert(label) != label {
                     return Err(format!("{key}: row {row:?} has {label:?}, kept as {value:?}"));
                 }
