@@ -1,4 +1,5 @@
-//! Custom resources: kinds of objects that plugins bring along as types of their own.
+//! Resources: kinds of objects that plugins bring along as types of their own. Mostly these are custom resources, hence the
+//! names; kinds of Kubernetes itself are named the same way, with the group that they are in (empty for the core group).
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -132,6 +133,8 @@ pub struct Metadata {
     pub annotations: Labels,
     /// `ownerReferences`
     pub owners: Vec<OwnerReference>,
+    /// The one of [`Self::owners`] that manages the object (`controller: true`).
+    pub controller: Option<OwnerReference>,
     /// `deletionTimestamp`: set once it is on its way out.
     pub deletion_timestamp: Option<Timestamp>,
 }
@@ -291,13 +294,36 @@ struct HeadOwner {
     kind: String,
     name: String,
     uid: String,
+    controller: Option<bool>,
+}
+
+impl HeadOwner {
+    fn into_reference(self) -> OwnerReference {
+        OwnerReference {
+            api_version: self.api_version.into(),
+            kind: self.kind.into(),
+            name: self.name.into(),
+            uid: self.uid.into(),
+        }
+    }
 }
 
 fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
+    if scope_matches::<R>(key)
+        && let Ok(Head { metadata }) = serde_json::from_str(json)
+        && let Ok(object) = serde_json::from_str(json)
+        && let Ok(metadata) = metadata.of(key)
+    {
+        return Ok(Custom { metadata, object });
+    }
     // By way of a value, so that what is wrong is told without a place in the text: it is the same after the next change.
     let json: Value =
         serde_json::from_str(json).map_err(|error| wrong::<R>(key, String::new(), error.to_string()))?;
     decode_value(key, &json)
+}
+
+fn scope_matches<R: Resource>(key: &CustomKey) -> bool {
+    (R::SCOPE == ResourceScope::Cluster) == key.namespace.is_empty()
 }
 
 fn wrong<R: Resource>(key: &CustomKey, field: String, message: String) -> Undecodable {
@@ -335,12 +361,12 @@ fn read<T: DeserializeOwned>(json: &Value) -> Result<T, (String, String)> {
 impl HeadMetadata {
     fn of(self, key: &CustomKey) -> Result<Metadata, (String, String)> {
         let labels = |pairs: Option<Pairs>| pairs.into_iter().flatten().collect::<Labels>();
-        let owner = |owner: HeadOwner| OwnerReference {
-            api_version: owner.api_version.into(),
-            kind: owner.kind.into(),
-            name: owner.name.into(),
-            uid: owner.uid.into(),
-        };
+        let (mut owners, mut controller) = (Vec::new(), None);
+        for owner in self.owner_references.into_iter().flatten() {
+            let controls = owner.controller == Some(true);
+            owners.push(owner.into_reference());
+            controller = controller.or_else(|| owners.last().filter(|_| controls).cloned());
+        }
         let deletion = self.deletion_timestamp.as_deref().map(Timestamp::parse).transpose();
         let wrong_time =
             |error: &dyn fmt::Display| ("metadata.deletionTimestamp".to_owned(), error.to_string());
@@ -352,7 +378,8 @@ impl HeadMetadata {
             generation: self.generation,
             labels: labels(self.labels),
             annotations: labels(self.annotations),
-            owners: self.owner_references.into_iter().flatten().map(owner).collect(),
+            owners,
+            controller,
             deletion_timestamp: deletion.map_err(|error| wrong_time(&error))?,
         })
     }
@@ -413,13 +440,23 @@ mod tests {
             "metadata": {
                 "name": "red", "namespace": "a", "uid": "u", "resourceVersion": "7", "generation": 2,
                 "labels": {"b": "c"}, "annotations": null, "deletionTimestamp": "2026-01-01T00:00:00Z",
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "o", "controller": true}],
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "o"},
+                    {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "c", "controller": true},
+                    {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "d", "controller": null},
+                ],
                 "managedFields": [{"manager": "x"}],
             },
             "spec": {"namespaces": ["paint"]},
         }));
         let red = red.unwrap();
         assert_eq!(red.spec.namespaces, ["paint"]);
+        let owner = |kind: &str, name: &str, uid: &str| OwnerReference {
+            api_version: "v1".into(),
+            kind: kind.into(),
+            name: name.into(),
+            uid: uid.into(),
+        };
         let metadata = Metadata {
             name: "red".into(),
             namespace: "a".into(),
@@ -428,12 +465,8 @@ mod tests {
             generation: 2,
             labels: [("b", "c")].into_iter().collect(),
             annotations: Labels::default(),
-            owners: vec![OwnerReference {
-                api_version: "v1".into(),
-                kind: "Node".into(),
-                name: "n".into(),
-                uid: "o".into(),
-            }],
+            owners: vec![owner("Node", "n", "o"), owner("Pod", "p", "c"), owner("Pod", "p", "d")],
+            controller: Some(owner("Pod", "p", "c")),
             deletion_timestamp: Some(Timestamp::from_secs(1_767_225_600)),
         };
         assert_eq!(red.metadata, metadata);
