@@ -26,6 +26,7 @@ pub mod priority_sort;
 mod rows;
 pub mod scheduling_gates;
 mod sign;
+pub mod storage;
 pub mod taint_toleration;
 pub mod unbuilt;
 

@@ -25,7 +25,10 @@
 
 use std::borrow::Cow;
 
-use harbormaster_api::{PodSpec, pod::VolumeSource};
+use harbormaster_api::{
+    PodSpec,
+    pod::{InTreeDisk, VolumeSource},
+};
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
 
@@ -72,8 +75,6 @@ const DYNAMIC_RESOURCES: &str = "DynamicResources";
 const NOT_PRE_FILTERED: &str = "not found";
 /// Of a pod without claims.
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
-/// In-tree disks that one pod at a time may write.
-const EXCLUSIVE_DISKS: [&str; 4] = ["gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"];
 
 /// See the [module documentation](self).
 #[derive(Clone, Debug, Default)]
@@ -155,9 +156,15 @@ fn has_volume(spec: &PodSpec, concerns: fn(&VolumeSource) -> bool) -> bool {
 fn restricts(source: &VolumeSource) -> bool {
     match source {
         VolumeSource::Claim(_) => true,
-        VolumeSource::InTree(disk) => EXCLUSIVE_DISKS.contains(&disk.as_str()),
+        VolumeSource::InTree(disk) => is_exclusive(disk),
         VolumeSource::Ephemeral | VolumeSource::InlineCsi(_) | VolumeSource::Image(_) => false,
     }
+}
+
+/// In-tree disks that one pod at a time may write.
+fn is_exclusive(disk: &InTreeDisk) -> bool {
+    use InTreeDisk::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
+    matches!(disk, GcePersistentDisk { .. } | AwsElasticBlockStore { .. } | Iscsi { .. } | Rbd { .. })
 }
 
 fn is_claim(source: &VolumeSource) -> bool {

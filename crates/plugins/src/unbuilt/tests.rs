@@ -54,8 +54,14 @@ fn each_hard_constraint_names_the_plugins_that_it_needs() {
             vec!["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"],
         ),
         (volume(VolumeSource::Ephemeral), vec!["NodeVolumeLimits", "VolumeBinding"]),
-        (volume(VolumeSource::InTree("rbd".into())), vec!["VolumeRestrictions", "NodeVolumeLimits"]),
-        (volume(VolumeSource::InTree("cinder".into())), vec!["NodeVolumeLimits"]),
+        (
+            volume(VolumeSource::InTree(InTreeDisk::Iscsi { iqn: "i".into(), read_only: false })),
+            vec!["VolumeRestrictions", "NodeVolumeLimits"],
+        ),
+        (
+            volume(VolumeSource::InTree(InTreeDisk::Cinder { volume_id: "v".into() })),
+            vec!["NodeVolumeLimits"],
+        ),
         (volume(VolumeSource::InlineCsi("d".into())), vec!["NodeVolumeLimits"]),
         (volume(VolumeSource::Image("i".into())), vec![]),
         (claims(), vec!["DynamicResources"]),
