@@ -25,10 +25,12 @@ pub mod pod_topology_spread;
 pub mod priority_sort;
 mod rows;
 pub mod scheduling_gates;
+mod shape;
 mod sign;
 pub mod storage;
 pub mod taint_toleration;
 pub mod unbuilt;
+pub mod volume_binding;
 
 use harbormaster_framework::registry::Registry;
 
@@ -47,6 +49,7 @@ pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use unbuilt::Unbuilt;
+pub use volume_binding::VolumeBinding;
 
 /// Registers every plugin of this crate.
 ///
@@ -67,6 +70,7 @@ pub fn in_tree(registry: &mut Registry) {
         // Filters whose reasons go away when pods do come last, so that lasting reasons are told first.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
+        .register::<VolumeBinding>()
         .register::<PodTopologySpread>()
         .register::<InterPodAffinity>()
         // When no node fits.

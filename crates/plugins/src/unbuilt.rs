@@ -11,7 +11,7 @@
 //!
 //! # Rejects when
 //! The pod has a hard constraint that only a missing plugin would enforce, with one reason per plugin: `pod needs
-//! plugin VolumeBinding (spec.volumes), which this version of Harbormaster does not have`. Soft constraints, which only
+//! plugin VolumeZone (spec.volumes), which this version of Harbormaster does not have`. Soft constraints, which only
 //! move scores, are let pass. Evicting pods is not tried.
 //!
 //! # Scores by
@@ -51,10 +51,9 @@ struct Guarded {
 }
 
 /// What each plugin with hard constraints is needed for.
-const GUARDED: [Guarded; 6] = [
+const GUARDED: [Guarded; 5] = [
     Guarded { plugin: "VolumeRestrictions", field: VOLUMES, needs: |spec| has_volume(spec, restricts) },
     Guarded { plugin: "NodeVolumeLimits", field: VOLUMES, needs: |spec| has_volume(spec, is_limited) },
-    Guarded { plugin: "VolumeBinding", field: VOLUMES, needs: |spec| has_volume(spec, is_bound) },
     Guarded { plugin: "VolumeZone", field: VOLUMES, needs: |spec| has_volume(spec, is_claim) },
     Guarded {
         plugin: DYNAMIC_RESOURCES,
@@ -169,11 +168,6 @@ fn is_exclusive(disk: &InTreeDisk) -> bool {
 
 fn is_claim(source: &VolumeSource) -> bool {
     matches!(source, VolumeSource::Claim(_))
-}
-
-/// Claims, and volumes for which one is made.
-fn is_bound(source: &VolumeSource) -> bool {
-    matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral)
 }
 
 /// Everything that a CSI driver may attach, in-tree disks being served by drivers today.

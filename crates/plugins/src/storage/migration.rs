@@ -4,7 +4,7 @@
 //! which name, and from which nodes. It differs in one point: the URL form of EBS volume IDs (`aws://zone/vol-1`) is not
 //! percent-decoded.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use harbormaster_api::{
     Labels, Str,
@@ -122,7 +122,8 @@ pub(super) fn migrated(
             Some(key) => in_zones(node_affinity, labels, key),
             None => node_affinity.cloned(),
         };
-        Translation { handle, node_affinity: node_affinity.as_ref().map(ParsedNodeSelector::new) }
+        let node_affinity = node_affinity.as_ref().map(ParsedNodeSelector::new).map(Arc::new);
+        Translation { handle, node_affinity }
     });
     Some(Migrated { migration, translation })
 }

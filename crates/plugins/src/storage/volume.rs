@@ -1,6 +1,6 @@
 //! Volumes: what claims get.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::{
     Quantity, Str,
@@ -38,7 +38,7 @@ pub struct PersistentVolume {
     /// `spec.claimRef`: for whom it is.
     pub claim_ref: Option<ClaimRef>,
     /// `spec.nodeAffinity.required`: the nodes from which it can be used; without it, from all.
-    pub node_affinity: Option<ParsedNodeSelector>,
+    pub node_affinity: Option<Arc<ParsedNodeSelector>>,
     /// `status.phase`
     pub phase: VolumePhase,
     /// Where its data is.
@@ -83,7 +83,7 @@ pub struct Translation {
     /// The driver's name of the volume.
     pub handle: Str,
     /// Stands for [`PersistentVolume::node_affinity`].
-    pub node_affinity: Option<ParsedNodeSelector>,
+    pub node_affinity: Option<Arc<ParsedNodeSelector>>,
 }
 
 /// `spec.claimRef` of a volume.
@@ -275,7 +275,7 @@ impl From<WireVolume> for PersistentVolume {
             volume_mode: spec.volume_mode,
             attributes_class: spec.volume_attributes_class_name,
             claim_ref: spec.claim_ref,
-            node_affinity: node_affinity.as_ref().map(ParsedNodeSelector::new),
+            node_affinity: node_affinity.as_ref().map(ParsedNodeSelector::new).map(Arc::new),
             phase: status.phase,
             source,
             migrated,

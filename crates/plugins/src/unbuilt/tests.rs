@@ -6,10 +6,9 @@ use harbormaster_testkit::{
 
 use super::*;
 
-const ALL: [&str; 7] = [
+const ALL: [&str; 6] = [
     "VolumeRestrictions",
     "NodeVolumeLimits",
-    "VolumeBinding",
     "VolumeZone",
     "DynamicResources",
     "GangScheduling",
@@ -51,9 +50,9 @@ fn each_hard_constraint_names_the_plugins_that_it_needs() {
         (pod("spread").spec(|s| s.topology_spread = vec![TopologySpreadConstraint::default()]), vec![]),
         (
             volume(VolumeSource::Claim("c".into())),
-            vec!["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"],
+            vec!["VolumeRestrictions", "NodeVolumeLimits", "VolumeZone"],
         ),
-        (volume(VolumeSource::Ephemeral), vec!["NodeVolumeLimits", "VolumeBinding"]),
+        (volume(VolumeSource::Ephemeral), vec!["NodeVolumeLimits"]),
         (
             volume(VolumeSource::InTree(InTreeDisk::Iscsi { iqn: "i".into(), read_only: false })),
             vec!["VolumeRestrictions", "NodeVolumeLimits"],
@@ -104,7 +103,7 @@ fn a_pod_that_fits_nowhere_is_told_what_dynamic_resources_would_say() {
         other => panic!("{other:?}"),
     };
     assert_eq!(told(&ALL, pod("p")), "no new claims to deallocate");
-    assert_eq!(told(&["VolumeBinding"], pod("p")), "", "DynamicResources is there");
+    assert_eq!(told(&["VolumeZone"], pod("p")), "", "DynamicResources is there");
     assert_eq!(told(&ALL, claims()), "", "it would have looked at the claims");
     let mut registry = Registry::default();
     crate::in_tree(&mut registry);
