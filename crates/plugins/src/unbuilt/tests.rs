@@ -1,4 +1,7 @@
-use harbormaster_api::{pod::TopologySpreadConstraint, selector::NodeSelectorTerm};
+use harbormaster_api::{
+    pod::{InTreeDisk, TopologySpreadConstraint},
+    selector::NodeSelectorTerm,
+};
 use harbormaster_framework::{points::PreFilterAnswer, registry::Registry};
 use harbormaster_testkit::{
     PodBuilder, Trial, WhatIfTrial, cluster, node, pod, pods::one_of, profile, rejection,
@@ -6,15 +9,7 @@ use harbormaster_testkit::{
 
 use super::*;
 
-const ALL: [&str; 7] = [
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "DynamicResources",
-    "GangScheduling",
-    "DefaultPreemption",
-];
+const ALL: [&str; 4] = ["VolumeBinding", "DynamicResources", "GangScheduling", "DefaultPreemption"];
 
 fn unbuilt(missing: &[&str]) -> Unbuilt {
     let args = UnbuiltArgs { missing: missing.iter().map(|m| (*m).to_owned()).collect() };
@@ -49,20 +44,10 @@ fn each_hard_constraint_names_the_plugins_that_it_needs() {
         (pod("plain").cpu("1").host_port(80).node_selector("a", "b"), vec![]),
         (pod("affinity").avoids("a", "b"), vec![]),
         (pod("spread").spec(|s| s.topology_spread = vec![TopologySpreadConstraint::default()]), vec![]),
-        (
-            volume(VolumeSource::Claim("c".into())),
-            vec!["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"],
-        ),
-        (volume(VolumeSource::Ephemeral), vec!["NodeVolumeLimits", "VolumeBinding"]),
-        (
-            volume(VolumeSource::InTree(InTreeDisk::Iscsi { iqn: "i".into(), read_only: false })),
-            vec!["VolumeRestrictions", "NodeVolumeLimits"],
-        ),
-        (
-            volume(VolumeSource::InTree(InTreeDisk::Cinder { volume_id: "v".into() })),
-            vec!["NodeVolumeLimits"],
-        ),
-        (volume(VolumeSource::InlineCsi("d".into())), vec!["NodeVolumeLimits"]),
+        (volume(VolumeSource::Claim("c".into())), vec!["VolumeBinding"]),
+        (volume(VolumeSource::Ephemeral), vec!["VolumeBinding"]),
+        (volume(VolumeSource::InTree(InTreeDisk::VsphereVolume)), vec![]),
+        (volume(VolumeSource::InlineCsi("d".into())), vec![]),
         (volume(VolumeSource::Image("i".into())), vec![]),
         (claims(), vec!["DynamicResources"]),
         (pod("p").spec(|s| s.pod_group = Some("g".into())), vec!["GangScheduling"]),
