@@ -123,6 +123,9 @@ fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
         ("NodeAffinity", vec![PreFilter, Filter, PreScore, Score]),
         ("NodePorts", vec![PreFilter, Filter]),
         ("NodeResourcesFit", vec![PreFilter, Filter, PreScore, Score]),
+        ("VolumeRestrictions", vec![PreFilter, Filter]),
+        ("NodeVolumeLimits", vec![PreFilter, Filter]),
+        ("VolumeZone", vec![PreFilter, Filter]),
         ("PodTopologySpread", vec![PreFilter, Filter, PreScore, Score]),
         ("InterPodAffinity", vec![PreFilter, Filter, PreScore, Score]),
         ("DefaultPreemption", vec![PreEnqueue, PostFilter]),
@@ -134,7 +137,7 @@ fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
     ] {
         assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
     }
-    assert_eq!(registry.names().count(), 16);
+    assert_eq!(registry.names().count(), 19);
 }
 
 /// Every filter and scorer in the order and with the weights of the default profile.

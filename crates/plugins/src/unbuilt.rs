@@ -11,8 +11,8 @@
 //!
 //! # Rejects when
 //! The pod has a hard constraint that only a missing plugin would enforce, with one reason per plugin: `pod needs
-//! plugin VolumeZone (spec.volumes), which this version of Harbormaster does not have`. Soft constraints, which only
-//! move scores, are let pass. Evicting pods is not tried.
+//! plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have`. Soft constraints,
+//! which only move scores, are let pass. Evicting pods is not tried.
 //!
 //! # Scores by
 //! It does not score.
@@ -25,10 +25,7 @@
 
 use std::borrow::Cow;
 
-use harbormaster_api::{
-    PodSpec,
-    pod::{InTreeDisk, VolumeSource},
-};
+use harbormaster_api::PodSpec;
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
 
@@ -51,10 +48,7 @@ struct Guarded {
 }
 
 /// What each plugin with hard constraints is needed for.
-const GUARDED: [Guarded; 5] = [
-    Guarded { plugin: "VolumeRestrictions", field: VOLUMES, needs: |spec| has_volume(spec, restricts) },
-    Guarded { plugin: "NodeVolumeLimits", field: VOLUMES, needs: |spec| has_volume(spec, is_limited) },
-    Guarded { plugin: "VolumeZone", field: VOLUMES, needs: |spec| has_volume(spec, is_claim) },
+const GUARDED: [Guarded; 2] = [
     Guarded {
         plugin: DYNAMIC_RESOURCES,
         field: "spec.resourceClaims",
@@ -67,7 +61,6 @@ const GUARDED: [Guarded; 5] = [
     },
 ];
 
-const VOLUMES: &str = "spec.volumes";
 const DYNAMIC_RESOURCES: &str = "DynamicResources";
 /// What DynamicResources says if an earlier plugin has rejected the pod in PreFilter: it misses its state, which ends
 /// PostFilter for all plugins behind it.
@@ -145,34 +138,6 @@ impl Guarded {
         format!("pod needs plugin {plugin} ({field}), which this version of Harbormaster does not have")
             .into()
     }
-}
-
-fn has_volume(spec: &PodSpec, concerns: fn(&VolumeSource) -> bool) -> bool {
-    spec.volumes.iter().any(|volume| concerns(&volume.source))
-}
-
-/// Disks that exclude each other, and claims, which may allow one pod only (ReadWriteOncePod).
-fn restricts(source: &VolumeSource) -> bool {
-    match source {
-        VolumeSource::Claim(_) => true,
-        VolumeSource::InTree(disk) => is_exclusive(disk),
-        VolumeSource::Ephemeral | VolumeSource::InlineCsi(_) | VolumeSource::Image(_) => false,
-    }
-}
-
-/// In-tree disks that one pod at a time may write.
-fn is_exclusive(disk: &InTreeDisk) -> bool {
-    use InTreeDisk::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
-    matches!(disk, GcePersistentDisk { .. } | AwsElasticBlockStore { .. } | Iscsi { .. } | Rbd { .. })
-}
-
-fn is_claim(source: &VolumeSource) -> bool {
-    matches!(source, VolumeSource::Claim(_))
-}
-
-/// Everything that a CSI driver may attach, in-tree disks being served by drivers today.
-fn is_limited(source: &VolumeSource) -> bool {
-    !matches!(source, VolumeSource::Image(_))
 }
 
 #[cfg(test)]
