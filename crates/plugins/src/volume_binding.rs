@@ -163,7 +163,7 @@ impl Reserve for VolumeBinding {
         Ok(decision)
     }
 
-    /// What is written stays: see [`bind`].
+    /// What is written stays, as `bind` says.
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 
