@@ -17,8 +17,10 @@ pub enum Effect {
     PatchStatus(StatusPatch),
     /// Emit an event about the pod.
     Event(PodEvent),
-    /// Evict a pod, then report with [`crate::Input::EvictFinished`].
+    /// Evict a pod, or call its binding off if that is still possible, then report with [`crate::Input::EvictFinished`].
     Evict(EvictTask),
+    /// Stop PreBind for a pod, which then has failed so; what has gone further goes on.
+    CallOff(CallOffTask),
     /// Make calls to the API server that Unreserve plugins ask for, before anything else that is still to be done for the pod.
     /// No answer is expected; failures are logged.
     Call(CallTask),
@@ -26,6 +28,15 @@ pub enum Effect {
     Trouble(Trouble),
     /// A custom object counts as absent. Told once for as long as the same is wrong with it.
     Undecodable(Undecodable),
+}
+
+/// A binding that nobody needs any more.
+#[derive(Clone, Debug)]
+pub struct CallOffTask {
+    /// The UID of the pod.
+    pub pod: Str,
+    /// How the binding fails.
+    pub why: &'static str,
 }
 
 /// Calls to the API server because a decision was given up.

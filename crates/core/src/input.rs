@@ -51,6 +51,8 @@ pub enum Input {
 pub enum EvictOutcome {
     /// The pod is gone or on its way out because of this.
     Evicted,
+    /// The pod was about to be bound, and that was called off: it is given back to the queue.
+    CalledOff,
     /// There was no such pod any more.
     Gone,
     /// The API server did not take it.

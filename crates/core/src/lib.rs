@@ -39,7 +39,9 @@ pub mod queue;
 pub mod recording;
 mod reporter;
 
-pub use effect::{BindTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble};
+pub use effect::{
+    BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble,
+};
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};

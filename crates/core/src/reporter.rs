@@ -9,7 +9,10 @@ use harbormaster_framework::{
 };
 
 use crate::{
-    effect::{BindTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble, cut_note},
+    effect::{
+        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble,
+        cut_note,
+    },
     nominator::NewNomination,
     note::{Note, Notes},
 };
@@ -53,6 +56,11 @@ impl Reporter {
     /// A plugin failed beside any attempt; `pod` if it was about one.
     pub(crate) fn trouble(&mut self, pod: Option<Arc<PodInfo>>, error: String) {
         self.effects.push(Effect::Trouble(Trouble { pod, error }));
+    }
+
+    /// Nobody needs the binding of that pod any more.
+    pub(crate) fn call_off(&mut self, pod: &Str, why: &'static str) {
+        self.effects.push(Effect::CallOff(CallOffTask { pod: pod.clone(), why }));
     }
 
     /// Calls that plugins want to have made because the pod gives its node up.

@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["api", "framework", "config", "core", "driver", "setup", "sim", "apiserver", "sandbox", "testkit"],
     ),
     // As anybody's schedulers: on the library for authors alone.
+    ("stickyvm", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
 

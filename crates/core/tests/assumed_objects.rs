@@ -262,6 +262,9 @@ fn a_pod_that_goes_takes_nothing_with_it() {
     let mut binding = world();
     binding.comes("one");
     binding.remove_pod("one");
+    let effects = binding.all_effects();
+    let called_off = |effect: &Effect| matches!(effect, Effect::CallOff(task) if task.pod == "one");
+    assert!(effects.iter().any(called_off), "{effects:?}");
     assert_eq!(binding.holders(), "one", "what PreBind is writing counts until that has ended");
     binding.bind_finished("one", BindOutcome::Bound);
     assert_eq!(binding.holders(), "");

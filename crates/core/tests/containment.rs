@@ -264,7 +264,7 @@ impl Told {
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
                     Effect::Trouble(trouble) => self.0.push(trouble.error),
-                    Effect::Evict(_) | Effect::Call(_) | Effect::Undecodable(_) => {}
+                    Effect::Evict(_) | Effect::CallOff(_) | Effect::Call(_) | Effect::Undecodable(_) => {}
                 }
             }
             if attempted.is_none() {

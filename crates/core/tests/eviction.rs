@@ -7,7 +7,7 @@ mod world;
 use std::time::Duration;
 
 use harbormaster_api::Pod;
-use harbormaster_core::{Effect, EngineConfig, EvictOutcome, EvictTask, Outcome};
+use harbormaster_core::{BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTask, Outcome};
 use harbormaster_framework::{prelude::*, registry::Registry};
 use world::{World, node, pod, with_priority};
 
@@ -253,6 +253,26 @@ fn a_victim_that_waits_on_permit_returns_to_the_queue() {
     let preempted = "Normal Preempted Preempting: Preempted by pod p on node n (in kube-scheduler memory).";
     assert!(events.iter().any(|event| event == preempted), "{events:?}");
     assert_eq!(world.conditions()[0], "x SchedulerError: waiting on permit for pod: preempted");
+    world.wait(Duration::from_secs(20));
+    let placed = world.attempt().unwrap();
+    assert!(placed.pod.name == "p" && matches!(placed.outcome, Outcome::Assumed { .. }), "{placed:?}");
+    assert_eq!(world.attempt().unwrap().pod.name, "x");
+}
+
+#[test]
+fn a_victim_whose_binding_is_called_off_returns_to_the_queue() {
+    let mut world = full_of(&["x"]);
+    world.remove_pod("x");
+    world.add_pod(pod("x", 100));
+    assert!(matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }));
+    preempts(&mut world, preemptor(&["x"]));
+    let [task] = world.evictions().try_into().unwrap();
+    world.evict_finished(task, EvictOutcome::CalledOff);
+    world.bind_finished("x", BindOutcome::Failed("preempted by DefaultPreemption".to_owned()));
+    let events = world.events();
+    let preempted = "Normal Preempted Preempting: Preempted by pod p on node n (in kube-scheduler memory).";
+    assert!(events.iter().any(|event| event == preempted), "{events:?}");
+    assert_eq!(world.conditions()[1], "x SchedulerError: preempted by DefaultPreemption");
     world.wait(Duration::from_secs(20));
     let placed = world.attempt().unwrap();
     assert!(placed.pod.name == "p" && matches!(placed.outcome, Outcome::Assumed { .. }), "{placed:?}");

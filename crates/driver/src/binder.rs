@@ -1,11 +1,11 @@
 //! From a decision to a bound pod: PreBind, Bind and PostBind, beside the scheduling of other pods; and the calls that are
 //! to be made when a decision is given up. What is done for one pod is done in order.
 
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use futures_util::future::join_all;
-use harbormaster_api::points::ExtensionPoint;
-use harbormaster_core::{BindOutcome, BindTask, CallTask, Input};
+use harbormaster_api::{Str, points::ExtensionPoint};
+use harbormaster_core::{BindOutcome, BindTask, CallTask, EvictOutcome, EvictTask, Input};
 use harbormaster_framework::{
     api_call::{Api, ClusterApi},
     cycle::BindCycle,
@@ -13,7 +13,8 @@ use harbormaster_framework::{
     outcome::Bound,
     sweep::PluginIdx,
 };
-use tokio::sync::Semaphore;
+use rustc_hash::FxHashMap;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     engine_thread::ToEngine,
@@ -54,13 +55,21 @@ pub struct Binder {
     lanes: Arc<Lanes>,
     engine: mpsc::Sender<ToEngine>,
     room: Arc<Semaphore>,
+    pre_binding: Arc<PreBinding>,
 }
+
+/// The pods for which PreBind plugins work, by UID, with the means to stop them.
+type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
+
+/// How a binding fails that makes way for another pod.
+const PREEMPTED: &str = "preempted by DefaultPreemption";
 
 impl Binder {
     /// A binder whose plugins reach the cluster through `api`.
     pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
         let lanes = Lanes::new(tasks, Semaphore::MAX_PERMITS);
-        Self { api: Api::new(api), lanes, engine, room: Arc::new(Semaphore::new(BINDINGS_AT_ONCE)) }
+        let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
+        Self { api: Api::new(api), lanes, engine, room, pre_binding: Arc::default() }
     }
 
     /// Tells whether bindings are on their way.
@@ -70,13 +79,34 @@ impl Binder {
 
     /// Begins a binding cycle.
     pub fn run(&self, task: BindTask) {
-        let Self { api, engine, room, .. } = self.clone();
+        let Self { api, engine, room, pre_binding, .. } = self.clone();
         let uid = task.pod().uid.clone();
+        let called_off = (!task.pre_bind.is_empty()).then(|| {
+            let (call_off, called_off) = oneshot::channel();
+            locked(&pre_binding).insert(uid.clone(), call_off);
+            called_off
+        });
         self.lanes.run(&uid.clone(), async move {
-            let outcome = BindingCycle { task, api, room }.run().await;
+            let outcome = BindingCycle { task, api, room, pre_binding }.run(called_off).await;
             // The engine is gone only when the process ends.
             let _ = engine.send(ToEngine::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
+    }
+
+    /// Stops PreBind for a pod: its binding then fails so. `false` if it has gone further, or there is none.
+    pub fn call_off(&self, uid: &str, why: &'static str) -> bool {
+        let call_off = locked(&self.pre_binding).remove(uid);
+        call_off.is_some_and(|call_off| call_off.send(why).is_ok())
+    }
+
+    /// Has a victim make way whose binding can still be called off; any other is given back.
+    pub fn preempt(&self, task: EvictTask) -> Result<(), EvictTask> {
+        if !self.call_off(&task.victim.uid, PREEMPTED) {
+            return Err(task);
+        }
+        let outcome = EvictOutcome::CalledOff;
+        let _ = self.engine.send(ToEngine::Inputs(vec![Input::EvictFinished { task, outcome }]));
+        Ok(())
     }
 
     /// Makes calls because a decision was given up.
@@ -99,12 +129,16 @@ struct BindingCycle {
     task: BindTask,
     api: Api,
     room: Arc<Semaphore>,
+    pre_binding: Arc<PreBinding>,
 }
 
 impl BindingCycle {
-    /// PreBind, Bind, PostBind. Only Bind waits for room: PreBind may wait for something else for minutes.
-    async fn run(self) -> BindOutcome {
-        if let Err(outcome) = self.pre_bind().await {
+    /// PreBind, Bind, PostBind. Only Bind waits for room: PreBind may wait for something else for minutes, and until it
+    /// has ended the binding can be called off.
+    async fn run(self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
+        if let Some(called_off) = called_off
+            && let Err(outcome) = self.pre_bind_unless(called_off).await
+        {
             return outcome;
         }
         let permit = self.room.acquire().await;
@@ -115,12 +149,28 @@ impl BindingCycle {
         }
         let profile = &self.task.profile;
         for plugin in profile.at(ExtensionPoint::PostBind) {
-            if let Err(error) = profile.plugin(*plugin).post_bind(&self.seen_by(*plugin)) {
+            if let Err(error) = profile.plugin(*plugin).post_bind(&self.seen_by(*plugin)).await {
                 let pod = self.task.pod().full_name();
                 tracing::error!(pod, err = %error, "A plugin failed after the binding");
             }
         }
         BindOutcome::Bound
+    }
+
+    async fn pre_bind_unless(
+        &self,
+        mut called_off: oneshot::Receiver<&'static str>,
+    ) -> Result<(), BindOutcome> {
+        let why = tokio::select! {
+            biased;
+            why = &mut called_off => why.ok(),
+            done = self.pre_bind() => match locked(&self.pre_binding).remove(&self.task.pod().uid) {
+                Some(_) => return done,
+                // Whoever called it off was told that this has come to pass.
+                None => called_off.try_recv().ok(),
+            },
+        };
+        Err(BindOutcome::Failed(why.unwrap_or("called off").to_owned()))
     }
 
     async fn pre_bind(&self) -> Result<(), BindOutcome> {
@@ -149,6 +199,11 @@ impl BindingCycle {
     fn seen_by(&self, plugin: PluginIdx) -> BindCycle {
         BindCycle { placement: self.task.reservation.of(plugin), api: self.api.clone() }
     }
+}
+
+fn locked(pre_binding: &PreBinding) -> MutexGuard<'_, FxHashMap<Str, oneshot::Sender<&'static str>>> {
+    // A panic can leave nothing half done in there.
+    pre_binding.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn failed(stopped: Stopped) -> BindOutcome {

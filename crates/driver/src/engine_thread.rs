@@ -228,7 +228,7 @@ impl EngineLoop {
                     err = why.message,
                     "A custom object cannot be read by the plugins that name its kind, and counts as absent"
                 ),
-                Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
+                Effect::CallOff(_) | Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }
         if !effects.is_empty() {

@@ -252,7 +252,14 @@ impl Outbox {
             match effect {
                 Effect::Bind(task) => self.binder.run(task),
                 Effect::Call(task) => self.binder.call(task),
-                Effect::Evict(task) => self.evictor.evict(task, self.clock.now()),
+                Effect::CallOff(task) => {
+                    self.binder.call_off(&task.pod, task.why);
+                }
+                Effect::Evict(task) => {
+                    if let Err(task) = self.binder.preempt(task) {
+                        self.evictor.evict(task, self.clock.now());
+                    }
+                }
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
                 // The thread that owns the engine has logged it.

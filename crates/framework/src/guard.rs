@@ -2,7 +2,7 @@
 //!
 //! A call gets here with the plugin's type erased and leaves with an answer or with an error that names plugin and
 //! call. A panic becomes such an error, so that one pod fails and the scheduler goes on. Whoever wants to measure or to
-//! trace calls does it in [`Guarded::call`].
+//! trace calls does it in `Guarded::call`.
 
 use std::{
     any::Any,
@@ -215,6 +215,14 @@ impl Guarded {
         call: Call,
         run: impl FnOnce() -> BoxFuture<'a, Result<T, Stop>>,
     ) -> Result<T, Stopped> {
+        self.wait_for(call, run).await?.map_err(|stop| self.stopped(call, stop))
+    }
+
+    async fn wait_for<'a, T>(
+        &'a self,
+        call: Call,
+        run: impl FnOnce() -> BoxFuture<'a, T>,
+    ) -> Result<T, PointError> {
         let mut future = self.call(call, |_| run())?;
         let guarded = poll_fn(|cx| {
             let poll = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
@@ -223,7 +231,7 @@ impl Guarded {
                 Err(panic) => std::task::Poll::Ready(Err(panicked(self.calls.name, call, &*panic))),
             }
         });
-        guarded.await?.map_err(|stop| self.stopped(call, stop))
+        guarded.await
     }
 
     fn failed(&self, call: Call, source: PluginError) -> PointError {
@@ -551,8 +559,8 @@ impl Guarded {
     ///
     /// # Errors
     /// When the plugin panics.
-    pub fn post_bind(&self, cx: &BindCycle) -> Result<(), PointError> {
+    pub async fn post_bind<'a>(&'a self, cx: &'a BindCycle) -> Result<(), PointError> {
         let Some(run) = self.calls.post_bind else { return Ok(()) };
-        self.call(Call::Point(ExtensionPoint::PostBind), |this| run(this, cx))
+        self.wait_for(Call::Point(ExtensionPoint::PostBind), || run(&*self.plugin, cx)).await
     }
 }

@@ -303,10 +303,10 @@ pub trait Bind: Plugin {
     fn bind(&self, cx: &BindCycle) -> impl Future<Output = Result<Bound, Stop>> + Send;
 }
 
-/// Told of a binding that succeeded.
+/// Told of a binding that succeeded. Runs beside the scheduling cycle.
 pub trait PostBind: Plugin {
-    /// Informational.
-    fn post_bind(&self, cx: &BindCycle);
+    /// Informational: whatever comes of it, the pod is bound.
+    fn post_bind(&self, cx: &BindCycle) -> impl Future<Output = ()> + Send;
 }
 
 /// A future of a plugin, boxed once at the border.

@@ -1,4 +1,4 @@
-//! How a typed plugin becomes an erased one: [`Points`] lists what it implements, [`Calls`] is what is left of it.
+//! How a typed plugin becomes an erased one: [`Points`] lists what it implements, `Calls` is what is left of it.
 //!
 //! This is the one place where types of plugins and of their states are looked at. Nobody but [`crate::guard`] makes
 //! the calls.
@@ -86,7 +86,7 @@ pub(crate) struct Calls {
     pub(crate) pre_flight: Option<fn(This<'_>, &Placement) -> PluginResult<PreFlight>>,
     pub(crate) pre_bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Verdict>>,
     pub(crate) bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
-    pub(crate) post_bind: Option<fn(This<'_>, &BindCycle)>,
+    pub(crate) post_bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, ()>>,
 }
 
 impl Calls {
@@ -373,7 +373,7 @@ impl<P: Plugin> Points<P> {
     where
         P: PostBind,
     {
-        self.calls.post_bind = Some(|this, cx| plugin::<P>(this).post_bind(cx));
+        self.calls.post_bind = Some(|this, cx| Box::pin(plugin::<P>(this).post_bind(cx)));
         self.has(ExtensionPoint::PostBind)
     }
 }

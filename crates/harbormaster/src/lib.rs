@@ -71,7 +71,7 @@ pub mod api {
         Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
         Resources, Service, Str, Timestamp, Workload, WorkloadKind,
         features::{Feature, Features},
-        node, pod,
+        labels, node, pod,
         points::ExtensionPoint,
         requests, resources, selector, taint,
     };

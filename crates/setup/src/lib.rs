@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use harbormaster_api::{
     features::{Feature, Features},
     points::{ExtensionPoint, PointSet},
-    similar::did_you_mean,
+    similar::similar,
 };
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration, ProfilePlan};
 use harbormaster_core::{EngineConfig, queue::Backoff};
@@ -19,6 +19,9 @@ use harbormaster_framework::{
     registry::{BuildCycle, BuildError, Registry},
 };
 use serde_json::json;
+
+/// Stands for every plugin in a `disabled` list.
+const ALL: &str = "*";
 
 /// The plugin that keeps pods pending which need a plugin that does not exist yet.
 const UNBUILT: &str = "HarbormasterUnbuilt";
@@ -219,21 +222,30 @@ fn not_built(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<
     )]
 }
 
-/// Arguments of plugins that do not exist, which kube-scheduler passes over in silence.
+/// What the configuration says of plugins that do not exist, where kube-scheduler passes over it in silence.
 fn unheeded(config: &KubeSchedulerConfiguration, registry: &Registry) -> Vec<String> {
-    let in_tree = || harbormaster_config::IN_TREE.iter().map(|plugin| plugin.name);
-    let exists = |name: &str| registry.points(name).is_some() || in_tree().any(|known| known == name);
-    let profiles = config.profiles.iter().enumerate();
-    let all =
-        profiles.flat_map(|(i, profile)| profile.plugin_config.iter().map(move |entry| (i, &entry.name)));
-    let unknown = all.filter(|(_, name)| !exists(name));
-    let warning = |(i, name): (usize, &String)| {
-        let hint = did_you_mean(name, in_tree());
-        format!(
-            "profiles[{i}].pluginConfig: there is no plugin {name:?}, its arguments count for nothing{hint}"
-        )
+    let known = || harbormaster_config::IN_TREE.iter().map(|plugin| plugin.name).chain(registry.names());
+    let mut warnings = Vec::new();
+    let mut warn = |field: String, name: &str, so: &str| {
+        if !known().any(|known| known == name) {
+            let message = format!("{field}: there is no plugin {name:?}, {so}");
+            warnings.push(config.error(&field, message).meaning(similar(name, known())).to_string());
+        }
     };
-    unknown.map(warning).collect()
+    for (i, profile) in config.profiles.iter().enumerate() {
+        let lists = ExtensionPoint::ALL.iter().map(|point| (point.field(), profile.plugins.at(*point)));
+        for (list, set) in lists.chain([("multiPoint", &profile.plugins.multi_point)]) {
+            for (at, plugin) in set.disabled.iter().enumerate().filter(|(_, plugin)| plugin.name != ALL) {
+                let field = format!("profiles[{i}].plugins.{list}.disabled[{at}].name");
+                warn(field, &plugin.name, "so nothing is disabled");
+            }
+        }
+        for (at, entry) in profile.plugin_config.iter().enumerate() {
+            let field = format!("profiles[{i}].pluginConfig[{at}].name");
+            warn(field, &entry.name, "its arguments count for nothing");
+        }
+    }
+    warnings
 }
 
 #[cfg(test)]

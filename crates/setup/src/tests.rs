@@ -41,6 +41,38 @@ fn arguments_of_a_plugin_that_does_not_exist_are_told_of() {
 }
 
 #[test]
+fn a_disabled_plugin_that_does_not_exist_is_told_of_with_file_line_and_field() {
+    let setup = of("profiles:\n- schedulerName: a\n  plugins:\n    preFilter:\n      disabled:\n      - name: '*'\n      \
+                    - name: NodeResourceFit\n    multiPoint: {disabled: [{name: NodePorts}, {name: Zebra}]}\n")
+    .unwrap();
+    let [typing_error, unknown] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
+    assert_eq!(
+        typing_error,
+        "s.yaml:9:9: profiles[0].plugins.preFilter.disabled[1].name: there is no plugin \"NodeResourceFit\", so nothing is \
+         disabled (did you mean `NodeResourcesFit`?)"
+    );
+    assert_eq!(
+        unknown,
+        "s.yaml:10:49: profiles[0].plugins.multiPoint.disabled[1].name: there is no plugin \"Zebra\", so nothing is disabled"
+    );
+}
+
+#[test]
+fn a_plugin_from_elsewhere_may_be_disabled_and_is_suggested() {
+    let warnings = |name: &str| {
+        let text = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+             - plugins: {{filter: {{disabled: [{{name: {name}}}]}}}}\n"
+        );
+        let mut choices = Choices::default();
+        choices.plugins.register::<Guard>();
+        Setup::read(Some(("s.yaml", &text)), &choices).unwrap().warnings
+    };
+    assert!(warnings("Guard").is_empty());
+    assert!(matches!(warnings("Gard").as_slice(), [warning] if warning.ends_with("(did you mean `Guard`?)")));
+}
+
+#[test]
 fn the_stand_in_for_dynamic_resources_is_asked_where_that_would_be() {
     let asked = |plugins: &str| {
         let setup = of(&format!("profiles:\n- plugins: {plugins}\n")).unwrap();

@@ -240,7 +240,11 @@ impl<'a> World<'a> {
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
                     // There is nobody to call: what plugins assume stays assumed.
-                    Effect::Call(_) | Effect::Event(_) | Effect::Trouble(_) | Effect::Undecodable(_) => {}
+                    Effect::CallOff(_)
+                    | Effect::Call(_)
+                    | Effect::Event(_)
+                    | Effect::Trouble(_)
+                    | Effect::Undecodable(_) => {}
                 }
             }
         }

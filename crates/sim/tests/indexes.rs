@@ -60,6 +60,7 @@ impl World {
                 Effect::Evict(task) => self.evictions.push(task),
                 Effect::PatchStatus(_)
                 | Effect::Event(_)
+                | Effect::CallOff(_)
                 | Effect::Call(_)
                 | Effect::Trouble(_)
                 | Effect::Undecodable(_) => {}

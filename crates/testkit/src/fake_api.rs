@@ -17,7 +17,8 @@ use harbormaster_framework::{
 use serde_json::Value;
 
 /// Holds objects as JSON and takes calls as the API server does, as far as plugins can tell: what is not there is not found,
-/// what is there already is a conflict. No rules, no versions. A pod is there once it is [set](Self::set_pod).
+/// what is there already is a conflict, and so is a patch that names another version than the object's, which counts up with
+/// every patch if it is a number. No rules. A pod is there once it is [set](Self::set_pod).
 #[derive(Clone, Debug, Default)]
 pub struct FakeApi(Arc<Mutex<State>>);
 
@@ -96,7 +97,15 @@ impl State {
             }
             Verb::Patch => {
                 let known = self.objects.get_mut(&object).ok_or_else(|| not_found(&object))?;
+                let version = known["metadata"]["resourceVersion"].clone();
+                let asked = &call.body["metadata"]["resourceVersion"];
+                if !asked.is_null() && *asked != version {
+                    return Err(failure(409, "Conflict", format!("{object} has been modified")));
+                }
                 json_patch::merge(known, &call.body);
+                if let Some(version) = version.as_str().and_then(|version| version.parse::<u64>().ok()) {
+                    known["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+                }
                 Ok(known.clone())
             }
             Verb::Delete => self.objects.remove(&object).ok_or_else(|| not_found(&object)),

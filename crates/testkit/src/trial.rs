@@ -131,6 +131,15 @@ impl Trial {
         self.plugin.pre_bind(&BindCycle { placement: placement.clone(), api: api.clone() }).await
     }
 
+    /// Runs PostBind.
+    ///
+    /// # Panics
+    /// When the plugin does.
+    pub async fn post_bind(&self, placement: &Placement, api: &Api) {
+        let cx = BindCycle { placement: placement.clone(), api: api.clone() };
+        self.plugin.post_bind(&cx).await.unwrap_or_else(|e| panic!("{e}"));
+    }
+
     /// The verdict on one node, PreFilter included.
     ///
     /// # Errors

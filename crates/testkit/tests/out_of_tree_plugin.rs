@@ -344,7 +344,7 @@ impl Bind for Tickets {
 }
 
 impl PostBind for Tickets {
-    fn post_bind(&self, cx: &BindCycle) {
+    async fn post_bind(&self, cx: &BindCycle) {
         if let Ok(mut reserved) = self.reserved.lock() {
             reserved.remove(&cx.pod.uid);
         }

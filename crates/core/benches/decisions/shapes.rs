@@ -173,6 +173,7 @@ fn preempt() -> Duration {
                     Effect::PatchStatus(_)
                     | Effect::Event(_)
                     | Effect::Trouble(_)
+                    | Effect::CallOff(_)
                     | Effect::Call(_)
                     | Effect::Undecodable(_) => {}
                 }

@@ -111,6 +111,9 @@ impl Engine {
         self.queue.delete(&old);
         if self.cache.is_assumed(uid) {
             self.assumed_pod_deleted(&old, now);
+            if self.bindings.contains(uid) {
+                self.reporter.call_off(uid, "pod does not exist any more");
+            }
         } else if nominated {
             self.room_given_up(&old, now);
         }

@@ -38,8 +38,10 @@ impl Engine {
 
     /// A call that [`crate::Effect::Evict`] asked for has ended.
     pub(super) fn evict_finished(&mut self, task: &EvictTask, outcome: &EvictOutcome, now: Timestamp) {
-        if *outcome == EvictOutcome::Evicted {
-            self.report_preempted(task.round, &task.victim, "");
+        match outcome {
+            EvictOutcome::Evicted => self.report_preempted(task.round, &task.victim, ""),
+            EvictOutcome::CalledOff => return self.evicted_in_memory(task.round, &task.victim, now),
+            EvictOutcome::Gone | EvictOutcome::Failed(_) => {}
         }
         self.evictions.ended(task.round, !matches!(outcome, EvictOutcome::Failed(_)));
         self.go_on_evicting(task.round, now);
@@ -64,12 +66,17 @@ impl Engine {
     /// Evicts one pod: in memory if it is still held back by Permit plugins, else through the API server.
     fn evict(&mut self, round: u64, victim: Arc<PodInfo>, now: Timestamp) {
         if self.preempt_waiting(&victim.uid, now) {
-            self.report_preempted(round, &victim, " (in kube-scheduler memory).");
-            self.evictions.ended_in_memory(round);
-            self.go_on_evicting(round, now);
+            self.evicted_in_memory(round, &victim, now);
         } else if let Some(task) = self.evictions.task(round, victim) {
             self.reporter.evict(task);
         }
+    }
+
+    /// A victim gave way before it was bound.
+    fn evicted_in_memory(&mut self, round: u64, victim: &Arc<PodInfo>, now: Timestamp) {
+        self.report_preempted(round, victim, " (in kube-scheduler memory).");
+        self.evictions.ended_in_memory(round);
+        self.go_on_evicting(round, now);
     }
 
     fn report_preempted(&mut self, round: u64, victim: &Arc<PodInfo>, how: &str) {

@@ -232,6 +232,7 @@ fn effect(effect: &Effect) -> Value {
             "reporter": event.reporter,
         } }),
         Effect::Evict(task) => json!({ "evict": { "id": EvictionId::of(task), "message": task.message } }),
+        Effect::CallOff(task) => json!({ "callOff": { "pod": task.pod, "why": task.why } }),
         Effect::Call(task) => json!({ "call": { "pod": task.pod.uid, "calls": task.calls } }),
         Effect::Trouble(trouble) => json!({ "trouble": {
             "pod": trouble.pod.as_ref().map(|pod| &pod.uid),

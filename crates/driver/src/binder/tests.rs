@@ -74,7 +74,7 @@ macro_rules! toy {
         }
 
         impl PostBind for $name {
-            fn post_bind(&self, cx: &BindCycle) {
+            async fn post_bind(&self, cx: &BindCycle) {
                 log(cx, concat!("post ", stringify!($name)));
                 assert!(cx.pod.labels.get(stringify!($name)).is_none_or(|l| l != "post-panic"), "oh no");
             }
@@ -185,4 +185,71 @@ async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
     let pods = "/api/v1/namespaces/default/pods";
     let (a, b) = (format!("DELETE {pods}/a"), format!("DELETE {pods}/b"));
     assert_eq!(logged("undone"), [&a, &b, "bind Slow", "post Slow", "post Quick"]);
+}
+
+/// A binding with PreBind by one plugin after the other, 50 ms and 1 ms, that somebody wants to stop after `millis`: whether
+/// that was possible, and how it ended.
+async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
+    let (tasks, _done) = Tasks::new();
+    let (to_engine, engine) = mpsc::channel();
+    let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client(), CustomNews::default()));
+    let binder = Binder::new(api, tasks, to_engine);
+    binder.run(BindTask {
+        reservation: Reservation::new(pod(name).uid(name).info(), "n1".into()),
+        profile: toys(),
+        pre_bind: vec![vec![PluginIdx(0)], vec![PluginIdx(1)]],
+        evaluated: 1,
+        feasible: 1,
+    });
+    sleep(Duration::from_millis(millis)).await;
+    let stopped = binder.call_off(name, "nobody needs it");
+    assert!(!binder.call_off(name, "again"));
+    sleep(Duration::from_secs(1)).await;
+    let Ok(ToEngine::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
+    let Some(Input::BindFinished { outcome, .. }) = inputs.pop() else { panic!("{inputs:?}") };
+    (stopped, outcome)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_can_be_called_off_until_pre_bind_has_ended() {
+    let failed = BindOutcome::Failed("nobody needs it".to_owned());
+    assert_eq!(stopped_after("early", 10).await, (true, failed.clone()));
+    assert_eq!(logged("early"), [""; 0]);
+    assert_eq!(stopped_after("between", 50).await, (true, failed));
+    assert_eq!(stopped_after("late", 60).await, (false, BindOutcome::Bound));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_victim_in_pre_bind_makes_way_without_a_call() {
+    let (tasks, _done) = Tasks::new();
+    let (to_engine, engine) = mpsc::channel();
+    let server = Canned::script(Vec::new());
+    let api = Arc::new(LiveApi::new(server.client(), CustomNews::default()));
+    let binder = Binder::new(api, tasks, to_engine);
+    let victim = pod("victim").uid("victim").info();
+    let task = EvictTask { preemptor: "p".into(), round: 1, victim: victim.clone(), message: String::new() };
+    assert!(binder.preempt(task.clone()).is_err(), "it is not being bound");
+    binder.run(BindTask {
+        reservation: Reservation::new(victim, "n1".into()),
+        profile: toys(),
+        pre_bind: vec![vec![PluginIdx(0)]],
+        evaluated: 1,
+        feasible: 1,
+    });
+    sleep(Duration::from_millis(10)).await;
+    assert!(binder.preempt(task).is_ok());
+    sleep(Duration::from_secs(1)).await;
+    let told: Vec<Input> = engine
+        .try_iter()
+        .flat_map(|message| if let ToEngine::Inputs(inputs) = message { inputs } else { Vec::new() })
+        .collect();
+    let called_off = BindOutcome::Failed("preempted by DefaultPreemption".to_owned());
+    assert!(
+        matches!(&told[..], [
+            Input::EvictFinished { outcome: EvictOutcome::CalledOff, .. },
+            Input::BindFinished { uid, outcome },
+        ] if uid == "victim" && *outcome == called_off),
+        "{told:?}"
+    );
+    assert!(server.seen().is_empty());
 }

@@ -234,7 +234,7 @@ fn a_choice_is_reserved_prepared_bound_and_released() {
     assert_eq!(plugin.pre_flight(&plain).unwrap(), PreFlight::NothingToDo);
     finished(plugin.pre_bind(&cx)).unwrap();
     assert_eq!(finished(plugin.bind(&cx)).unwrap(), Bound::Done);
-    plugin.post_bind(&cx).unwrap();
+    finished(plugin.post_bind(&cx)).unwrap();
     assert_eq!(server.bound(), ["default/p many"]);
     let plain = BindCycle { placement: plain, ..cx };
     assert_eq!(finished(plugin.bind(&plain)).unwrap(), Bound::NotMine);
