@@ -83,7 +83,7 @@ pub(crate) const VOLUMES: &[Column] = &[
     text("Reclaim Policy", Cell::Or(".spec.persistentVolumeReclaimPolicy", "Retain")),
     text("Status", Cell::Text(cells::phase)),
     text("Claim", Cell::Text(cells::claim)),
-    text("StorageClass", Cell::At(".spec.storageClassName")),
+    text("StorageClass", Cell::Text(cells::class_of)),
     text("VolumeAttributesClass", Cell::Or(".spec.volumeAttributesClassName", "<unset>")),
     text("Reason", Cell::At(".status.reason")),
     AGE,
@@ -93,9 +93,9 @@ pub(crate) const CLAIMS: &[Column] = &[
     NAME,
     text("Status", Cell::Text(cells::phase)),
     text("Volume", Cell::At(".spec.volumeName")),
-    text("Capacity", Cell::At(".status.capacity.storage")),
-    text("Access Modes", Cell::Text(|claim| cells::access_modes(claim, "/status/accessModes"))),
-    text("StorageClass", Cell::At(".spec.storageClassName")),
+    text("Capacity", Cell::Text(cells::claimed_capacity)),
+    text("Access Modes", Cell::Text(cells::claimed_modes)),
+    text("StorageClass", Cell::Text(cells::class_of)),
     text("VolumeAttributesClass", Cell::Or(".spec.volumeAttributesClassName", "<unset>")),
     AGE,
     wide("VolumeMode", Cell::Or(".spec.volumeMode", "<unset>")),
@@ -233,6 +233,9 @@ pub(crate) const CSI_DRIVERS: &[Column] = &[
     column("AttachRequired", "boolean", Cell::Truth(".spec.attachRequired", true)),
     column("PodInfoOnMount", "boolean", Cell::Truth(".spec.podInfoOnMount", false)),
     column("StorageCapacity", "boolean", Cell::Truth(".spec.storageCapacity", false)),
+    text("TokenRequests", Cell::Text(cells::token_audiences)),
+    column("RequiresRepublish", "boolean", Cell::Truth(".spec.requiresRepublish", false)),
+    text("Modes", Cell::Text(cells::lifecycle_modes)),
     AGE,
 ];
 pub(crate) const CAPACITIES: &[Column] = &[
@@ -242,7 +245,7 @@ pub(crate) const CAPACITIES: &[Column] = &[
 ];
 pub(crate) const ATTACHMENTS: &[Column] = &[
     NAME,
-    text("Attacher", Cell::At(".spec.attacher")),
+    made("Attacher", "string", "name", 0, Cell::At(".spec.attacher")),
     text("PV", Cell::At(".spec.source.persistentVolumeName")),
     text("Node", Cell::At(".spec.nodeName")),
     column("Attached", "boolean", Cell::Truth(".status.attached", false)),

@@ -157,7 +157,8 @@ pub(super) const ROWS: &[Row] = &[
     of(RBAC, "clusterrolebindings", "ClusterRoleBinding", &[], PATH_NAME),
     of(STORAGE, "storageclasses", "StorageClass", &["sc"], DELETED_OBJECT).with_defaults(d::STORAGE_CLASS),
     of(STORAGE, "csinodes", "CSINode", &[], VERSIONED | DELETED_OBJECT),
-    of(STORAGE, "csidrivers", "CSIDriver", &[], VERSIONED | GENERATION | DELETED_OBJECT),
+    of(STORAGE, "csidrivers", "CSIDriver", &[], VERSIONED | GENERATION | DELETED_OBJECT)
+        .with_defaults(d::CSI_DRIVER),
     of(STORAGE, "csistoragecapacities", "CSIStorageCapacity", &[], NAMESPACED),
     of(STORAGE, "volumeattachments", "VolumeAttachment", &[], STATUS | VERSIONED | DELETED_OBJECT),
     of(
