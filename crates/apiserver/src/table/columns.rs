@@ -238,11 +238,6 @@ pub(crate) const CSI_DRIVERS: &[Column] = &[
     text("Modes", Cell::Text(cells::lifecycle_modes)),
     AGE,
 ];
-pub(crate) const CAPACITIES: &[Column] = &[
-    NAME,
-    text("StorageClassName", Cell::At(".storageClassName")),
-    text("Capacity", Cell::Or(".capacity", "<unset>")),
-];
 pub(crate) const ATTACHMENTS: &[Column] = &[
     NAME,
     made("Attacher", "string", "name", 0, Cell::At(".spec.attacher")),
@@ -312,7 +307,7 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
         ("storage.k8s.io", "storageclasses") => STORAGE_CLASSES,
         ("storage.k8s.io", "csinodes") => CSI_NODES,
         ("storage.k8s.io", "csidrivers") => CSI_DRIVERS,
-        ("storage.k8s.io", "csistoragecapacities") => CAPACITIES,
+        ("storage.k8s.io", "csistoragecapacities") => CREATED,
         ("storage.k8s.io", "volumeattachments") => ATTACHMENTS,
         ("apiextensions.k8s.io", "customresourcedefinitions") => CREATED,
         ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASSES,
