@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
 //! up), `reachability` (what is said of a server that is away), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
-//! [`run`] (the whole).
+//! [`mod@run`] (the whole).
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;

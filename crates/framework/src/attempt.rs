@@ -1,6 +1,6 @@
 //! One scheduling attempt: from a pod and the node table to a node, or to the reasons why there is none.
 //!
-//! A [`Runner`] makes attempts for one profile and keeps between them what may be kept ([`crate::kept`]).
+//! A [`Runner`] makes attempts for one profile and keeps between them what may be kept (`kept`).
 //! [`Runner::find`] narrows (PreFilter), filters, scores and chooses; the [`Attempt`] that it returns owns its state, so
 //! that several can be alive at once: Reserve, PostFilter's questions and log lines ask it.
 

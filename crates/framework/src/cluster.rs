@@ -177,7 +177,7 @@ impl Cluster {
         self.troubles.extend(told.err());
     }
 
-    /// See [`NodeTable::refresh`].
+    /// Brings derived facts up to date: call before every scheduling cycle.
     pub fn refresh(&mut self) {
         self.nodes.refresh();
     }

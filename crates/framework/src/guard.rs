@@ -2,7 +2,7 @@
 //!
 //! A call gets here with the plugin's type erased and leaves with an answer or with an error that names plugin and
 //! call. A panic becomes such an error, so that one pod fails and the scheduler goes on. Whoever wants to measure or to
-//! trace calls does it in [`Guarded::call`].
+//! trace calls does it in `Guarded::call`.
 
 use std::{
     any::Any,

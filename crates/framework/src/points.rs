@@ -1,4 +1,4 @@
-//! How a typed plugin becomes an erased one: [`Points`] lists what it implements, [`Calls`] is what is left of it.
+//! How a typed plugin becomes an erased one: [`Points`] lists what it implements, `Calls` is what is left of it.
 //!
 //! This is the one place where types of plugins and of their states are looked at. Nobody but [`crate::guard`] makes
 //! the calls.

@@ -2,7 +2,7 @@
 //!
 //! The table is the cache and the snapshot in one. The [`crate::cluster`] owns it and changes it between scheduling
 //! cycles; during a cycle plugins borrow it. Every change is written to a log of rows, so whoever keeps results per row
-//! (see [`crate::classes`]) looks again at the changed rows only.
+//! (see `kept`) looks again at the changed rows only.
 //!
 //! Invariants:
 //! - a row's `requested` columns are the sum over its pods;
@@ -110,7 +110,7 @@ impl NodeTable {
         &self.order
     }
 
-    /// The rows that are nodes, as of the last [`Self::refresh`].
+    /// The rows that are nodes, as of the last scheduling cycle.
     pub fn live(&self) -> &NodeSet {
         &self.live
     }

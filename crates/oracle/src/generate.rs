@@ -2,7 +2,7 @@
 //!
 //! A cluster mixes a few [flavours](Flavour), each of which knows one part of
 //! the API: taints, host ports, images, ... A new plugin adds a file with a
-//! flavour, one line in [`flavour::all`], and leaves [`config::UNBUILT`].
+//! flavour, one line in `flavour::all`, and leaves [`config::UNBUILT`].
 //!
 //! Equal seeds and shapes give equal clusters on every machine.
 

@@ -8,7 +8,7 @@
 //! On these stand three instruments, each a subcommand of
 //! `harbormaster-oracle`: [`verdicts`] compares what every plugin says about
 //! every node of random clusters, [`decisions`] compares what two schedulers
-//! do with the same cluster changes on a real API server, [`bench`] compares
+//! do with the same cluster changes on a real API server, [`mod@bench`] compares
 //! what that costs. Their clusters come from [`generate`], where a new plugin
 //! adds a flavour.
 //!

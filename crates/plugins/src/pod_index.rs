@@ -1,8 +1,8 @@
 //! Which pods are where, kept instead of recounted: what PodTopologySpread and InterPodAffinity decide from.
 //!
-//! Reading order: [`topology`] (which value each node has under a label key), [`row_counts`] (a number per node),
-//! [`selector`] (which pods are meant), [`label_map`] and [`selector_map`] (what is found by labels), [`groups`] (pods that
-//! no selector can tell apart), [`watched`] (selectors that somebody asks about), [`held_terms`] (what pods on nodes say
+//! Reading order: `topology` (which value each node has under a label key), `row_counts` (a number per node),
+//! `selector` (which pods are meant), `label_map` and `selector_map` (what is found by labels), `groups` (pods that
+//! no selector can tell apart), `watched` (selectors that somebody asks about), `held_terms` (what pods on nodes say
 //! about other pods).
 //!
 //! Pods, selectors and held terms find each other by the labels that selectors name, so nothing done per pod looks at all

@@ -41,8 +41,8 @@ pub struct Inventory {
     pub served: Vec<[String; 3]>,
     /// What the user should know besides the result; one line each.
     pub notices: Vec<String>,
-    /// How many objects there are of kinds that nobody can read.
-    ignored: BTreeMap<String, usize>,
+    /// How many objects there are of kinds that nobody can read, by kind.
+    pub ignored: BTreeMap<String, usize>,
 }
 
 /// An object of a kind that plugins may name, as an API server would store it. Nothing here looks into it.

@@ -14,6 +14,9 @@ pub(super) const MEASURED: &str = "measured";
 /// How many init pods share a namespace where a shape has many.
 const PODS_PER_NAMESPACE: usize = 40;
 
+/// Workloads in turn where a shape has many of them: an ordinary cluster of as many Deployments.
+const GROUPS: usize = 500;
+
 /// The shape without pods that exist before and without any constraint.
 pub const PLAIN: &str = "plain";
 
@@ -29,7 +32,8 @@ pub struct Workload {
     zones: &'static [&'static str],
     init_pod: fn() -> Value,
     init_namespaces: Namespaces,
-    measured_pod: fn() -> Value,
+    /// By its number.
+    measured_pod: fn(usize) -> Value,
     /// Collections, and what they must contain before the first pod.
     fixtures: fn() -> Vec<(&'static str, Value)>,
     /// Created at regular intervals during the measurement.
@@ -92,20 +96,20 @@ const BASE: Workload = Workload {
     zones: &[],
     init_pod: pods::plain,
     init_namespaces: Namespaces::One,
-    measured_pod: pods::plain,
+    measured_pod: |_| pods::plain(),
     fixtures: Vec::new,
     churn_pod: None,
 };
 
 /// All shapes.
-pub static WORKLOADS: [Workload; 9] = [
+pub static WORKLOADS: [Workload; 10] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
         zones: ONE_ZONE,
         init_pod: pods::affine,
-        measured_pod: pods::affine,
+        measured_pod: |_| pods::affine(),
         ..BASE
     },
     Workload {
@@ -113,7 +117,7 @@ pub static WORKLOADS: [Workload; 9] = [
         size: Size { nodes: 5000, init_pods: 1000, pods: 2000 },
         room: ALONE,
         init_pod: pods::anti_affine,
-        measured_pod: pods::anti_affine,
+        measured_pod: |_| pods::anti_affine(),
         ..BASE
     },
     Workload {
@@ -122,35 +126,40 @@ pub static WORKLOADS: [Workload; 9] = [
         room: ALONE,
         init_pod: pods::anti_affine_by_namespace_labels,
         init_namespaces: Namespaces::Many,
-        measured_pod: pods::anti_affine_by_namespace_labels,
+        measured_pod: |_| pods::anti_affine_by_namespace_labels(),
+        ..BASE
+    },
+    Workload {
+        name: "DeploymentsApart",
+        measured_pod: |index| pods::anti_affine_in_group(index % GROUPS),
         ..BASE
     },
     Workload {
         name: "SchedulingPreferredPodAffinity",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
         init_pod: pods::preferring_company,
-        measured_pod: pods::preferring_company,
+        measured_pod: |_| pods::preferring_company(),
         ..BASE
     },
     Workload {
         name: "TopologySpreading",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
         zones: THREE_ZONES,
-        measured_pod: || pods::spread("DoNotSchedule"),
+        measured_pod: |_| pods::spread("DoNotSchedule"),
         ..BASE
     },
     Workload {
         name: "PreferredTopologySpreading",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
         zones: THREE_ZONES,
-        measured_pod: || pods::spread("ScheduleAnyway"),
+        measured_pod: |_| pods::spread("ScheduleAnyway"),
         ..BASE
     },
     Workload {
         name: "DefaultTopologySpreading",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
         zones: THREE_ZONES,
-        measured_pod: pods::of_service,
+        measured_pod: |_| pods::of_service(),
         fixtures: || vec![("/api/v1/namespaces/measured/services", pods::service())],
         ..BASE
     },
@@ -236,7 +245,7 @@ impl Workload {
 
     /// A pod in [`MEASURED`].
     pub(super) fn measured_pod(&self, index: usize) -> Value {
-        let mut pod = (self.measured_pod)();
+        let mut pod = (self.measured_pod)(index);
         pod["metadata"]["name"] = format!("pod-{index}").into();
         pod
     }

@@ -43,6 +43,17 @@ pub(super) fn anti_affine_by_namespace_labels() -> Value {
     alone(&term)
 }
 
+/// Wants a node without pods of its group.
+pub(super) fn anti_affine_in_group(group: usize) -> Value {
+    let mut pod = plain();
+    let labels = json!({"group": format!("group-{group}")});
+    let term = json!({"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": labels}});
+    pod["metadata"]["labels"] = labels;
+    pod["spec"]["affinity"] =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    pod
+}
+
 /// Would rather have a node with pods like itself.
 pub(super) fn preferring_company() -> Value {
     let mut pod = labelled("red");

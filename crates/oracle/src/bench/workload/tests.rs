@@ -134,3 +134,15 @@ fn what_is_asked_for_replaces_the_scaled_size_of_a_shape() {
     let asked = Sizing { pods: Some(7), scale: 0.1, ..OWN };
     assert_eq!(asked.of(workload), Size { nodes: 500, init_pods: 500, pods: 7 });
 }
+
+#[test]
+fn deployments_that_keep_apart_come_in_turn() {
+    let workload = Workload::named("DeploymentsApart").unwrap();
+    let [first, second, first_again] = [0, 1, GROUPS].map(|index| workload.measured_pod(index));
+    let labels = |pod: &Value| pod["metadata"]["labels"].clone();
+    assert_ne!(labels(&first), labels(&second));
+    assert_eq!(labels(&first), labels(&first_again));
+    let terms =
+        &first["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(terms[0]["labelSelector"]["matchLabels"], labels(&first));
+}
