@@ -224,8 +224,65 @@ pub enum VolumeSource {
     Image(Str),
     /// `csi.driver`: an inline CSI volume.
     InlineCsi(Str),
-    /// Any in-tree disk source (the field's name, for example `gcePersistentDisk`).
-    InTree(Str),
+    /// A disk that drivers outside of Kubernetes serve today.
+    InTree(InTreeDisk),
+}
+
+/// A disk of a kind that Kubernetes itself once served, named by a pod or by a persistent volume. Most are served by a
+/// CSI driver in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum InTreeDisk {
+    /// `gcePersistentDisk`
+    GcePersistentDisk {
+        /// `pdName`
+        name: Str,
+        /// `readOnly`
+        read_only: bool,
+    },
+    /// `awsElasticBlockStore`
+    AwsElasticBlockStore {
+        /// `volumeID`
+        volume_id: Str,
+    },
+    /// `azureDisk`
+    AzureDisk {
+        /// `diskURI`
+        uri: Str,
+        /// `kind`; `Shared` if it is not given, which is the API server's default.
+        kind: Str,
+    },
+    /// `azureFile`
+    AzureFile,
+    /// `cinder`
+    Cinder {
+        /// `volumeID`
+        volume_id: Str,
+    },
+    /// `iscsi`
+    Iscsi {
+        /// `iqn`
+        iqn: Str,
+        /// `readOnly`
+        read_only: bool,
+    },
+    /// `portworxVolume`
+    PortworxVolume {
+        /// `volumeID`
+        volume_id: Str,
+    },
+    /// `rbd`
+    Rbd {
+        /// `monitors`
+        monitors: Vec<Str>,
+        /// `pool`; `rbd` if it is not given, which is the API server's default.
+        pool: Str,
+        /// `image`
+        image: Str,
+        /// `readOnly`
+        read_only: bool,
+    },
+    /// `vsphereVolume`
+    VsphereVolume,
 }
 
 /// `status`, as far as scheduling reads it.

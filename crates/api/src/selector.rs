@@ -390,6 +390,15 @@ impl ParsedNodeSelector {
         self.terms.iter().any(|term| term.matches(node_labels, node_name))
     }
 
+    /// The label and its values, if all that is asked for is that a label is one of some values.
+    pub fn one_label(&self) -> Option<(&Str, &[Str])> {
+        let [ParsedTerm { expressions, fields }] = self.terms.as_slice() else { return None };
+        match expressions.as_slice() {
+            [Requirement { key, operator: Operator::In, values }] if fields.is_empty() => Some((key, values)),
+            _ => None,
+        }
+    }
+
     /// The syntax errors of the terms that were passed over.
     pub fn error(&self) -> Option<SelectorError> {
         if self.errors.is_empty() { None } else { Some(SelectorError(self.errors.clone())) }

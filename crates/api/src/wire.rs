@@ -5,6 +5,7 @@
 //! objects share go through one [`Interner`].
 
 mod defaults;
+mod disk;
 mod json;
 mod meta;
 mod node;

@@ -125,14 +125,41 @@ pub enum EventResource {
     PodGroup,
     /// Everything.
     WildCard,
-    /// A custom resource that some plugin names.
+    /// A custom resource that some plugin names. [`Self::named`] makes it.
     Custom(ResourceName),
 }
 
+/// Kubernetes' own kinds that have an [`EventResource`] of their own, and that plugins name as [`Resource`]s: group and
+/// plural.
+const OWN_KINDS: [(&str, &str, EventResource); 11] = [
+    ("", "persistentvolumes", EventResource::PersistentVolume),
+    ("", "persistentvolumeclaims", EventResource::PersistentVolumeClaim),
+    ("storage.k8s.io", "csinodes", EventResource::CsiNode),
+    ("storage.k8s.io", "csidrivers", EventResource::CsiDriver),
+    ("storage.k8s.io", "volumeattachments", EventResource::VolumeAttachment),
+    ("storage.k8s.io", "csistoragecapacities", EventResource::CsiStorageCapacity),
+    ("storage.k8s.io", "storageclasses", EventResource::StorageClass),
+    ("resource.k8s.io", "resourceclaims", EventResource::ResourceClaim),
+    ("resource.k8s.io", "resourceslices", EventResource::ResourceSlice),
+    ("resource.k8s.io", "deviceclasses", EventResource::DeviceClass),
+    ("scheduling.k8s.io", "podgroups", EventResource::PodGroup),
+];
+
 impl EventResource {
     /// Objects of that kind.
-    pub const fn of<R: Resource>() -> Self {
-        Self::Custom(ResourceName::of::<R>())
+    pub fn of<R: Resource>() -> Self {
+        Self::named(ResourceName::of::<R>())
+    }
+
+    /// Objects of the kind of that name, in whichever version.
+    pub fn named(name: ResourceName) -> Self {
+        let own = OWN_KINDS.iter().find(|(group, plural, _)| (*group, *plural) == (name.group, name.plural));
+        own.map_or(Self::Custom(name), |(_, _, own)| *own)
+    }
+
+    /// Whether such objects are watched only where a plugin names them.
+    pub(crate) fn is_named(self) -> bool {
+        matches!(self, Self::Custom(_)) || OWN_KINDS.iter().any(|(_, _, own)| *own == self)
     }
 }
 
@@ -222,7 +249,7 @@ pub enum Change<'a> {
         /// After.
         new: Option<&'a Node>,
     },
-    /// A custom object; `old` is absent on add, `new` on delete. [`Self::of`] gives them their type.
+    /// An object of a kind that a plugin names; `old` is absent on add, `new` on delete. [`Self::of`] gives them their type.
     Custom {
         /// Before.
         old: Option<&'a (dyn Any + Send + Sync)>,
@@ -323,6 +350,18 @@ mod tests {
             "storage.k8s.io/CSINodeAdd"
         );
         assert_eq!(Action::UPDATE.0, ACTIONS.iter().skip(2).fold(0, |all, (a, _)| all | a.0));
+    }
+
+    #[test]
+    fn kubernetes_own_kinds_have_events_of_their_own_and_all_others_have_their_name() {
+        let named = |group, plural| EventResource::named(ResourceName { plural, version: "v1", group });
+        assert_eq!(named("", "persistentvolumeclaims").to_string(), "PersistentVolumeClaim");
+        assert_eq!(named("storage.k8s.io", "csinodes").to_string(), "storage.k8s.io/CSINode");
+        assert_eq!(named("example.com", "csinodes").to_string(), "csinodes.v1.example.com");
+        for (group, plural, own) in OWN_KINDS {
+            assert_eq!(named(group, plural), own);
+            assert!(own.is_named() && !Node.is_named());
+        }
     }
 
     #[test]

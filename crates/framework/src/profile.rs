@@ -295,8 +295,8 @@ fn check_resources(plugin: &Guarded) -> Result<(), BuildError> {
     }
     // A plugin that panics instead of telling is taken for one that tells nothing.
     for registration in plugin.events().unwrap_or_default().unwrap_or_default() {
-        if let EventResource::Custom(resource) = registration.event.resource
-            && !resources.iter().any(|kind| kind.name() == resource)
+        let resource = registration.event.resource;
+        if resource.is_named() && !resources.iter().any(|kind| EventResource::named(kind.name()) == resource)
         {
             return Err(BuildError::Unnamed { plugin: name, resource });
         }
@@ -320,8 +320,8 @@ fn everything(plugin: &Guarded) -> Vec<ErasedRegistration> {
         R::PodGroup,
     ];
     let all = |resource| ErasedRegistration { event: ClusterEvent::new(resource, Action::ALL), hint: None };
-    let custom = plugin.resources().iter().map(|kind| R::Custom(kind.name()));
-    RESOURCES.into_iter().chain(custom).map(all).collect()
+    let named = plugin.resources().iter().map(|kind| R::named(kind.name()));
+    RESOURCES.into_iter().chain(named.filter(|named| !RESOURCES.contains(named))).map(all).collect()
 }
 
 fn add_taint_registration(wants: &mut Vec<ErasedRegistration>) {

@@ -11,7 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{guard::Guarded, outcome::PluginError, plugin::Plugin, points::Calls, resource::ResourceName};
+use crate::{
+    events::EventResource, guard::Guarded, outcome::PluginError, plugin::Plugin, points::Calls,
+    resource::ResourceName,
+};
 
 /// How a plugin is made from its arguments.
 pub trait Build: Plugin {
@@ -87,7 +90,7 @@ pub enum BuildError {
         /// Which plugin.
         plugin: &'static str,
         /// What it listens to.
-        resource: ResourceName,
+        resource: EventResource,
     },
 }
 

@@ -1,4 +1,5 @@
-//! Custom resources: kinds of objects that plugins bring along as types of their own.
+//! Resources: kinds of objects that plugins bring along as types of their own. Mostly these are custom resources, hence the
+//! names; kinds of Kubernetes itself are named the same way, with the group that they are in (empty for the core group).
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -308,10 +309,21 @@ impl HeadOwner {
 }
 
 fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
+    if scope_matches::<R>(key)
+        && let Ok(Head { metadata }) = serde_json::from_str(json)
+        && let Ok(object) = serde_json::from_str(json)
+        && let Ok(metadata) = metadata.of(key)
+    {
+        return Ok(Custom { metadata, object });
+    }
     // By way of a value, so that what is wrong is told without a place in the text: it is the same after the next change.
     let json: Value =
         serde_json::from_str(json).map_err(|error| wrong::<R>(key, String::new(), error.to_string()))?;
     decode_value(key, &json)
+}
+
+fn scope_matches<R: Resource>(key: &CustomKey) -> bool {
+    (R::SCOPE == ResourceScope::Cluster) == key.namespace.is_empty()
 }
 
 fn wrong<R: Resource>(key: &CustomKey, field: String, message: String) -> Undecodable {

@@ -30,6 +30,7 @@ on_both_servers! {
     new_nodes_and_tolerations_wake_those_who_get_a_place_by_them,
     other_pods_wake_those_who_look_at_pods_like_them,
     nodes_wake_those_whose_topology_they_change,
+    volumes_that_go_wake_those_who_need_their_place,
 }
 
 /// Scheduler names; they are part of the pods' names, too.
@@ -63,7 +64,7 @@ impl Scene {
     /// Pods that wait for other nodes.
     fn new(server: Server) -> Self {
         let nodes = ["n1", "n2", "n3", "n4"].map(unwelcoming);
-        Self::of(server, &nodes, &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
+        Self::of(server, &nodes, &[], &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
     }
 
     /// Nodes, pods that are placed on them, and pods that wait: a copy for each scheduler.
@@ -71,6 +72,7 @@ impl Scene {
         server: Server,
         nodes: &[Value],
         placed: &[Value],
+        others: &[(&str, Value)],
         names: &[&'static str],
         waiting: impl Fn(&str) -> Vec<Value>,
     ) -> Self {
@@ -83,6 +85,9 @@ impl Scene {
         }
         for pod in placed {
             client.post(PODS, pod).expect("the pod is created");
+        }
+        for (path, object) in others {
+            client.post(path, object).expect("the object is created");
         }
         let path = cluster.write_scheduler_config(&config(OURS).to_string()).expect("it is written");
         let log = cluster.directory().join("harbormaster.log");
@@ -429,7 +434,7 @@ fn pods_among_pods(scheduler: &str) -> Vec<Value> {
 }
 
 fn among_pods(server: Server) -> Scene {
-    let scene = Scene::of(server, &zones(), &obstacles(), &AMONG_PODS, pods_among_pods);
+    let scene = Scene::of(server, &zones(), &obstacles(), &[], &AMONG_PODS, pods_among_pods);
     for attempts in scene.attempts() {
         assert_eq!(AMONG_PODS.map(|name| attempts[name]), [1; 6], "each was tried once");
     }
@@ -516,5 +521,57 @@ fn nodes_wake_those_whose_topology_they_change(server: Server) {
     scene.helps(KEYS, "n4", &[KEYS], || label(json!({"row": "1"})));
     scene.helps(FOE, "n4", &[FOE, SPREAD], || label(json!({"zone": null})));
     scene.helps(SPREAD, "n5", &[SPREAD, FRIEND], || add("n5", json!({"zone": "c"})));
+    scene.end();
+}
+
+const DISK: &str = "disk-taken";
+const FULL: &str = "node-full";
+const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+
+/// The disks of a pod.
+fn disks(ids: &[&str]) -> Value {
+    let disk = |id: &&str| json!({"name": id, "awsElasticBlockStore": {"volumeID": id}});
+    json!({"volumes": ids.iter().map(disk).collect::<Vec<_>>()})
+}
+
+/// A node's driver that can take two disks.
+fn csi_node(name: &str) -> Value {
+    let driver = json!({"name": "ebs.csi.aws.com", "nodeID": name, "allocatable": {"count": 2}});
+    json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}})
+}
+
+fn volumes_that_go_wake_those_who_need_their_place(server: Server) {
+    let holder = |name: &str, ids: &[&str]| placed(name, "n1", json!({}), disks(ids));
+    let attachment = |driver: &str| {
+        let source = json!({"persistentVolumeName": "elsewhere"});
+        json!({"metadata": {"name": "a"}, "spec": {"attacher": driver, "nodeName": "n1", "source": source}})
+    };
+    let waiting = |scheduler: &str| {
+        [(DISK, ["vol-1"].as_slice()), (FULL, &["vol-2", "vol-3"])]
+            .map(|(name, ids)| pod(&format!("{name}-{scheduler}"), scheduler, json!({}), disks(ids)))
+            .into()
+    };
+    let scene = Scene::of(
+        server,
+        &[node("n1", json!({}), "4", "4Gi", 40)],
+        &[holder("holder", &["vol-1"]), holder("twin", &["vol-1"])],
+        &[(CSI_NODES, csi_node("n1"))],
+        &[DISK, FULL],
+        waiting,
+    );
+    let detach = |driver: &str| {
+        scene.client.post(ATTACHMENTS, &attachment(driver)).expect("the attachment is created");
+        scene.client.delete(&format!("{ATTACHMENTS}/a")).expect("the attachment is deleted");
+    };
+    scene.wakes("limits of another node", &[FULL], || {
+        scene.client.post(CSI_NODES, &csi_node("n2")).expect("the object is created");
+    });
+    scene.wakes("limits that are gone", &[], || {
+        scene.client.delete(&format!("{CSI_NODES}/n2")).expect("the object is deleted");
+    });
+    scene.wakes("a disk of another driver that is detached", &[], || detach("csi.example.com"));
+    scene.wakes("a disk of the driver that is detached", &[FULL], || detach("ebs.csi.aws.com"));
+    scene.wakes("one of two pods with the disk", &[FULL, DISK], || delete_pod(&scene.client, "twin"));
     scene.end();
 }

@@ -45,6 +45,8 @@ pub const PATH_NAME: Flags = 1 << 8;
 pub const DELETED_OBJECT: Flags = 1 << 9;
 /// Created to be answered, and not stored.
 pub const REVIEW: Flags = 1 << 10;
+/// With [`GENERATION`]: there is none before the first change.
+pub const UNCHANGED_IS_0: Flags = 1 << 11;
 
 /// Which defaults and checks apply, besides those for all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,6 +25,7 @@ mod resize;
 mod resources;
 mod selectors;
 mod spread;
+mod storage;
 mod taints;
 mod world;
 

@@ -7,6 +7,8 @@
 //! Then [`pod_index`] (what is kept of pods), [`pod_topology_spread`] and [`inter_pod_affinity`] (which decide from it) and
 //! [`default_preemption`].
 //!
+//! For volumes: [`storage`] (the objects), [`volume_restrictions`], [`volume_zone`] and [`node_volume_limits`].
+//!
 //! Invariants: filters and scores that depend on the pod's spec and the node's row only say so (`Scope::Row`) and are kept
 //! until the row changes; nothing counts pods one by one while a pod waits for its decision; integers truncate and floats round as in kube-scheduler, so scores agree exactly.
 
@@ -20,14 +22,21 @@ pub mod node_name;
 pub mod node_ports;
 pub mod node_resources;
 pub mod node_unschedulable;
+pub mod node_volume_limits;
 pub mod pod_index;
 pub mod pod_topology_spread;
 pub mod priority_sort;
 mod rows;
 pub mod scheduling_gates;
+mod shape;
 mod sign;
+pub mod storage;
 pub mod taint_toleration;
 pub mod unbuilt;
+pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_users;
+pub mod volume_zone;
 
 use harbormaster_framework::registry::Registry;
 
@@ -41,11 +50,15 @@ pub use node_name::NodeName;
 pub use node_ports::NodePorts;
 pub use node_resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 pub use node_unschedulable::NodeUnschedulable;
+pub use node_volume_limits::NodeVolumeLimits;
 pub use pod_topology_spread::PodTopologySpread;
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use unbuilt::Unbuilt;
+pub use volume_binding::VolumeBinding;
+pub use volume_restrictions::VolumeRestrictions;
+pub use volume_zone::VolumeZone;
 
 /// Registers every plugin of this crate.
 ///
@@ -66,6 +79,11 @@ pub fn in_tree(registry: &mut Registry) {
         // Filters whose reasons go away when pods do come last, so that lasting reasons are told first.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
+        // Filters that look at volumes, which most pods have none of.
+        .register::<VolumeRestrictions>()
+        .register::<NodeVolumeLimits>()
+        .register::<VolumeBinding>()
+        .register::<VolumeZone>()
         .register::<PodTopologySpread>()
         .register::<InterPodAffinity>()
         // When no node fits.

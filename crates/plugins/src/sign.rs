@@ -1,11 +1,15 @@
 //! What plugins read of a pod, under kube-scheduler's names: the fragments of a pod's signature (KEP-5598).
 
 use harbormaster_api::{
+    pod::VolumeSource,
     requests,
     selector::{NodeSelectorTerm, Requirement},
     taint::Toleration,
 };
-use harbormaster_framework::{plugin::SignFragment, pod::PodInfo};
+use harbormaster_framework::{
+    plugin::{SignFragment, Unsignable},
+    pod::PodInfo,
+};
 
 fn fragment(key: &'static str, value: impl std::fmt::Debug) -> SignFragment {
     SignFragment { key, value: format!("{value:?}") }
@@ -88,6 +92,18 @@ pub(crate) fn features(bits: &str) -> SignFragment {
 
 pub(crate) fn labels(pod: &PodInfo) -> SignFragment {
     fragment("v1.Pod.Labels", (&pod.namespace, &pod.labels))
+}
+
+/// Claims are those of the pod's namespace. What an ephemeral volume stands for depends on the pod's own name.
+pub(crate) fn volumes(pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+    let sources = pod.spec.volumes.iter().map(|volume| &volume.source);
+    if sources.clone().any(|source| matches!(source, VolumeSource::Ephemeral)) {
+        return Err(Unsignable);
+    }
+    let mut texts: Vec<String> = sources.map(|source| format!("{source:?}")).collect();
+    texts.sort_unstable();
+    let namespace = (!texts.is_empty()).then_some(&pod.namespace);
+    Ok(vec![fragment("v1.Pod.Spec.Volumes.NonSyntheticSources()", (namespace, texts))])
 }
 
 #[cfg(test)]

@@ -112,7 +112,9 @@ fn normalised_scores_are_within_bounds_on_random_clusters() {
 
 #[test]
 fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
-    use ExtensionPoint::{Bind, Filter, PostFilter, PreEnqueue, PreFilter, PreScore, QueueSort, Score};
+    use ExtensionPoint::{
+        Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    };
     let registry = registry();
     for (plugin, points) in [
         ("SchedulingGates", vec![PreEnqueue]),
@@ -123,6 +125,10 @@ fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
         ("NodeAffinity", vec![PreFilter, Filter, PreScore, Score]),
         ("NodePorts", vec![PreFilter, Filter]),
         ("NodeResourcesFit", vec![PreFilter, Filter, PreScore, Score]),
+        ("VolumeRestrictions", vec![PreFilter, Filter]),
+        ("NodeVolumeLimits", vec![PreFilter, Filter]),
+        ("VolumeBinding", vec![PreFilter, Filter, PreScore, Score, Reserve, PreBind]),
+        ("VolumeZone", vec![PreFilter, Filter]),
         ("PodTopologySpread", vec![PreFilter, Filter, PreScore, Score]),
         ("InterPodAffinity", vec![PreFilter, Filter, PreScore, Score]),
         ("DefaultPreemption", vec![PreEnqueue, PostFilter]),
@@ -134,7 +140,7 @@ fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
     ] {
         assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
     }
-    assert_eq!(registry.names().count(), 16);
+    assert_eq!(registry.names().count(), 20);
 }
 
 /// Every filter and scorer in the order and with the weights of the default profile.

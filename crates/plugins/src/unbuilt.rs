@@ -11,8 +11,8 @@
 //!
 //! # Rejects when
 //! The pod has a hard constraint that only a missing plugin would enforce, with one reason per plugin: `pod needs
-//! plugin VolumeBinding (spec.volumes), which this version of Harbormaster does not have`. Soft constraints, which only
-//! move scores, are let pass. Evicting pods is not tried.
+//! plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have`. Soft constraints,
+//! which only move scores, are let pass. Evicting pods is not tried.
 //!
 //! # Scores by
 //! It does not score.
@@ -25,7 +25,7 @@
 
 use std::borrow::Cow;
 
-use harbormaster_api::{PodSpec, pod::VolumeSource};
+use harbormaster_api::PodSpec;
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
 
@@ -48,11 +48,7 @@ struct Guarded {
 }
 
 /// What each plugin with hard constraints is needed for.
-const GUARDED: [Guarded; 6] = [
-    Guarded { plugin: "VolumeRestrictions", field: VOLUMES, needs: |spec| has_volume(spec, restricts) },
-    Guarded { plugin: "NodeVolumeLimits", field: VOLUMES, needs: |spec| has_volume(spec, is_limited) },
-    Guarded { plugin: "VolumeBinding", field: VOLUMES, needs: |spec| has_volume(spec, is_bound) },
-    Guarded { plugin: "VolumeZone", field: VOLUMES, needs: |spec| has_volume(spec, is_claim) },
+const GUARDED: [Guarded; 2] = [
     Guarded {
         plugin: DYNAMIC_RESOURCES,
         field: "spec.resourceClaims",
@@ -65,15 +61,12 @@ const GUARDED: [Guarded; 6] = [
     },
 ];
 
-const VOLUMES: &str = "spec.volumes";
 const DYNAMIC_RESOURCES: &str = "DynamicResources";
 /// What DynamicResources says if an earlier plugin has rejected the pod in PreFilter: it misses its state, which ends
 /// PostFilter for all plugins behind it.
 const NOT_PRE_FILTERED: &str = "not found";
 /// Of a pod without claims.
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
-/// In-tree disks that one pod at a time may write.
-const EXCLUSIVE_DISKS: [&str; 4] = ["gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"];
 
 /// See the [module documentation](self).
 #[derive(Clone, Debug, Default)]
@@ -145,33 +138,6 @@ impl Guarded {
         format!("pod needs plugin {plugin} ({field}), which this version of Harbormaster does not have")
             .into()
     }
-}
-
-fn has_volume(spec: &PodSpec, concerns: fn(&VolumeSource) -> bool) -> bool {
-    spec.volumes.iter().any(|volume| concerns(&volume.source))
-}
-
-/// Disks that exclude each other, and claims, which may allow one pod only (ReadWriteOncePod).
-fn restricts(source: &VolumeSource) -> bool {
-    match source {
-        VolumeSource::Claim(_) => true,
-        VolumeSource::InTree(disk) => EXCLUSIVE_DISKS.contains(&disk.as_str()),
-        VolumeSource::Ephemeral | VolumeSource::InlineCsi(_) | VolumeSource::Image(_) => false,
-    }
-}
-
-fn is_claim(source: &VolumeSource) -> bool {
-    matches!(source, VolumeSource::Claim(_))
-}
-
-/// Claims, and volumes for which one is made.
-fn is_bound(source: &VolumeSource) -> bool {
-    matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral)
-}
-
-/// Everything that a CSI driver may attach, in-tree disks being served by drivers today.
-fn is_limited(source: &VolumeSource) -> bool {
-    !matches!(source, VolumeSource::Image(_))
 }
 
 #[cfg(test)]

@@ -192,7 +192,6 @@ fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) 
 fn left_out(plugin: &str, points: PointSet) -> Option<&'static str> {
     let scores = points.contains(ExtensionPoint::Score);
     Some(match plugin {
-        "VolumeBinding" if scores => "preference for nodes with fitting storage capacity",
         "DynamicResources" if scores => "preference among nodes by their devices",
         _ => return None,
     })

@@ -22,15 +22,12 @@ fn the_default_profile_holds_back_what_it_cannot_judge_and_nobody_is_warned() {
 
 #[test]
 fn plugins_that_are_asked_for_and_not_built_are_told_of_once() {
-    let setup = of("profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: VolumeBinding}]}}\n\
-                    - schedulerName: b\n  plugins: {multiPoint: {enabled: [{name: VolumeBinding}, {name: VolumeZone}]}}\n")
-    .unwrap();
+    let asked = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
+    let setup = of(&format!("profiles:\n- {{schedulerName: a, {asked}}}\n- {{schedulerName: b, {asked}}}\n"))
+        .unwrap();
     let [warning] = setup.warnings.as_slice() else { panic!("{:?}", setup.warnings) };
-    assert!(
-        warning.contains("VolumeBinding (with its preference") && warning.contains(", VolumeZone;"),
-        "{warning}"
-    );
-    assert_eq!(warning.matches("VolumeBinding").count(), 1, "{warning}");
+    assert!(warning.contains("DynamicResources (with its preference"), "{warning}");
+    assert_eq!(warning.matches("DynamicResources").count(), 1, "{warning}");
 }
 
 #[test]

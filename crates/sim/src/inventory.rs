@@ -1,6 +1,9 @@
 //! From manifests to nodes, pods and what plugins look up besides.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::OnceLock,
+};
 
 use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
 use harbormaster_core::{EngineConfig, cache::Cache};
@@ -31,16 +34,18 @@ pub struct Inventory {
     pub bound: Vec<Pod>,
     /// Pods without a node.
     pub pending: Vec<Pod>,
-    /// Custom resources whose definitions are among the manifests; [`Self::custom_notices`] tells of those that nobody
-    /// reads.
+    /// What plugins may name: objects of Kubernetes' other kinds, and custom resources whose definitions are among the
+    /// manifests. [`Self::custom_notices`] tells of those that nobody reads.
     pub custom: Vec<CustomObject>,
     /// Group, version and plural of what the definitions serve.
     pub served: Vec<[String; 3]>,
     /// What the user should know besides the result; one line each.
     pub notices: Vec<String>,
+    /// How many objects there are of kinds that nobody can read, by kind.
+    pub ignored: BTreeMap<String, usize>,
 }
 
-/// A custom resource, as an API server would store it. Nothing here looks into it.
+/// An object of a kind that plugins may name, as an API server would store it. Nothing here looks into it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomObject {
     /// The group of its API.
@@ -93,8 +98,12 @@ impl Inventory {
             if kind.is_empty() || name(&value).is_empty() {
                 let is_object = if kind.is_empty() { "is not a Kubernetes object" } else { "Required value" };
                 errors.push(wrong(if kind.is_empty() { "" } else { "metadata.name" }, is_object));
-            } else if let Err(e) = cluster.decode(&mut decoder, kind, &value) {
-                errors.push(wrong(&e.path, &e.problem));
+            } else {
+                match cluster.decode(&mut decoder, kind, &value) {
+                    Ok(true) => {}
+                    Ok(false) => cluster.custom.extend(of_own_kind(value)),
+                    Err(e) => errors.push(wrong(&e.path, &e.problem)),
+                }
             }
         }
         if errors.is_empty() { Ok(cluster) } else { Err(ManifestErrors(errors)) }
@@ -129,13 +138,16 @@ impl Inventory {
         let ResourceName { plural, version, group } = kind.name();
         object.group == group
             && object.kind == kind.kind()
-            && self.served.iter().any(|served| *served == [group, version, plural])
+            && (self.served.iter().any(|served| *served == [group, version, plural])
+                || own_kinds()
+                    .iter()
+                    .any(|own| own.group == group && own.version == version && own.plural == plural))
     }
 
-    /// What the user should know of the custom resources: those that no plugin names, and those that plugins cannot
+    /// What the user should know of objects that plugins may name: how many no plugin does, and those that plugins cannot
     /// read; one line each.
     pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
-        let (kinds, mut ignored) = (config.resources(), BTreeMap::new());
+        let (kinds, mut ignored) = (config.resources(), self.ignored.clone());
         for object in self.custom.iter().filter(|object| !kinds.iter().any(|kind| self.serves(object, kind)))
         {
             *ignored.entry(object.kind.clone()).or_default() += 1;
@@ -182,7 +194,6 @@ struct Builder {
     cluster: Inventory,
     workloads: Vec<Workload>,
     existing: Existing,
-    ignored: BTreeMap<String, usize>,
     /// For every pod without a node: where its manifest stands.
     orders: Vec<usize>,
 }
@@ -194,7 +205,6 @@ impl Builder {
             cluster: Inventory::default(),
             workloads: Vec::new(),
             existing: Existing::default(),
-            ignored: BTreeMap::new(),
             orders: Vec::new(),
         }
     }
@@ -210,12 +220,13 @@ impl Builder {
                 .decode(&mut self.decoder, &kind.kind, &value)
                 .map_err(|wrong| (wrong.path, wrong.problem))?;
         self.orders.resize(self.cluster.pending.len(), manifest.order);
-        if kind.is_custom() {
-            self.cluster.custom.push(CustomObject {
-                group: kind.group.clone(),
-                kind: kind.kind.clone(),
-                value: value.clone(),
-            });
+        let may_be_named = !known
+            && !workloads::is_workload(kind)
+            && !matches!(kind.rules, Rules::PriorityClass | Rules::Definition);
+        if may_be_named {
+            let (group, kind) = (kind.group.clone(), kind.kind.clone());
+            self.cluster.custom.push(CustomObject { group, kind, value });
+            return Ok(());
         }
         if kind.rules == Rules::Definition {
             let kinds = rules::kinds_of_definition(&value, &value["spec"]["names"]).into_iter();
@@ -225,11 +236,6 @@ impl Builder {
             let workload = Workload::new(manifest.label(), manifest.order, value)
                 .map_err(|(field, problem)| (field.into(), problem))?;
             self.workloads.push(workload);
-        } else if !known
-            && !kind.is_custom()
-            && !matches!(kind.rules, Rules::PriorityClass | Rules::Definition)
-        {
-            *self.ignored.entry(kind.kind.clone()).or_default() += 1;
         }
         Ok(())
     }
@@ -237,10 +243,7 @@ impl Builder {
     /// Makes the pods that workloads lack.
     fn finish(mut self, manifests: Manifests, fill: bool) -> Inventory {
         let mut notices = manifests.warnings.clone();
-        for (kind, count) in manifests.ignored {
-            *self.ignored.entry(kind).or_default() += count;
-        }
-        notices.extend(ignored_line(&self.ignored));
+        self.cluster.ignored = manifests.ignored;
         let kind = kinds::table().into_iter().find(|kind| kind.rules == Rules::Pod);
         let owners: HashSet<String> = self.workloads.iter().filter_map(Workload::owner).collect();
         let (mut left, mut left_pods) = (0, 0);
@@ -294,6 +297,20 @@ impl Builder {
         self.cluster.pending = pending.into_iter().map(|(_, pod)| pod).collect();
         self.cluster
     }
+}
+
+/// Kubernetes' own kinds.
+fn own_kinds() -> &'static [kinds::Kind] {
+    static KINDS: OnceLock<Vec<kinds::Kind>> = OnceLock::new();
+    KINDS.get_or_init(kinds::table)
+}
+
+/// An object that plugins may name without a definition.
+fn of_own_kind(value: Value) -> Option<CustomObject> {
+    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let own = own_kinds().iter().find(|own| own.kind == kind && own.api_version() == version)?;
+    Some(CustomObject { group: own.group.clone(), kind: own.kind.clone(), value })
 }
 
 /// `Kind/namespace/name`: how workloads are told apart here.

@@ -156,15 +156,14 @@ fn only_pods_of_concern_are_explained() {
 #[test]
 fn a_pod_that_needs_a_plugin_that_does_not_exist_waits_and_says_which() {
     let mut objects = objects();
-    objects[2]["spec"] = json!({"containers": [], "volumes": [
-        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]});
+    objects[2]["spec"] = json!({"containers": [], "resourceClaims": [{"name": "card"}]});
     let Explained { report, explanations } = explained(Inventory::from_objects(objects).unwrap());
     let ([pod], [said]) = (report.pods.as_slice(), explanations.as_slice()) else { panic!("{report:?}") };
     assert_eq!(
         (pod.node.as_deref(), said.pre_filter.as_ref().unwrap().plugin.as_ref()),
         (None, "HarbormasterUnbuilt")
     );
-    assert!(pod.message.as_ref().unwrap().contains("VolumeBinding"), "{pod:?}");
+    assert!(pod.message.as_ref().unwrap().contains("DynamicResources"), "{pod:?}");
     assert!(said.rejected.is_empty() && said.fits.is_empty());
 }
 

@@ -158,6 +158,42 @@ impl Trial {
         }
     }
 
+    /// The verdict on one node as it would be without some of its pods, given by name. Everything is as before afterwards.
+    ///
+    /// # Errors
+    /// Why the pod does not fit.
+    ///
+    /// # Panics
+    /// When there is no such node or pod, PreFilter skips or rejects the pod, or the plugin fails.
+    pub fn verdict_without(
+        &self,
+        nodes: &mut Cluster,
+        pod: &PodInfo,
+        node: &str,
+        gone: &[(&str, &str)],
+    ) -> Result<(), Reject> {
+        let row = nodes.find(node).unwrap_or_else(|| panic!("no node {node:?}"));
+        let indexes = self.indexes(nodes, pod);
+        let (_, mut slot) = self.pre_filtered(nodes, pod).map_err(rejection)?;
+        let mut before = Vec::new();
+        for (from, name) in gone {
+            let from = nodes.find(from).unwrap_or_else(|| panic!("no node {from:?}"));
+            let pods = nodes.node(from).pods();
+            let victim = pods.iter().find(|pod| pod.name == *name).cloned();
+            let victim = victim.unwrap_or_else(|| panic!("no pod {name:?} on that node"));
+            before.push((from, victim.clone(), pods.to_vec()));
+            nodes.what_if().what_if_removed(from, &victim.uid);
+            let cx = Cycle::with_indexes(nodes, &indexes, pod);
+            self.plugin.remove_pod(&cx, &mut slot, &victim, from).unwrap_or_else(|e| panic!("{e}"));
+        }
+        let verdict = self.judge(nodes, &indexes, pod, &slot, row);
+        for (from, victim, pods) in before.into_iter().rev() {
+            nodes.what_if().what_if_added(from, victim);
+            nodes.what_if().what_if_over(from, pods);
+        }
+        verdict
+    }
+
     /// What Filter says of one row.
     pub(crate) fn judge(
         &self,

@@ -3,12 +3,13 @@
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
+    disk::WireDisk,
     json::{List, Map, Text},
     selector::{WireAffinity, WireLabelSelector},
 };
 use crate::{
-    PodSpec, Quantity, Str,
-    pod::{Container, HostPort, ResourceList, TopologySpreadConstraint, Volume, VolumeSource},
+    PodSpec, Quantity,
+    pod::{Container, HostPort, InTreeDisk, ResourceList, TopologySpreadConstraint, Volume, VolumeSource},
     strings::Interner,
     taint::{TaintEffect, Toleration, TolerationOperator},
 };
@@ -117,14 +118,14 @@ struct WireVolume<'a> {
     ephemeral: Option<IgnoredAny>,
     image: Option<ImageVolume<'a>>,
     csi: Option<Csi<'a>>,
-    gce_persistent_disk: Option<IgnoredAny>,
-    aws_elastic_block_store: Option<IgnoredAny>,
-    azure_disk: Option<IgnoredAny>,
+    gce_persistent_disk: Option<WireDisk<'a>>,
+    aws_elastic_block_store: Option<WireDisk<'a>>,
+    azure_disk: Option<WireDisk<'a>>,
     azure_file: Option<IgnoredAny>,
-    cinder: Option<IgnoredAny>,
-    iscsi: Option<IgnoredAny>,
-    portworx_volume: Option<IgnoredAny>,
-    rbd: Option<IgnoredAny>,
+    cinder: Option<WireDisk<'a>>,
+    iscsi: Option<WireDisk<'a>>,
+    portworx_volume: Option<WireDisk<'a>>,
+    rbd: Option<WireDisk<'a>>,
     vsphere_volume: Option<IgnoredAny>,
 }
 
@@ -269,18 +270,20 @@ impl WireVolume<'_> {
         Some(Volume { name: self.name.intern(interner), source })
     }
 
-    fn disk(&self, interner: &mut Interner) -> Option<Str> {
-        let disks = [
-            ("gcePersistentDisk", &self.gce_persistent_disk),
-            ("awsElasticBlockStore", &self.aws_elastic_block_store),
-            ("azureDisk", &self.azure_disk),
-            ("azureFile", &self.azure_file),
-            ("cinder", &self.cinder),
-            ("iscsi", &self.iscsi),
-            ("portworxVolume", &self.portworx_volume),
-            ("rbd", &self.rbd),
-            ("vsphereVolume", &self.vsphere_volume),
+    fn disk(&self, interner: &mut Interner) -> Option<InTreeDisk> {
+        type Read = fn(&WireDisk<'_>, &mut Interner) -> InTreeDisk;
+        let disks: [(_, Read); 7] = [
+            (&self.gce_persistent_disk, |disk, interner| disk.gce(interner)),
+            (&self.aws_elastic_block_store, |disk, interner| disk.ebs(interner)),
+            (&self.azure_disk, |disk, interner| disk.azure(interner)),
+            (&self.cinder, |disk, interner| disk.cinder(interner)),
+            (&self.iscsi, |disk, interner| disk.iscsi(interner)),
+            (&self.portworx_volume, |disk, interner| disk.portworx(interner)),
+            (&self.rbd, |disk, interner| disk.rbd(interner)),
         ];
-        disks.iter().find(|(_, disk)| disk.is_some()).map(|(name, _)| interner.intern(name))
+        let with_fields = disks.into_iter().find_map(|(disk, read)| Some(read(disk.as_ref()?, interner)));
+        with_fields
+            .or_else(|| self.azure_file.as_ref().map(|_| InTreeDisk::AzureFile))
+            .or_else(|| self.vsphere_volume.as_ref().map(|_| InTreeDisk::VsphereVolume))
     }
 }

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     Labels, PodDisruptionBudget, Service, Str, Timestamp, Workload, WorkloadKind,
-    pod::{EXTENDED_CLAIM, Phase, VolumeSource},
+    pod::{EXTENDED_CLAIM, InTreeDisk, Phase, Volume, VolumeSource},
     requests::{host_ports, pod_request_list, spec_request},
     selector::{LabelSelector, Operator},
     taint::{TaintEffect, TolerationOperator},
@@ -131,9 +131,51 @@ fn only_volumes_that_restrict_placement_are_kept() {
             VolumeSource::Ephemeral,
             VolumeSource::Image("i".into()),
             VolumeSource::InlineCsi("d".into()),
-            VolumeSource::InTree("gcePersistentDisk".into()),
+            VolumeSource::InTree(InTreeDisk::GcePersistentDisk { name: "p".into(), read_only: false }),
         ]
     );
+}
+
+#[test]
+fn disks_are_read_with_what_tells_them_apart_and_the_servers_defaults() {
+    let disk = |json: serde_json::Value| match &pod(&json!({"spec": {"volumes": [json]}})).spec.volumes[..] {
+        [Volume { source: VolumeSource::InTree(disk), .. }] => disk.clone(),
+        other => panic!("{other:?}"),
+    };
+    for (json, expected) in [
+        (
+            json!({"gcePersistentDisk": {"pdName": "p", "readOnly": true}}),
+            InTreeDisk::GcePersistentDisk { name: "p".into(), read_only: true },
+        ),
+        (
+            json!({"awsElasticBlockStore": {"volumeID": "v"}}),
+            InTreeDisk::AwsElasticBlockStore { volume_id: "v".into() },
+        ),
+        (
+            json!({"azureDisk": {"diskURI": "u"}}),
+            InTreeDisk::AzureDisk { uri: "u".into(), kind: "Shared".into() },
+        ),
+        (
+            json!({"azureDisk": {"diskURI": "u", "kind": "Managed"}}),
+            InTreeDisk::AzureDisk { uri: "u".into(), kind: "Managed".into() },
+        ),
+        (json!({"azureFile": {"shareName": "s"}}), InTreeDisk::AzureFile),
+        (json!({"cinder": {"volumeID": "v"}}), InTreeDisk::Cinder { volume_id: "v".into() }),
+        (json!({"iscsi": {"iqn": "i"}}), InTreeDisk::Iscsi { iqn: "i".into(), read_only: false }),
+        (json!({"portworxVolume": {"volumeID": "v"}}), InTreeDisk::PortworxVolume { volume_id: "v".into() }),
+        (
+            json!({"rbd": {"monitors": ["a", "b"], "image": "i", "readOnly": true}}),
+            InTreeDisk::Rbd {
+                monitors: vec!["a".into(), "b".into()],
+                pool: "rbd".into(),
+                image: "i".into(),
+                read_only: true,
+            },
+        ),
+        (json!({"vsphereVolume": {"volumePath": "p"}}), InTreeDisk::VsphereVolume),
+    ] {
+        assert_eq!(disk(json), expected);
+    }
 }
 
 #[test]

@@ -207,6 +207,33 @@ pub(super) fn claim(volume: &Value) -> String {
     claim.map_or_else(String::new, |claim| format!("{}/{}", text(claim, "/namespace"), text(claim, "/name")))
 }
 
+/// The class of a claim or a volume: its annotation wins over its spec, even empty.
+pub(super) fn class_of(object: &Value) -> String {
+    let annotation = present(object, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
+    annotation.and_then(Value::as_str).unwrap_or_else(|| text(object, "/spec/storageClassName")).to_owned()
+}
+
+pub(super) fn claimed_capacity(claim: &Value) -> String {
+    let has_volume = !text(claim, "/spec/volumeName").is_empty();
+    if has_volume { or(text(claim, "/status/capacity/storage"), "0").to_owned() } else { String::new() }
+}
+
+pub(super) fn claimed_modes(claim: &Value) -> String {
+    let has_volume = !text(claim, "/spec/volumeName").is_empty();
+    if has_volume { access_modes(claim, "/status/accessModes") } else { String::new() }
+}
+
+pub(super) fn token_audiences(driver: &Value) -> String {
+    match present(driver, "/spec/tokenRequests") {
+        Some(requests) => joined(list(requests, "").iter().map(|request| text(request, "/audience")), ""),
+        None => "<unset>".to_owned(),
+    }
+}
+
+pub(super) fn lifecycle_modes(driver: &Value) -> String {
+    joined(list(driver, "/spec/volumeLifecycleModes").iter().filter_map(Value::as_str), "<none>")
+}
+
 pub(super) fn storage_class(class: &Value) -> String {
     let annotation = "/metadata/annotations/storageclass.kubernetes.io~1is-default-class";
     let suffix = if text(class, annotation) == "true" { " (default)" } else { "" };

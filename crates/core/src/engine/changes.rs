@@ -21,7 +21,7 @@ impl Engine {
                 (Some(_), Some(_)) => Action::UPDATE,
                 (Some(_), None) => Action::DELETE,
             };
-            let event = ClusterEvent::new(EventResource::Custom(resource), action);
+            let event = ClusterEvent::new(EventResource::named(resource), action);
             self.queue.on_event(event, &OwnedChange::Custom(old, new), self.cache.at(now));
         }
     }

@@ -1,5 +1,6 @@
 //! The kinds of objects that are watched. Pods and nodes have inputs of their own; a further kind of
-//! [`harbormaster_api::Object`] is one more row of [`BUILT_IN`]; custom resources are those that plugins name.
+//! [`harbormaster_api::Object`] is one more row of [`BUILT_IN`]; all others, custom resources and Kubernetes' own kinds, are
+//! those that plugins name.
 
 use std::hash::Hash;
 
@@ -190,13 +191,15 @@ impl Kind for BuiltInKind {
     }
 }
 
-/// All objects of a custom resource. They go to the engine as they are.
+/// All objects of a kind that a plugin names. They go to the engine as they are.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
     /// The kind, written out.
     resource: Str,
     name: String,
     path: String,
+    /// Whether it is defined in the cluster; otherwise it is one of Kubernetes' own.
+    is_defined: bool,
 }
 
 impl CustomKind {
@@ -207,7 +210,8 @@ impl CustomKind {
             "" => (plural.to_owned(), format!("/api/{version}/{plural}")),
             group => (format!("{plural}.{group}"), format!("/apis/{group}/{version}/{plural}")),
         };
-        Self { resource: resource.to_string().into(), name, path }
+        let is_own = !group.contains('.') || group.ends_with(".k8s.io");
+        Self { resource: resource.to_string().into(), name, path, is_defined: !is_own }
     }
 }
 
@@ -228,7 +232,7 @@ impl Kind for CustomKind {
 
     /// Definitions come and go.
     fn may_vanish(&self) -> bool {
-        true
+        self.is_defined
     }
 
     fn decode(&self, _: &mut Decoder, json: &[u8]) -> Result<Decoded<CustomKey>, DecodeError> {

@@ -419,6 +419,42 @@ async fn a_kind_of_kubernetes_that_seems_to_be_gone_stays_as_it_was_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_of_kubernetes_that_a_plugin_names_may_be_missing_at_first_but_does_not_vanish() {
+    let missing = || reply(404, "404 page not found");
+    let claim = json!({"metadata": {"name": "c", "namespace": "x", "resourceVersion": "1"}});
+    let server = Canned::script(vec![
+        missing(),
+        streamed(vec![event("ADDED", &claim) + &end_of_initial_events(5)], false),
+        missing(),
+        missing(),
+        missing(),
+        streamed(vec![end_of_initial_events(9)], true),
+    ]);
+    let claims = ResourceName { plural: "persistentvolumeclaims", version: "v1", group: "" };
+    let engine = watch_kind(CustomKind::new(claims), &server);
+    let told = heard(&engine, 3).await;
+    let [new, gone] = ["+", "-"].map(|sign| format!("{sign}persistentvolumeclaims.v1. x/c"));
+    assert_eq!(told, ["synced".to_owned(), new, gone], "it is gone when a list says so");
+    assert_eq!(queries(&server).len(), 6, "not when there seems to be no such kind");
+    assert!(server.seen().iter().all(|seen| seen.path.starts_with("/api/v1/persistentvolumeclaims?")));
+}
+
+#[test]
+fn only_kinds_that_are_defined_in_the_cluster_vanish() {
+    for (group, vanishes) in [
+        ("", false),
+        ("apps", false),
+        ("storage.k8s.io", false),
+        ("example.com", true),
+        ("scheduling.x-k8s.io", true),
+    ] {
+        let kind = CustomKind::new(ResourceName { plural: "things", version: "v1", group });
+        assert_eq!(kind.may_vanish(), vanishes, "{group:?}");
+        assert!(kind.may_be_missing());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_custom_kind_comes_and_goes_with_its_definition() {
     let missing = || reply(404, "404 page not found");
     let team = |name: &str, version: u32| json!({"metadata": {"name": name, "resourceVersion": version.to_string()}});

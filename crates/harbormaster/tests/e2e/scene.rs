@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Everything that is watched, by the names in the log.
-const WATCHED: [&str; 8] = [
+const WATCHED: [&str; 14] = [
     "nodes",
     "pods",
     "namespaces",
@@ -24,6 +24,12 @@ const WATCHED: [&str; 8] = [
     "replicasets",
     "statefulsets",
     "poddisruptionbudgets",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "storageclasses.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+    "csidrivers.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
 ];
 
 /// One test's part of the cluster: a scheduler name, nodes with a label, a proxy.

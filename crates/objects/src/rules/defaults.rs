@@ -13,9 +13,11 @@ pub(crate) enum Default {
     False,
     /// An object without fields.
     Empty,
+    /// A list with one text.
+    Listed(&'static str),
 }
 
-use self::Default::{Empty, False, Number, Text, True};
+use self::Default::{Empty, False, Listed, Number, Text, True};
 
 /// Where, and what. A path whose way is not there says nothing. Of its steps, `*` is every element of a list, `x+` is
 /// made when it is missing, and `?x=y` goes on where `x` is `y`.
@@ -119,6 +121,15 @@ pub(crate) const CLAIM: Defaults =
     &[("spec/volumeMode", Text("Filesystem")), ("status+/phase", Text("Pending"))];
 pub(crate) const STORAGE_CLASS: Defaults =
     &[("reclaimPolicy", Text("Delete")), ("volumeBindingMode", Text("Immediate"))];
+pub(crate) const CSI_DRIVER: Defaults = &[
+    ("spec/attachRequired", True),
+    ("spec/podInfoOnMount", False),
+    ("spec/storageCapacity", False),
+    ("spec/fsGroupPolicy", Text("ReadWriteOnceWithFSType")),
+    ("spec/volumeLifecycleModes", Listed("Persistent")),
+    ("spec/requiresRepublish", False),
+    ("spec/seLinuxMount", False),
+];
 pub(crate) const PRIORITY_CLASS: Defaults = &[("preemptionPolicy", Text("PreemptLowerPriority"))];
 
 /// Fills in what an object does not say, also in the template of its pods.
@@ -186,6 +197,7 @@ fn put(value: &mut Value, path: &str, what: Default) {
                 True => json!(true),
                 False => json!(false),
                 Empty => json!({}),
+                Listed(text) => json!([text]),
             },
         );
     };

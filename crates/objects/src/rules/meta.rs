@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Errors, checks::check_form};
 use crate::{
     FieldError,
-    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules, STATUS},
+    kinds::{GENERATION, Kind, LABEL_NAME, PATH_NAME, Rules, STATUS, UNCHANGED_IS_0},
     value::{entries, list, map, text},
 };
 
@@ -24,7 +24,7 @@ pub fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
     }
     metadata.insert("uid".into(), uid.into());
     metadata.insert("creationTimestamp".into(), now.into());
-    if kind.has(GENERATION) {
+    if kind.has(GENERATION) && !kind.has(UNCHANGED_IS_0) {
         metadata.insert("generation".into(), 1.into());
     }
 }

@@ -260,6 +260,15 @@ mod tests {
             "defaultConstraints",
             "\"namespace\":\"bare\"",
             "preemptionPolicy",
+            "ReadWriteOncePod",
+            "volumeClaimTemplate",
+            "migrated-plugins",
+            "allowedTopologies",
+            "CSIStorageCapacity",
+            "inlineVolumeSpec",
+            "monitors",
+            "aws:///vol-",
+            "claimRef",
         ] {
             assert!(text.contains(field), "{field}");
         }

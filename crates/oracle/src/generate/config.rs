@@ -7,7 +7,7 @@ use super::{Profile, Random, World};
 
 /// In-tree plugins that Harbormaster does not have yet. Every generated profile
 /// disables them; a plugin that gets built leaves this list.
-pub const UNBUILT: &[&str] = &["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
+pub const UNBUILT: &[&str] = &[];
 
 /// Plugins that a profile can do without.
 const OPTIONAL: &[&str] = &[
@@ -16,6 +16,10 @@ const OPTIONAL: &[&str] = &[
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
     "NodeDeclaredFeatures",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Profile, Random, World};
 use super::{
     affinity, features, gates, images, labels, lifecycle, namespaces, owners, pod_affinity, ports, resize,
-    resources, selectors, spread, taints,
+    resources, selectors, spread, storage, taints,
 };
 
 /// One part of the API that clusters vary in. Every method changes an object
@@ -80,5 +80,6 @@ pub(super) fn all() -> &'static [&'static dyn Flavour] {
         &spread::Spread,
         &spread::Defaults,
         &pod_affinity::PodAffinity,
+        &storage::Storage,
     ]
 }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
-const ZONES: &[&str] = &["a", "b", "c", "d", "e"];
+/// The zones of nodes, the first so many of which a cluster has.
+pub(super) const ZONES: &[&str] = &["a", "b", "c", "d", "e"];
 
 const RACK: &str = "example.com/rack";
 

@@ -91,11 +91,19 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
     if early.is_some() || left.pre_filter.is_some() {
         return early;
     }
-    // Nor is a failed pod's sweep compared: a source may stop at the failure.
-    if left.error != right.error {
-        return Some((None, "error".to_owned(), option(&left.error), option(&right.error)));
+    // Nor is a failed pod's sweep compared: a source may stop at the failure, and at which of several is its own business.
+    let (failed, also_failed) = (failures(left), failures(right));
+    match (failed.is_empty(), also_failed.is_empty()) {
+        (true, true) => compare_nodes(left, right),
+        _ if failed.iter().any(|failure| also_failed.contains(failure)) => None,
+        _ => Some((None, "error".to_owned(), option(&failed.first()), option(&also_failed.first()))),
     }
-    if left.error.is_some() { None } else { compare_nodes(left, right) }
+}
+
+/// What went wrong: with the pod, or when a plugin was asked about a node.
+fn failures(verdict: &PodVerdict) -> Vec<&String> {
+    let of_nodes = verdict.nodes.values().flatten().filter(|status| status.code == "Error");
+    verdict.error.iter().chain(of_nodes.flat_map(|status| &status.reasons)).collect()
 }
 
 fn compare_nodes(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
@@ -222,6 +230,15 @@ mod tests {
         assert_eq!(change(&|pod| pod.scores.get_mut("a").unwrap().total = 6), at("a", "total score", "6"));
         assert_eq!(change(&|pod| pod.scores.clear()), at("a", "scored nodes", "(none)"));
         assert_eq!(change(&|pod| pod.error = Some("e".to_owned())).1, "error");
+        let fail = |pod: &mut PodVerdict| {
+            let status = pod.nodes.get_mut("b").unwrap().as_mut().unwrap();
+            (status.code, status.reasons) = ("Error".to_owned(), vec!["e".to_owned()]);
+        };
+        assert_eq!(change(&fail), (None, "error".to_owned(), "e".to_owned()));
+        let (mut left, mut right) = (verdicts(), verdicts());
+        left.values_mut().for_each(fail);
+        right.values_mut().for_each(|pod| pod.error = Some("e".to_owned()));
+        assert_eq!(compare(&left, &right), None, "a failure on a node is one of the pod");
         assert_eq!(compare(&verdicts(), &Verdicts::new()).unwrap().about, "pod");
         assert_eq!(compare(&Verdicts::new(), &verdicts()).unwrap().left, "(no verdict)");
     }

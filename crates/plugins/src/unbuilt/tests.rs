@@ -1,4 +1,7 @@
-use harbormaster_api::{pod::TopologySpreadConstraint, selector::NodeSelectorTerm};
+use harbormaster_api::{
+    pod::{TopologySpreadConstraint, VolumeSource},
+    selector::NodeSelectorTerm,
+};
 use harbormaster_framework::{points::PreFilterAnswer, registry::Registry};
 use harbormaster_testkit::{
     PodBuilder, Trial, WhatIfTrial, cluster, node, pod, pods::one_of, profile, rejection,
@@ -6,15 +9,7 @@ use harbormaster_testkit::{
 
 use super::*;
 
-const ALL: [&str; 7] = [
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "DynamicResources",
-    "GangScheduling",
-    "DefaultPreemption",
-];
+const ALL: [&str; 3] = ["DynamicResources", "GangScheduling", "DefaultPreemption"];
 
 fn unbuilt(missing: &[&str]) -> Unbuilt {
     let args = UnbuiltArgs { missing: missing.iter().map(|m| (*m).to_owned()).collect() };
@@ -44,20 +39,11 @@ fn claims() -> PodBuilder {
 #[test]
 fn each_hard_constraint_names_the_plugins_that_it_needs() {
     let nodes = cluster([node("n")], []);
-    let volume = |source| pod("p").volume(source);
     for (pod, needed) in [
         (pod("plain").cpu("1").host_port(80).node_selector("a", "b"), vec![]),
         (pod("affinity").avoids("a", "b"), vec![]),
         (pod("spread").spec(|s| s.topology_spread = vec![TopologySpreadConstraint::default()]), vec![]),
-        (
-            volume(VolumeSource::Claim("c".into())),
-            vec!["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"],
-        ),
-        (volume(VolumeSource::Ephemeral), vec!["NodeVolumeLimits", "VolumeBinding"]),
-        (volume(VolumeSource::InTree("rbd".into())), vec!["VolumeRestrictions", "NodeVolumeLimits"]),
-        (volume(VolumeSource::InTree("cinder".into())), vec!["NodeVolumeLimits"]),
-        (volume(VolumeSource::InlineCsi("d".into())), vec!["NodeVolumeLimits"]),
-        (volume(VolumeSource::Image("i".into())), vec![]),
+        (pod("volume").volume(VolumeSource::Claim("c".into())), vec![]),
         (claims(), vec!["DynamicResources"]),
         (pod("p").spec(|s| s.pod_group = Some("g".into())), vec!["GangScheduling"]),
     ] {
@@ -98,7 +84,7 @@ fn a_pod_that_fits_nowhere_is_told_what_dynamic_resources_would_say() {
         other => panic!("{other:?}"),
     };
     assert_eq!(told(&ALL, pod("p")), "no new claims to deallocate");
-    assert_eq!(told(&["VolumeBinding"], pod("p")), "", "DynamicResources is there");
+    assert_eq!(told(&["GangScheduling"], pod("p")), "", "DynamicResources is there");
     assert_eq!(told(&ALL, claims()), "", "it would have looked at the claims");
     let mut registry = Registry::default();
     crate::in_tree(&mut registry);

@@ -1,0 +1,254 @@
+//! NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver can attach there.
+//!
+//! # What it does
+//! PreFilter, Filter. PreFilter finds out which volumes of which drivers the pod needs; Filter adds those that the node
+//! does not have yet to the ones that it has, and compares with the limits in the node's CSINode. In-tree disks count for
+//! the CSI driver that serves them today.
+//!
+//! # Rejects when
+//! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not found`, on every node. No eviction helps.
+//! - There would be too many: `node(s) exceed max volume count`. Evicting pods helps. A volume that several pods of the
+//!   node use counts once; one that is attached although no pod uses it counts, and counts again if this pod needs it.
+//! - With the gate `VolumeLimitScaling`: a driver that asks for it is not on the node: `x CSI driver is not installed on the
+//!   node`. Evicting is tried, in vain.
+//!
+//! It fails if a claim of an ephemeral volume, of the pod or of one on the node, belongs to somebody else, and if an
+//! in-tree disk cannot be told to its driver. Claims without a volume count for the driver of their class. Nodes without
+//! CSINode, and drivers without a limit there, have no limit.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! A new CSINode, or one with a higher limit; the end of a pod on a node with volumes that may count; a new claim of the pod;
+//! an attachment that is gone, if the pod names a claim or has a disk of its driver.
+//!
+//! # Differs from kube-scheduler
+//! What is attached where is kept ([`AttachedVolumes`]) instead of counting it over all pods of a node. The
+//! signature has the namespace, and pods with ephemeral volumes have none.
+
+mod asked;
+mod attached;
+mod claims;
+
+use harbormaster_api::{Str, features::Feature, pod::VolumeSource};
+use harbormaster_framework::prelude::*;
+
+use crate::{
+    sign,
+    storage::{
+        CsiDriver, CsiNode, NodeDriver, PersistentVolume, PersistentVolumeClaim, StorageClass,
+        VolumeAttachment, claim, migration,
+    },
+};
+
+pub use attached::AttachedVolumes;
+
+use asked::{Asked, Refusal};
+
+const REASON: &str = "node(s) exceed max volume count";
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeVolumeLimits {
+    /// The gate `VolumeLimitScaling`.
+    needs_drivers: bool,
+}
+
+/// What PreFilter finds out.
+#[derive(Clone, Debug)]
+pub struct Needed {
+    /// The pod's volumes on nodes with a CSINode, which leave in-tree disks to CSI drivers.
+    migrated: Asked,
+    /// The pod's volumes on all other nodes.
+    plain: Asked,
+    /// Rows that pods have joined or left in a question of the form "what if": their pods are looked at one by one.
+    changed: Vec<NodeIdx>,
+}
+
+/// A pod that needs none.
+impl Default for Needed {
+    fn default() -> Self {
+        Self { migrated: Ok(Vec::new()), plain: Ok(Vec::new()), changed: Vec::new() }
+    }
+}
+
+impl Plugin for NodeVolumeLimits {
+    const NAME: &'static str = "NodeVolumeLimits";
+    type FilterState = Needed;
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points
+            .pre_filter()
+            .filter()
+            .indexed()
+            .resource::<PersistentVolumeClaim>()
+            .resource::<PersistentVolume>()
+            .resource::<StorageClass>()
+            .resource::<CsiNode>()
+            .resource::<CsiDriver>()
+            .resource::<VolumeAttachment>();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        use EventResource::{CsiNode as Limits, Pod};
+        Some(vec![
+            Registration::always(Limits, Action::ADD),
+            Registration::on::<CsiNode>(Action::UPDATE, Self::after_limits),
+            Registration::hinted(Pod, Action::DELETE, Self::after_pod),
+            Registration::on::<PersistentVolumeClaim>(Action::ADD, Self::after_claim),
+            Registration::on::<VolumeAttachment>(Action::DELETE, Self::after_attachment),
+        ])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        sign::volumes(pod)
+    }
+}
+
+impl Build for NodeVolumeLimits {
+    type Args = NoArgs;
+    fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self { needs_drivers: cx.features.enabled(Feature::VolumeLimitScaling) })
+    }
+}
+
+impl Indexed for NodeVolumeLimits {
+    type Index = AttachedVolumes;
+}
+
+impl PreFilter for NodeVolumeLimits {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Needed>, Stop> {
+        if !cx.pod.spec.volumes.iter().any(|volume| may_count(&volume.source)) {
+            return Ok(PreFiltered::Skip);
+        }
+        let migrated = asked::volumes_of(cx.objects, cx.pod, true);
+        let plain = asked::volumes_of(cx.objects, cx.pod, false);
+        let nothing = |asked: &Asked| asked.as_ref().is_ok_and(Vec::is_empty);
+        if nothing(&migrated) && nothing(&plain) {
+            return Ok(PreFiltered::Skip);
+        }
+        Ok(PreFiltered::state(Needed { migrated, plain, changed: Vec::new() }))
+    }
+
+    fn add_pod(&self, _: &Cycle<'_>, state: &mut Needed, _: &PodInfo, node: NodeRef<'_>) -> PluginResult<()> {
+        state.changed.push(node.idx());
+        Ok(())
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Cycle<'_>,
+        state: &mut Needed,
+        _: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        state.changed.push(node.idx());
+        Ok(())
+    }
+}
+
+/// Whether such a volume may be one of a CSI driver.
+fn may_count(source: &VolumeSource) -> bool {
+    match source {
+        VolumeSource::Claim(_) | VolumeSource::Ephemeral => true,
+        VolumeSource::InTree(disk) => migration::of_disk(disk).is_some(),
+        VolumeSource::Image(_) | VolumeSource::InlineCsi(_) => false,
+    }
+}
+
+impl Filter for NodeVolumeLimits {
+    fn filter(&self, cx: &Cycle<'_>, state: &Needed, node: NodeRef<'_>) -> Verdict {
+        self.judge(cx, state, cx.index()?, node)
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, state: &Needed, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let attached: &AttachedVolumes = cx.index()?;
+        for row in sweep.rows().iter() {
+            match self.judge(cx, state, attached, cx.nodes.node(row)) {
+                Ok(()) => {}
+                Err(Stop::Reject(reject)) => sweep.reject(row, reject),
+                Err(Stop::Error(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NodeVolumeLimits {
+    fn judge(
+        &self,
+        cx: &Cycle<'_>,
+        state: &Needed,
+        attached: &AttachedVolumes,
+        node: NodeRef<'_>,
+    ) -> Verdict {
+        let row = node.idx();
+        let asked = if attached.has_drivers(row) { &state.migrated } else { &state.plain };
+        let asked = asked.as_ref().map_err(Refusal::stop)?;
+        if self.needs_drivers {
+            let missing = asked.iter().find(|asked| is_missing(cx, asked.driver(), node.name()));
+            if let Some(asked) = missing {
+                let reason = format!("{} CSI driver is not installed on the node", asked.driver());
+                return Err(Reject::evictable(reason).into());
+            }
+        }
+        if asked.is_empty() || !attached.has_limits(row) {
+            return Ok(());
+        }
+        let is_full = if state.changed.contains(&row) || attached.is_unsure_of(row) {
+            attached.exceeds_recounted(row, asked, asked::volumes_of_pods(cx.objects, node.pods())?)
+        } else {
+            attached.exceeds(row, asked)
+        };
+        if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
+    }
+
+    fn after_limits(&self, _: &PodInfo, limits: Changed<'_, CsiNode>) -> PluginResult<Hint> {
+        let Changed { old: Some(old), new: Some(new) } = limits else { return Ok(Hint::Queue) };
+        let limit = |driver: &NodeDriver| driver.allocatable.count.unwrap_or_default();
+        let was = |name: &Str| old.drivers.iter().rev().find(|driver| driver.name == *name).map_or(0, limit);
+        let helps = new.drivers.iter().any(|driver| limit(driver) > was(&driver.name));
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn after_pod(&self, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
+        let had_node = gone.node_name.is_some() || gone.status.nominated_node_name.is_some();
+        let helps = had_node && gone.spec.volumes.iter().any(|volume| may_count(&volume.source));
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn after_claim(&self, pod: &PodInfo, claim: Changed<'_, PersistentVolumeClaim>) -> PluginResult<Hint> {
+        let Some(new) = claim.new else { return Ok(Hint::Skip) };
+        let is_meant = new.metadata.namespace == pod.namespace
+            && claim::claimed_by(pod).any(|claimed| claimed.name == new.metadata.name);
+        Ok(if is_meant { Hint::Queue } else { Hint::Skip })
+    }
+
+    /// Ephemeral volumes do not count here: so it is in kube-scheduler.
+    fn after_attachment(&self, pod: &PodInfo, gone: Changed<'_, VolumeAttachment>) -> PluginResult<Hint> {
+        let Some(gone) = gone.old else { return Ok(Hint::Queue) };
+        let helps = pod.spec.volumes.iter().any(|volume| match &volume.source {
+            VolumeSource::Claim(_) => true,
+            VolumeSource::InTree(disk) => migration::of_disk(disk).is_some_and(|migration| {
+                migration.driver == gone.attacher.as_str()
+                    || migration::inline_handle(disk).is_some_and(|handle| handle.is_err())
+            }),
+            VolumeSource::Ephemeral | VolumeSource::Image(_) | VolumeSource::InlineCsi(_) => false,
+        });
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+/// Whether the driver asks for pods to go only to nodes that have it, and the node has it not.
+fn is_missing(cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
+    let known = cx.objects.get::<CsiDriver>("", driver).ok().flatten();
+    let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);
+    known.is_some_and(|driver| driver.prevent_pod_scheduling_if_missing)
+        && !cx.objects.get::<CsiNode>("", node).ok().flatten().is_some_and(has)
+}
+
+#[cfg(test)]
+mod tests;

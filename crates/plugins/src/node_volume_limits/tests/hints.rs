@@ -1,0 +1,84 @@
+//! What brings pods back.
+
+use harbormaster_framework::events::ClusterEvent;
+use harbormaster_testkit::custom;
+
+use super::*;
+
+#[test]
+fn a_new_csi_node_and_a_higher_limit_help() {
+    let waiting = claims("p", &["a"]).info();
+    let of = |drivers: &[(&str, Option<i32>)]| custom::<CsiNode>(&limits("n", drivers));
+    let old = of(&[("a", Some(2)), ("b", None)]);
+    assert_eq!(trial().custom_hint(&waiting, None, Some(&old)), Some(Hint::Queue));
+    for (new, expected) in [
+        (of(&[("a", Some(3)), ("b", None)]), Hint::Queue),
+        (of(&[("a", Some(2)), ("b", Some(1))]), Hint::Queue),
+        (of(&[("a", Some(2)), ("c", Some(1))]), Hint::Queue),
+        (of(&[("a", Some(2)), ("b", Some(0))]), Hint::Skip),
+        (of(&[("a", None)]), Hint::Skip),
+        (of(&[]), Hint::Skip),
+    ] {
+        assert_eq!(
+            trial().custom_hint(&waiting, Some(&old), Some(&new)),
+            Some(expected),
+            "{:?}",
+            new.drivers
+        );
+    }
+}
+
+#[test]
+fn the_end_of_a_pod_with_a_node_and_volumes_that_may_count_helps() {
+    let waiting = claims("p", &["a"]).info();
+    let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
+    for (gone, expected) in [
+        (claims("claim", &["z"]).on("n"), Hint::Queue),
+        (claims("nominated", &["z"]).nominated_to("n"), Hint::Queue),
+        (claims("nowhere", &["z"]), Hint::Skip),
+        (pod("ephemeral").volume(VolumeSource::Ephemeral).on("n"), Hint::Queue),
+        (disk("disk", ebs("v")).on("n"), Hint::Queue),
+        (disk("file", InTreeDisk::AzureFile).on("n"), Hint::Queue),
+        (disk("iscsi", InTreeDisk::Iscsi { iqn: "i".into(), read_only: true }).on("n"), Hint::Skip),
+        (pod("inline").volume(VolumeSource::InlineCsi(DRIVER.into())).on("n"), Hint::Skip),
+        (pod("none").on("n"), Hint::Skip),
+    ] {
+        let gone = gone.build();
+        let change = Change::Pod { old: Some(&gone), new: None };
+        assert_eq!(trial().hint(event, &waiting, &change), Some(expected), "{}", gone.name);
+    }
+}
+
+#[test]
+fn a_new_claim_of_the_pod_helps_also_that_of_an_ephemeral_volume() {
+    let waiting = claims("p", &["a"]).volume(VolumeSource::Ephemeral).info();
+    for (name, expected) in
+        [("a", Hint::Queue), ("p-v1", Hint::Queue), ("b", Hint::Skip), ("p-v0", Hint::Skip)]
+    {
+        let new = custom::<PersistentVolumeClaim>(&claim(name, "", ""));
+        assert_eq!(trial().custom_hint(&waiting, None, Some(&new)), Some(expected), "{name}");
+        assert_eq!(
+            trial().custom_hint(&waiting, Some(&new), Some(&new)),
+            None,
+            "changes are not listened to"
+        );
+    }
+}
+
+#[test]
+fn an_attachment_that_is_gone_helps_pods_with_claims_or_disks_of_its_driver() {
+    let gone = custom::<VolumeAttachment>(&attachment("x", EBS, "n", "a"));
+    let azure = |kind: &str| InTreeDisk::AzureDisk { uri: "u".into(), kind: kind.into() };
+    for (waiting, expected) in [
+        (claims("claim", &["a"]), Hint::Queue),
+        (pod("ephemeral").volume(VolumeSource::Ephemeral), Hint::Skip),
+        (disk("same driver", ebs("v")), Hint::Queue),
+        (disk("other driver", InTreeDisk::Cinder { volume_id: "v".into() }), Hint::Skip),
+        (disk("managed", azure("Managed")), Hint::Skip),
+        (disk("cannot be told", azure("Shared")), Hint::Queue),
+        (disk("none", InTreeDisk::Iscsi { iqn: "i".into(), read_only: true }), Hint::Skip),
+    ] {
+        let waiting = waiting.info();
+        assert_eq!(trial().custom_hint(&waiting, Some(&gone), None), Some(expected), "{}", waiting.name);
+    }
+}

@@ -1,0 +1,64 @@
+//! Shapes: how a used share becomes a score, as arguments give it.
+
+use harbormaster_api::args::UtilizationShapePoint;
+use harbormaster_framework::outcome::PluginError;
+
+/// Shapes are written with scores 0..=10; nodes are scored 0..=100.
+const SHAPE_SCALE: i64 = 10;
+
+/// A function of straight lines between points: used share in percent to score.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    points: Vec<(i64, i64)>,
+}
+
+impl Shape {
+    /// The function through those points.
+    ///
+    /// # Errors
+    /// Without points, or when they are out of order.
+    pub(crate) fn new(points: &[UtilizationShapePoint]) -> Result<Self, PluginError> {
+        if points.is_empty() {
+            return Err("at least one point must be specified".into());
+        }
+        let scaled = |p: &UtilizationShapePoint| (i64::from(p.utilization), i64::from(p.score) * SHAPE_SCALE);
+        let points: Vec<(i64, i64)> = points.iter().map(scaled).collect();
+        if points.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+            return Err("utilization values must be sorted in increasing order".into());
+        }
+        Ok(Self { points })
+    }
+
+    /// The value at `share`: that of the first or last point outside of them, truncated toward zero between.
+    pub(crate) fn at(&self, share: i64) -> i64 {
+        let next = self.points.partition_point(|(utilization, _)| *utilization < share);
+        match (next.checked_sub(1).map(|before| self.points[before]), self.points.get(next).copied()) {
+            (None, Some((_, score))) | (Some((_, score)), None) => score,
+            (Some((u0, s0)), Some((u1, s1))) => s0 + (s1 - s0) * (share - u0) / (u1 - u0),
+            (None, None) => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_straight_between_points_and_flat_outside() {
+        let shape = Shape { points: vec![(10, 1), (90, 9)] };
+        let values = [-10, 0, 9, 10, 15, 19, 20, 25, 89, 90, 99, 110].map(|p| shape.at(p));
+        assert_eq!(values, [1, 1, 1, 1, 1, 1, 2, 2, 8, 9, 9, 9]);
+        let falling = Shape { points: vec![(0, 2), (40, 1), (100, 0)] };
+        let values = [-10, 0, 20, 30, 40, 70, 100, 110].map(|p| falling.at(p));
+        assert_eq!(values, [2, 2, 2, 2, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_shape_needs_points_in_order() {
+        let point = |utilization, score| UtilizationShapePoint { utilization, score };
+        assert!(Shape::new(&[]).is_err());
+        assert!(Shape::new(&[point(10, 0), point(10, 1)]).is_err());
+        assert_eq!(Shape::new(&[point(0, 10)]).unwrap().at(50), 100);
+    }
+}

@@ -1,0 +1,87 @@
+//! Storage classes: how volumes for claims are made, and when.
+
+use harbormaster_api::{Labels, Str};
+use harbormaster_framework::resource::{Resource, ResourceScope};
+use serde::Deserialize;
+
+use super::wire::or_default;
+
+/// The provisioner of classes whose volumes are made by people.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// A storage class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StorageClass {
+    /// `provisioner`: an in-tree plugin or a CSI driver; see also [`NO_PROVISIONER`].
+    #[serde(deserialize_with = "or_default")]
+    pub provisioner: Str,
+    /// `volumeBindingMode`. The API server never leaves it out.
+    pub volume_binding_mode: Option<BindingMode>,
+    /// `allowedTopologies`: one of them must match; none means anywhere.
+    #[serde(deserialize_with = "or_default")]
+    pub allowed_topologies: Vec<TopologyTerm>,
+}
+
+/// When claims of a class get their volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum BindingMode {
+    /// As soon as a pod that uses them has a node.
+    WaitForFirstConsumer,
+    /// At once.
+    #[serde(other)]
+    Immediate,
+}
+
+/// A `TopologySelectorTerm`: all of its requirements must match, and without any it matches nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologyTerm {
+    /// `matchLabelExpressions`
+    #[serde(deserialize_with = "or_default")]
+    pub match_label_expressions: Vec<TopologyRequirement>,
+}
+
+/// A label of the node must have one of the values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TopologyRequirement {
+    /// `key`
+    #[serde(deserialize_with = "or_default")]
+    pub key: Str,
+    /// `values`
+    #[serde(deserialize_with = "or_default")]
+    pub values: Vec<Str>,
+}
+
+impl Resource for StorageClass {
+    const GROUP: &'static str = "storage.k8s.io";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "StorageClass";
+    const PLURAL: &'static str = "storageclasses";
+    const SCOPE: ResourceScope = ResourceScope::Cluster;
+}
+
+impl StorageClass {
+    /// Whether claims of the class wait for a pod.
+    pub fn waits_for_consumer(&self) -> bool {
+        self.volume_binding_mode == Some(BindingMode::WaitForFirstConsumer)
+    }
+
+    /// Whether volumes of the class may be made for a node with these labels.
+    pub fn allows(&self, node: &Labels) -> bool {
+        self.allowed_topologies.is_empty() || self.allowed_topologies.iter().any(|term| term.matches(node))
+    }
+}
+
+impl TopologyTerm {
+    fn matches(&self, node: &Labels) -> bool {
+        let has = |r: &TopologyRequirement| node.get(&r.key).is_some_and(|value| r.values.contains(value));
+        !self.match_label_expressions.is_empty() && self.match_label_expressions.iter().all(has)
+    }
+}
+
+/// What the API server says of a class that does not exist.
+pub fn not_found(name: &str) -> String {
+    format!("storageclass.storage.k8s.io {name:?} not found")
+}

@@ -1,0 +1,165 @@
+//! PreBind: writes what was decided, and waits until it has come about.
+//!
+//! What is written names the version that was looked at, so of two schedulers that decide about one volume or claim one is
+//! told of a conflict, and its pod is tried again. What is written stays, whatever becomes of the pod: its next attempt finds
+//! the volume set aside for the claim, or a node selected for it.
+
+use std::{pin::pin, time::Duration};
+
+use futures_util::future::{Either, select, try_join_all};
+use harbormaster_api::Str;
+use harbormaster_framework::prelude::*;
+use serde::Deserialize;
+
+use super::{
+    claims::ClaimId,
+    decision::{Decision, Match},
+    reach::VolumeReach,
+};
+use crate::storage::{
+    CsiNode, PersistentVolume, PersistentVolumeClaim,
+    claim::{is_fully_bound, selected_node},
+};
+
+/// Upstream's words, which are those of Go.
+const TIMED_OUT: &str = "context deadline exceeded";
+
+/// A node, as far as its metadata tell.
+#[derive(Debug, Deserialize)]
+pub(super) struct NodeNow {}
+
+impl Resource for NodeNow {
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Node";
+    const PLURAL: &'static str = "nodes";
+    const SCOPE: ResourceScope = ResourceScope::Cluster;
+}
+
+/// A binding that is under way.
+pub(super) struct Binding<'a> {
+    pub(super) api: &'a Api,
+    pub(super) node: &'a Str,
+    pub(super) decision: &'a Decision,
+    /// Zero: nothing is waited for, and that is a failure.
+    pub(super) at_most: Duration,
+}
+
+impl Binding<'_> {
+    /// Volumes first, then claims, one after another.
+    pub(super) async fn write(&self) -> Result<(), ApiFailure> {
+        for found in &self.decision.matches {
+            self.api.patch::<PersistentVolume>("", &found.volume.name, found.patch()).await?;
+        }
+        for claim in &self.decision.made {
+            let patch = claim.patch(self.node);
+            self.api.patch::<PersistentVolumeClaim>(&claim.namespace, &claim.name, patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Until all claims have their volumes, and these can be used from the node.
+    pub(super) async fn wait(&self) -> PluginResult<()> {
+        if self.at_most.is_zero() {
+            return Err(TIMED_OUT.into());
+        }
+        let matches = try_join_all(self.decision.matches.iter().map(|found| self.matched(found)));
+        let made = try_join_all(self.decision.made.iter().map(|claim| self.made(claim)));
+        let (matches, made) = futures_util::future::try_join(matches, made).await?;
+        self.check_node(matches.iter().chain(&made)).await
+    }
+
+    /// Waits until the claim has the volume; its name.
+    async fn matched(&self, found: &Match) -> PluginResult<Str> {
+        let Match { claim, volume } = found;
+        let bound = self.settled::<PersistentVolumeClaim, _>(&claim.namespace, &claim.name, |it| match it {
+            None => Some(Err(format!("failed to check binding: {}", missing(claim)))),
+            Some(it) => is_fully_bound(it).then(|| Ok(it.volume_name.clone())),
+        });
+        let lost = self.settled::<PersistentVolume, _>("", &volume.name, |it| match it {
+            None => Some(format!("failed to check binding: {}", missing_volume(&volume.name))),
+            Some(it) => {
+                let is_claimed = it.claim_ref.as_ref().is_some_and(|claimed| claimed.uid == claim.uid);
+                (!is_claimed).then(|| was_reset(&volume.name))
+            }
+        });
+        let bound = match select(pin!(lost), pin!(bound)).await {
+            Either::Left((lost, bound)) => match lost? {
+                Some(lost) => return Err(lost.into()),
+                None => bound.await?,
+            },
+            Either::Right((bound, _)) => bound?,
+        };
+        match bound.ok_or(TIMED_OUT)?? {
+            has if has == volume.name => Ok(has),
+            _ => Err(was_reset(&volume.name).into()),
+        }
+    }
+
+    /// Waits until a volume was made for the claim; its name.
+    async fn made(&self, claim: &ClaimId) -> PluginResult<Str> {
+        let ClaimId { namespace, name, .. } = claim;
+        let made = self.settled::<PersistentVolumeClaim, _>(namespace, name, |it| {
+            let Some(it) = it else {
+                return Some(Err(format!("failed to check provisioning pvc: {}", missing(claim))));
+            };
+            if it.metadata.annotations.is_empty() {
+                return Some(Err(format!("selectedNode annotation reset for PVC {name:?}")));
+            }
+            // Whoever makes volumes takes the annotation away when it cannot.
+            if selected_node(it) != Some(self.node) {
+                return Some(Err(format!("provisioning failed for PVC {name:?}")));
+            }
+            is_fully_bound(it).then(|| Ok(it.volume_name.clone()))
+        });
+        Ok(made.await?.ok_or(TIMED_OUT)??)
+    }
+
+    async fn settled<R: Resource, T: Send>(
+        &self,
+        namespace: &str,
+        name: &str,
+        settle: impl FnMut(Option<&Custom<R>>) -> Option<T> + Send,
+    ) -> Result<Option<T>, ApiFailure> {
+        self.api.wait(namespace, name, self.at_most, settle).await
+    }
+
+    /// The node is still there, and within reach of the volumes.
+    async fn check_node(&self, volumes: impl Iterator<Item = &Str>) -> PluginResult<()> {
+        let name = self.node;
+        let failed = |why: &dyn std::fmt::Display| format!("failed to get node {name:?}: {why}");
+        let node = self.api.get::<NodeNow>("", name).await.map_err(|why| failed(&why))?;
+        let node = node.ok_or_else(|| failed(&format_args!("node {name:?} not found")))?;
+        for volume in volumes {
+            let found = self.api.get::<PersistentVolume>("", volume).await?;
+            let found = found.ok_or_else(|| missing_volume(volume))?;
+            let reach = VolumeReach::of(&found);
+            let drivers = match reach.asks_for_drivers() {
+                true => self.api.get::<CsiNode>("", name).await?,
+                false => None,
+            };
+            let is_within_reach = reach
+                .includes(&node.metadata.labels, drivers.as_ref())
+                .map_err(|why| format!("failed to translate pv to csi: {why}"))?;
+            if !is_within_reach {
+                return Err(format!(
+                    "pv {volume:?} node affinity doesn't match node {name:?}: no matching NodeSelectorTerms"
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn was_reset(volume: &str) -> String {
+    format!("ClaimRef got reset for pv {volume:?}")
+}
+
+fn missing(ClaimId { namespace, name, .. }: &ClaimId) -> String {
+    format!("persistentvolumeclaims \"{namespace}/{name}\" not found")
+}
+
+fn missing_volume(name: &str) -> String {
+    format!("persistentvolumes {name:?} not found")
+}

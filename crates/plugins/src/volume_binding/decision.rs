@@ -1,0 +1,122 @@
+//! What Reserve decides for a pod's claims: what is assumed of it at once, and what is written of it later.
+
+use harbormaster_api::{Labels, Str};
+use harbormaster_framework::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    claims::{Candidate, ClaimId},
+    on_node::Found,
+};
+use crate::storage::{
+    ClaimRef, PersistentVolume, PersistentVolumeClaim,
+    claim::{SELECTED_NODE, selected_node},
+};
+
+/// Of volumes whose claim was found and not written by people.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// What a pod's claims get.
+#[derive(Debug, Default)]
+pub struct Decision {
+    pub(super) matches: Vec<Match>,
+    /// Claims for which volumes are to be made for the pod's node.
+    pub(super) made: Vec<ClaimId>,
+}
+
+/// A volume for a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Match {
+    pub(super) claim: ClaimId,
+    pub(super) volume: Candidate,
+}
+
+impl Decision {
+    pub(super) fn of(found: &Found<'_>) -> Self {
+        let matches = found
+            .matched
+            .iter()
+            .map(|(delayed, volume)| Match { claim: delayed.claim.clone(), volume: (*volume).clone() });
+        let made = found.made.iter().map(|(delayed, _)| delayed.claim.clone());
+        Self { matches: matches.collect(), made: made.collect() }
+    }
+
+    /// Whether all claims have their volumes already.
+    pub(super) fn is_empty(&self) -> bool {
+        self.matches.is_empty() && self.made.is_empty()
+    }
+
+    /// Lets the decision count for the pods to come, until the API server's objects say the same or something else.
+    pub(super) fn assume(&self, node: &Str, assume: &mut Assume) {
+        for found in &self.matches {
+            let (volume, claim_ref) = (found.volume.uid.clone(), found.claim.claim_ref());
+            assume.custom::<PersistentVolume>("", &found.volume.name, move |it| {
+                let is_open = it.metadata.uid == volume && is_open(it.claim_ref.as_ref(), &claim_ref);
+                if is_open {
+                    it.claim_ref = Some(claim_ref.clone());
+                }
+                is_open
+            });
+        }
+        for claim in &self.made {
+            let (uid, node) = (claim.uid.clone(), node.clone());
+            assume.custom::<PersistentVolumeClaim>(&claim.namespace, &claim.name, move |it| {
+                let is_open =
+                    it.metadata.uid == uid && it.volume_name.is_empty() && selected_node(it).is_none();
+                if is_open {
+                    it.metadata.annotations = with(&it.metadata.annotations, SELECTED_NODE, &node);
+                }
+                is_open
+            });
+        }
+    }
+}
+
+/// Whether the volume can still become that claim's, and is not yet.
+fn is_open(written: Option<&ClaimRef>, wanted: &ClaimRef) -> bool {
+    let is_set_aside = |written: &ClaimRef| {
+        written.uid.is_empty() && written.namespace == wanted.namespace && written.name == wanted.name
+    };
+    written.is_none_or(is_set_aside)
+}
+
+fn with(labels: &Labels, key: &str, value: &Str) -> Labels {
+    let pairs = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+    pairs.chain([(Str::from(key), value.clone())]).collect()
+}
+
+impl ClaimId {
+    fn claim_ref(&self) -> ClaimRef {
+        let Self { namespace, name, uid, .. } = self;
+        ClaimRef { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() }
+    }
+
+    /// What is written to have a volume made for the node, if the claim is still the version that was looked at.
+    pub(super) fn patch(&self, node: &Str) -> Value {
+        json!({ "metadata": { "resourceVersion": self.version, "annotations": { SELECTED_NODE: node } } })
+    }
+}
+
+impl Match {
+    /// What is written to let the claim have the volume, if that is still the version that was looked at. Nothing but
+    /// that is asked of a volume that has the claim's UID already.
+    pub(super) fn patch(&self) -> Value {
+        let mut patch = json!({ "metadata": { "resourceVersion": self.volume.version } });
+        if self.volume.claim_ref.as_ref().is_some_and(|claimed| claimed.uid == self.claim.uid) {
+            return patch;
+        }
+        let ClaimId { namespace, name, uid, version } = &self.claim;
+        patch["spec"] = json!({ "claimRef": {
+            "apiVersion": "v1",
+            "kind": PersistentVolumeClaim::KIND,
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+            "resourceVersion": version,
+        } });
+        if self.volume.claim_ref.is_none() {
+            patch["metadata"]["annotations"] = json!({ BOUND_BY_CONTROLLER: "yes" });
+        }
+        patch
+    }
+}

@@ -1,0 +1,117 @@
+//! What the files below share: storage objects in a few words, and a cluster that holds them.
+
+mod binding;
+mod filter;
+mod hints;
+mod matching;
+mod pre_filter;
+mod reserve;
+mod scoring;
+
+use harbormaster_api::pod::VolumeSource;
+use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, pod, set_custom};
+use serde_json::{Value, json};
+
+use super::*;
+
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// The class whose claims wait.
+const LOCAL: &str = "local";
+
+fn plugin() -> VolumeBinding {
+    VolumeBinding::build(VolumeBindingArgs::default(), &BuildCycle::default()).unwrap()
+}
+
+fn trial() -> Trial {
+    Trial::of(plugin())
+}
+
+/// A cluster with a class `local` whose claims wait and for which nobody makes volumes, a class `made` for which the driver
+/// `csi` does, and a class `now` whose claims do not wait.
+fn world(nodes: impl IntoIterator<Item = NodeBuilder>) -> Cluster {
+    let mut cluster = cluster(nodes, []);
+    set_custom::<PersistentVolumeClaim>(&mut cluster, []);
+    set_custom::<PersistentVolume>(&mut cluster, []);
+    set_custom::<CsiNode>(&mut cluster, []);
+    set_custom::<CsiDriver>(&mut cluster, []);
+    set_custom::<CsiStorageCapacity>(&mut cluster, []);
+    let none = "kubernetes.io/no-provisioner";
+    let waits = "WaitForFirstConsumer";
+    let classes = [(LOCAL, none, waits), ("made", "csi", waits), ("now", "csi", "Immediate")];
+    set_custom::<StorageClass>(
+        &mut cluster,
+        classes.map(|(name, provisioner, mode)| class(name, provisioner, mode)),
+    );
+    cluster
+}
+
+fn class(name: &str, provisioner: &str, mode: &str) -> Value {
+    json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode})
+}
+
+/// A claim of 1Gi in namespace `default` without a volume; `change` is merged in.
+fn claim(name: &str, class: &str, change: &Value) -> Value {
+    let mut claim = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": "1"},
+        "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                 "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Pending"},
+    });
+    merge(&mut claim, change);
+    claim
+}
+
+/// A claim that has that volume.
+fn bound_claim(name: &str, volume: &str) -> Value {
+    let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
+    claim(name, LOCAL, &json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}}))
+}
+
+/// A volume of 1Gi of class `local` that nobody has; `change` is merged in.
+fn volume(name: &str, change: &Value) -> Value {
+    let mut volume = json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7"},
+        "spec": {"storageClassName": LOCAL, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+        "status": {"phase": "Available"},
+    });
+    merge(&mut volume, change);
+    volume
+}
+
+/// `spec.nodeAffinity` of a volume: that label must have that value.
+fn on(key: &str, value: &str) -> Value {
+    let label = json!({"key": key, "operator": "In", "values": [value]});
+    json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}}}})
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change.clone(),
+    }
+}
+
+/// A pod that names these claims.
+fn user(claims: &[&str]) -> PodBuilder {
+    claims.iter().fold(pod("p"), |pod, claim| pod.volume(VolumeSource::Claim((*claim).into())))
+}
+
+/// What the node is told to lack; empty if it will do.
+fn lacks(cluster: &Cluster, pod: PodBuilder, node: &str) -> String {
+    match trial().verdict(cluster, &pod.info(), node) {
+        Ok(()) => String::new(),
+        Err(reject) => {
+            assert_eq!(reject.fix, Fix::NothingHelps);
+            reject.message()
+        }
+    }
+}
+
+const REACH: &str = "node(s) didn't match PersistentVolume's node affinity";
+const VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
+const CAPACITY: &str = "node(s) did not have enough free storage";
+const OBJECT: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";

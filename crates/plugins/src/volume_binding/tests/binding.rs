@@ -1,0 +1,308 @@
+use harbormaster_framework::{
+    api_call::{ApiFailure, ObjectPath, Verb},
+    cycle::Placement,
+};
+use harbormaster_testkit::{FakeApi, node, trial::finished};
+
+use super::*;
+use crate::volume_binding::bind::NodeNow;
+
+/// A pod on node `a` whose claims have been decided, and the API server.
+struct Decided {
+    placement: Placement,
+    server: FakeApi,
+}
+
+impl Decided {
+    fn of(claims: &[Value], volumes: &[Value]) -> Self {
+        let mut world = world([node("a").label("zone", "a")]);
+        let server = FakeApi::default();
+        server.set::<NodeNow>(json!({"metadata": {"name": "a", "labels": {"zone": "a"}}}));
+        for claim in claims {
+            server.set::<PersistentVolumeClaim>(claim.clone());
+        }
+        for volume in volumes {
+            server.set::<PersistentVolume>(volume.clone());
+        }
+        set_custom::<PersistentVolumeClaim>(&mut world, claims.iter().cloned());
+        set_custom::<PersistentVolume>(&mut world, volumes.iter().cloned());
+        let names: Vec<&str> =
+            claims.iter().map(|claim| claim["metadata"]["name"].as_str().unwrap()).collect();
+        let placement = trial().reserve(&mut world, &user(&names).info(), "a").unwrap();
+        Self { placement, server }
+    }
+
+    /// What PreBind says: nothing, or why it failed.
+    fn bind_within(&self, seconds: i64) -> String {
+        let args = VolumeBindingArgs { bind_timeout_seconds: seconds, ..Default::default() };
+        let plugin = VolumeBinding::build(args, &BuildCycle::default()).unwrap();
+        let cx = BindCycle { placement: self.placement.clone(), api: self.server.api() };
+        match finished(plugin.pre_bind(&cx)) {
+            Ok(()) => String::new(),
+            Err(Stop::Error(error)) => error.to_string(),
+            Err(Stop::Reject(reject)) => panic!("{reject:?}"),
+        }
+    }
+
+    fn bind(&self) -> String {
+        self.bind_within(600)
+    }
+
+    fn claim(&self, name: &str) -> Value {
+        self.server.object(&ObjectPath::of::<PersistentVolumeClaim>("default", name))
+    }
+
+    fn volume(&self, name: &str) -> Value {
+        self.server.object(&ObjectPath::of::<PersistentVolume>("", name))
+    }
+}
+
+/// What the controller makes of a claim that is done.
+fn done(volume: &str) -> Value {
+    let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
+    json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}})
+}
+
+fn changed(mut object: Value, change: &Value) -> Value {
+    merge(&mut object, change);
+    object
+}
+
+#[test]
+fn a_volume_is_written_with_its_claim_and_in_the_version_that_was_looked_at() {
+    let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
+    decided.bind();
+    let [patch, ..] = &decided.server.calls()[..] else { panic!("no call") };
+    assert_eq!((patch.verb, patch.path.url().as_str()), (Verb::Patch, "/api/v1/persistentvolumes/v"));
+    let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c",
+        "uid": "uid-c", "resourceVersion": "1"});
+    let annotations = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
+    let metadata = json!({"resourceVersion": "7", "annotations": annotations});
+    assert_eq!(patch.body, json!({"metadata": metadata, "spec": {"claimRef": claim_ref}}));
+    assert_eq!(decided.volume("v")["spec"]["capacity"]["storage"], "1Gi", "the rest stays");
+}
+
+#[test]
+fn a_volume_that_people_set_aside_is_not_marked_as_bound_by_a_controller() {
+    for (uid, writes_claim) in [(json!(null), true), (json!("uid-c"), false)] {
+        let aside = json!({"spec": {"claimRef": {"namespace": "default", "name": "c", "uid": uid}}});
+        let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &aside)]);
+        decided.bind();
+        let body = &decided.server.calls()[0].body;
+        assert_eq!(body["metadata"], json!({"resourceVersion": "7"}));
+        assert_eq!(body["spec"].is_object(), writes_claim, "{body}");
+    }
+}
+
+#[test]
+fn volumes_are_written_before_claims() {
+    let claims = [claim("made", "made", &json!({})), claim("c", LOCAL, &json!({}))];
+    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
+    decided.bind();
+    let patches = decided.server.calls().into_iter().filter(|call| call.verb == Verb::Patch);
+    let (paths, bodies): (Vec<_>, Vec<_>) = patches.map(|call| (call.path.url(), call.body)).unzip();
+    assert_eq!(
+        paths,
+        ["/api/v1/persistentvolumes/v", "/api/v1/namespaces/default/persistentvolumeclaims/made"]
+    );
+    assert_eq!(bodies[1], json!({"metadata": {"resourceVersion": "1", "annotations": {SELECTED_NODE: "a"}}}));
+}
+
+#[test]
+fn a_conflict_fails_the_pod_with_the_servers_own_words_and_nothing_more_is_written() {
+    let claims = [claim("c", LOCAL, &json!({})), claim("made", "made", &json!({}))];
+    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
+    decided.server.set::<PersistentVolume>(volume("v", &json!({"metadata": {"resourceVersion": "8"}})));
+    assert_eq!(decided.bind(), "/api/v1/persistentvolumes/v has been modified");
+    assert!(decided.claim("made")["metadata"]["annotations"].is_null());
+    assert!(decided.volume("v")["spec"]["claimRef"].is_null());
+}
+
+#[test]
+fn the_first_volume_stays_written_when_the_second_is_refused() {
+    let claims = ["c", "d"].map(|name| claim(name, LOCAL, &json!({})));
+    let decided = Decided::of(&claims, &["v", "w"].map(|name| volume(name, &json!({}))));
+    decided.server.set::<PersistentVolume>(volume("w", &json!({"metadata": {"resourceVersion": "8"}})));
+    assert_eq!(decided.bind(), "/api/v1/persistentvolumes/w has been modified");
+    assert_eq!(decided.volume("v")["spec"]["claimRef"]["name"], "c");
+}
+
+#[test]
+fn a_refusal_is_told_in_the_servers_own_words() {
+    let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
+    let refusal = ApiFailure { code: Some(403), reason: "Forbidden".to_owned(), message: "no".to_owned() };
+    decided.server.refuse(Some(refusal));
+    assert_eq!(decided.bind(), "no");
+}
+
+#[test]
+fn prebind_ends_well_when_every_claim_has_the_volume_that_was_decided() {
+    let claims = [claim("c", LOCAL, &json!({})), claim("made", "made", &json!({}))];
+    let decided = Decided::of(&claims, &[volume("v", &on("zone", "a"))]);
+    decided.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
+    decided.server.set::<PersistentVolumeClaim>(changed(claims[1].clone(), &done("new")));
+    decided.server.set::<PersistentVolume>(volume("new", &on("zone", "a")));
+    assert_eq!(decided.bind(), "");
+    assert_eq!(decided.volume("v")["spec"]["claimRef"]["uid"], "uid-c");
+    assert_eq!(decided.claim("made")["metadata"]["annotations"][SELECTED_NODE], "a");
+}
+
+#[test]
+fn a_claim_that_is_not_bound_in_time_fails_the_pod() {
+    let late = "binding volumes: context deadline exceeded";
+    let half = json!({"spec": {"volumeName": "v"}});
+    for class in [LOCAL, "made"] {
+        let decided = Decided::of(&[claim("c", class, &json!({}))], &[volume("v", &json!({}))]);
+        assert_eq!(decided.bind(), late, "{class}");
+    }
+    let claims = [claim("c", LOCAL, &json!({}))];
+    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
+    decided.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &half));
+    assert_eq!(decided.bind(), late, "the claim does not say yet that it is complete");
+}
+
+#[test]
+fn without_any_time_to_wait_it_is_written_all_the_same_and_fails() {
+    let claims = [claim("c", LOCAL, &json!({}))];
+    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
+    decided.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
+    assert_eq!(decided.bind_within(0), "binding volumes: context deadline exceeded");
+    assert_eq!(decided.volume("v")["spec"]["claimRef"]["uid"], "uid-c");
+}
+
+/// PreBind's failure for a claim that gets an existing volume, where the API server has these after the writing.
+fn matched_then(then: impl FnOnce(&Decided)) -> String {
+    let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &on("zone", "a"))]);
+    let binding = Binding {
+        api: &decided.server.api(),
+        node: &"a".into(),
+        decision: decided.placement.reserved::<VolumeBinding>().unwrap(),
+        at_most: Duration::from_secs(600),
+    };
+    finished(binding.write()).unwrap();
+    then(&decided);
+    finished(binding.wait()).err().map(|why| why.to_string()).unwrap_or_default()
+}
+
+/// The same for a claim for which a volume is made.
+fn made_then(then: impl FnOnce(&Decided)) -> String {
+    let decided = Decided::of(&[claim("c", "made", &json!({}))], &[]);
+    let binding = Binding {
+        api: &decided.server.api(),
+        node: &"a".into(),
+        decision: decided.placement.reserved::<VolumeBinding>().unwrap(),
+        at_most: Duration::from_secs(600),
+    };
+    finished(binding.write()).unwrap();
+    then(&decided);
+    finished(binding.wait()).err().map(|why| why.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_volume_that_loses_its_claim_fails_the_pod() {
+    let reset = "ClaimRef got reset for pv \"v\"";
+    for (what, claim_ref) in [
+        ("reset", json!(null)),
+        ("without UID", json!({"namespace": "default", "name": "c"})),
+        ("another's", json!({"namespace": "default", "name": "d", "uid": "uid-d"})),
+    ] {
+        let said = matched_then(|decided| {
+            let mut volume = decided.volume("v");
+            volume["spec"]["claimRef"] = claim_ref;
+            decided.server.set::<PersistentVolume>(volume);
+        });
+        assert_eq!(said, reset, "{what}");
+    }
+    let elsewhere = matched_then(|decided| {
+        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("other")));
+    });
+    assert_eq!(elsewhere, reset, "the claim has another volume");
+}
+
+#[test]
+fn objects_that_go_while_they_are_waited_for_fail_the_pod() {
+    let gone = |decided: &Decided, path: ObjectPath| {
+        finished(decided.server.api().call(ApiCall::delete(path))).unwrap();
+    };
+    let claim = || ObjectPath::of::<PersistentVolumeClaim>("default", "c");
+    let node = || ObjectPath::of::<NodeNow>("", "a");
+    let bind = |decided: &Decided, volume: &str| {
+        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done(volume)));
+    };
+    let no_claim = "persistentvolumeclaims \"default/c\" not found";
+    assert_eq!(matched_then(|it| gone(it, claim())), format!("failed to check binding: {no_claim}"));
+    assert_eq!(made_then(|it| gone(it, claim())), format!("failed to check provisioning pvc: {no_claim}"));
+    let no_volume = "failed to check binding: persistentvolumes \"v\" not found";
+    assert_eq!(matched_then(|it| gone(it, ObjectPath::of::<PersistentVolume>("", "v"))), no_volume);
+    let no_node = "failed to get node \"a\": node \"a\" not found";
+    assert_eq!(
+        matched_then(|it| {
+            bind(it, "v");
+            gone(it, node());
+        }),
+        no_node
+    );
+    assert_eq!(made_then(|it| bind(it, "none")), "persistentvolumes \"none\" not found");
+}
+
+#[test]
+fn a_claim_for_which_no_volume_could_be_made_fails_the_pod() {
+    let annotated = |annotations: Value| {
+        made_then(|decided| {
+            let mut claim = decided.claim("c");
+            claim["metadata"]["annotations"] = annotations;
+            decided.server.set::<PersistentVolumeClaim>(claim);
+        })
+    };
+    assert_eq!(annotated(json!(null)), "selectedNode annotation reset for PVC \"c\"");
+    let failed = "provisioning failed for PVC \"c\"";
+    assert_eq!(annotated(json!({"other": "annotation"})), failed);
+    assert_eq!(annotated(json!({SELECTED_NODE: "b"})), failed);
+    let bound_elsewhere = json!({"pv.kubernetes.io/bind-completed": "yes", SELECTED_NODE: "b"});
+    assert_eq!(annotated(bound_elsewhere), failed);
+}
+
+#[test]
+fn a_volume_that_the_node_does_not_reach_in_the_end_fails_the_pod() {
+    let moved = |node: &str| {
+        format!("pv {node:?} node affinity doesn't match node \"a\": no matching NodeSelectorTerms")
+    };
+    let relabelled = matched_then(|decided| {
+        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("v")));
+        decided.server.set::<NodeNow>(json!({"metadata": {"name": "a", "labels": {"zone": "b"}}}));
+    });
+    assert_eq!(relabelled, moved("v"));
+    let made_elsewhere = made_then(|decided| {
+        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("new")));
+        decided.server.set::<PersistentVolume>(volume("new", &on("zone", "b")));
+    });
+    assert_eq!(made_elsewhere, moved("new"));
+}
+
+#[test]
+fn the_volume_of_an_in_tree_disk_is_looked_for_as_its_driver_sees_it() {
+    let key = "topology.kubernetes.io/zone";
+    let said = made_then(|decided| {
+        let ebs = json!({"spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}}});
+        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("new")));
+        decided.server.set::<PersistentVolume>(changed(volume("new", &on(key, "a")), &ebs));
+        let labels = json!({"topology.ebs.csi.aws.com/zone": "a"});
+        decided.server.set::<NodeNow>(json!({"metadata": {"name": "a", "labels": labels}}));
+        let annotations = json!({"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"});
+        decided
+            .server
+            .set::<CsiNode>(json!({"metadata": {"name": "a", "annotations": annotations}, "spec": {}}));
+    });
+    assert_eq!(said, "");
+}
+
+#[test]
+fn prebind_without_reserve_fails_for_pods_with_claims_alone() {
+    let placement = Placement::new(user(&["c"]).info(), "a".into());
+    assert_eq!(plugin().pre_flight(&placement).unwrap(), PreFlight::Work { parallel: true });
+    let cx = BindCycle { placement, api: FakeApi::default().api() };
+    let Err(Stop::Error(error)) = finished(plugin().pre_bind(&cx)) else { panic!("it does not fail") };
+    assert_eq!(error.to_string(), "failed to get cached bindings for pod \"default/p\"");
+    let without = Placement::new(pod("p").info(), "a".into());
+    assert_eq!(plugin().pre_flight(&without).unwrap(), PreFlight::NothingToDo);
+}

@@ -1,0 +1,132 @@
+use harbormaster_framework::events::{ClusterEvent, Hint};
+use harbormaster_testkit::{custom, node};
+
+use super::*;
+
+#[derive(Debug, PartialEq)]
+enum Woken {
+    Yes,
+    No,
+}
+use Woken::{No, Yes};
+
+/// Whether a change wakes a pod that names claim `c`, has an ephemeral volume `data` and an inline volume of driver `inline`.
+fn after<R: Resource + Clone>(old: Option<&Value>, new: Option<&Value>) -> Woken {
+    let pod = user(&["c"]).volume(VolumeSource::InlineCsi("inline".into())).spec(|spec| {
+        spec.volumes
+            .push(harbormaster_api::pod::Volume { name: "data".into(), source: VolumeSource::Ephemeral });
+    });
+    let typed = |object: Option<&Value>| object.map(custom::<R>);
+    let (old, new) = (typed(old), typed(new));
+    match trial().custom_hint(&pod.info(), old.as_ref(), new.as_ref()) {
+        Some(Hint::Queue) => Yes,
+        Some(Hint::Skip) | None => No,
+    }
+}
+
+#[test]
+fn a_new_class_and_one_that_allows_other_places_wake() {
+    let plain = class("made", "csi", "WaitForFirstConsumer");
+    let mut elsewhere = plain.clone();
+    elsewhere["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
+    let mut reworded = plain.clone();
+    reworded["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(after::<StorageClass>(None, Some(&plain)), Yes);
+    assert_eq!(after::<StorageClass>(Some(&plain), Some(&elsewhere)), Yes);
+    assert_eq!(after::<StorageClass>(Some(&plain), Some(&reworded)), No);
+    assert_eq!(after::<StorageClass>(Some(&plain), None), No);
+}
+
+#[test]
+fn any_news_of_the_pods_own_claims_wakes() {
+    let named =
+        |name: &str, namespace: &str| claim(name, LOCAL, &json!({"metadata": {"namespace": namespace}}));
+    for (name, namespace, expected) in
+        [("c", "default", Yes), ("p-data", "default", Yes), ("other", "default", No), ("c", "elsewhere", No)]
+    {
+        let claim = named(name, namespace);
+        assert_eq!(after::<PersistentVolumeClaim>(None, Some(&claim)), expected, "{name}");
+        assert_eq!(after::<PersistentVolumeClaim>(Some(&claim), Some(&claim)), expected, "{name}");
+        assert_eq!(after::<PersistentVolumeClaim>(Some(&claim), None), No, "{name}");
+    }
+}
+
+#[test]
+fn any_volume_that_is_new_or_changes_wakes() {
+    let volume = volume("v", &json!({}));
+    assert_eq!(after::<PersistentVolume>(None, Some(&volume)), Yes);
+    assert_eq!(after::<PersistentVolume>(Some(&volume), Some(&volume)), Yes);
+    assert_eq!(after::<PersistentVolume>(Some(&volume), None), No);
+}
+
+#[test]
+fn a_node_wakes_when_it_is_new_or_has_other_labels() {
+    let hint = |action| {
+        let event = ClusterEvent::new(EventResource::Node, action);
+        let node = node("n").build();
+        trial().hint(event, &user(&["c"]).info(), &Change::Node { old: Some(&node), new: Some(&node) })
+    };
+    assert_eq!(hint(Action::ADD), Some(Hint::Queue));
+    assert_eq!(hint(Action::UPDATE_NODE_LABEL), Some(Hint::Queue));
+    assert_eq!(hint(Action::UPDATE_NODE_ALLOCATABLE), None);
+}
+
+#[test]
+fn a_node_wakes_when_it_leaves_other_disks_to_drivers() {
+    let served = |plugins: &str| {
+        json!({"metadata": {"name": "n", "resourceVersion": plugins,
+        "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": plugins}}, "spec": {"drivers": []}})
+    };
+    let (none, some) = (served(""), served("kubernetes.io/aws-ebs"));
+    assert_eq!(after::<CsiNode>(None, Some(&none)), Yes);
+    assert_eq!(after::<CsiNode>(Some(&none), Some(&some)), Yes);
+    assert_eq!(after::<CsiNode>(Some(&some), Some(&some)), No);
+}
+
+#[test]
+fn a_driver_that_no_longer_tells_its_capacity_wakes_pods_with_inline_volumes_of_it() {
+    let driver =
+        |name: &str, tells: Value| json!({"metadata": {"name": name}, "spec": {"storageCapacity": tells}});
+    for (name, before, now, expected) in [
+        ("inline", json!(true), json!(false), Yes),
+        ("inline", json!(true), json!(null), Yes),
+        ("inline", json!(false), json!(true), No),
+        ("inline", json!(true), json!(true), No),
+        ("other", json!(true), json!(false), No),
+    ] {
+        let (before, now) = (driver(name, before), driver(name, now));
+        assert_eq!(after::<CsiDriver>(Some(&before), Some(&now)), expected, "{name} {before} {now}");
+        assert_eq!(after::<CsiDriver>(None, Some(&now)), No, "nobody listens");
+    }
+}
+
+#[test]
+fn capacity_that_is_new_or_has_grown_wakes() {
+    let capacity = |capacity: Value, largest: Value| {
+        json!({"metadata": {"name": "k", "namespace": "csi"},
+        "storageClassName": "made", "capacity": capacity, "maximumVolumeSize": largest})
+    };
+    let unknown = || capacity(json!(null), json!(null));
+    for (before, now, expected) in [
+        (None, unknown(), Yes),
+        (Some(unknown()), capacity(json!("1Gi"), json!(null)), Yes),
+        (Some(capacity(json!("1Gi"), json!(null))), capacity(json!("2Gi"), json!(null)), Yes),
+        (Some(capacity(json!("1Gi"), json!(null))), capacity(json!("1Gi"), json!("2Gi")), Yes),
+        (Some(capacity(json!("1Gi"), json!("1Mi"))), capacity(json!("2Gi"), json!("1Mi")), No),
+        (Some(capacity(json!("2Gi"), json!(null))), capacity(json!("1Gi"), json!(null)), No),
+        (Some(capacity(json!("1Gi"), json!(null))), unknown(), No),
+    ] {
+        assert_eq!(after::<CsiStorageCapacity>(before.as_ref(), Some(&now)), expected, "{before:?} {now}");
+    }
+}
+
+#[test]
+fn a_pod_with_claims_that_gives_its_node_up_wakes() {
+    let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
+    let hint = |gone: PodBuilder| {
+        let gone = gone.build();
+        trial().hint(event, &user(&["c"]).info(), &Change::Pod { old: Some(&gone), new: None })
+    };
+    assert_eq!(hint(user(&["d"]).on("n")), Some(Hint::Queue));
+    assert_eq!(hint(pod("plain").on("n")), Some(Hint::Skip));
+}

@@ -1,0 +1,214 @@
+//! VolumeRestrictions: what only one pod may use, one pod uses.
+//!
+//! # What it does
+//! PreFilter, Filter. Looks at in-tree disks in the pod itself, and at claims with the access mode `ReadWriteOncePod`.
+//! PreFilter counts how many of these claims are in use; Filter compares disks with those of the pods on the node.
+//!
+//! # Rejects when
+//! - A claim does not exist: `persistentvolumeclaim "x" not found`, for all nodes. No eviction helps.
+//! - A pod on the node has the same disk: `node(s) had no available disk`. GCE disks, iSCSI targets and RBD images may be
+//!   shared if all only read; EBS volumes never. RBD images are the same if they share a monitor. Evicting helps.
+//! - A `ReadWriteOncePod` claim is in use by any pod on any node: `node(s) unavailable due to PersistentVolumeClaim with
+//!   ReadWriteOncePod access mode already in-use by another pod`. All nodes say so, since evicting the other pod, wherever
+//!   it is, helps.
+//!
+//! # Scores by
+//! It does not score.
+//!
+//! # Requeued by
+//! A new node; a new claim that the pod names; the end of a pod of the same namespace that has one of its disks or names
+//! one of its claims.
+//!
+//! # Differs from kube-scheduler
+//! Who uses what is kept ([`VolumeUsers`]) instead of looking at every pod of a node. The signature has the namespace, and
+//! pods with ephemeral volumes have none.
+
+use harbormaster_api::{
+    Str,
+    pod::{InTreeDisk, VolumeSource},
+};
+use harbormaster_framework::prelude::*;
+
+use crate::{
+    sign,
+    storage::{
+        AccessMode, PersistentVolumeClaim,
+        claim::{named_by, not_found},
+    },
+    volume_users::{VolumeUsers, excludes, exclusive_disks},
+};
+
+const REASON_DISK: &str = "node(s) had no available disk";
+const REASON_CLAIM: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already \
+     in-use by another pod";
+
+/// See the [module documentation](self).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VolumeRestrictions;
+
+/// What PreFilter finds out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restricted {
+    /// The names of the pod's `ReadWriteOncePod` claims.
+    claims: Vec<Str>,
+    /// How often they are in use.
+    conflicts: i64,
+    /// Rows that pods have joined or left in a question of the form "what if": their pods are looked at one by one.
+    changed: Vec<NodeIdx>,
+}
+
+impl Plugin for VolumeRestrictions {
+    const NAME: &'static str = "VolumeRestrictions";
+    type FilterState = Restricted;
+    type ScoreState = ();
+
+    fn points(points: &mut Points<Self>) {
+        points.pre_filter().filter().indexed().resource::<PersistentVolumeClaim>();
+    }
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        use EventResource::{Node, Pod};
+        Some(vec![
+            Registration::hinted(Pod, Action::DELETE, Self::after_pod),
+            Registration::always(Node, Action::ADD),
+            Registration::on::<PersistentVolumeClaim>(Action::ADD, Self::after_claim),
+        ])
+    }
+
+    fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
+        sign::volumes(pod)
+    }
+}
+
+impl Build for VolumeRestrictions {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl Indexed for VolumeRestrictions {
+    type Index = VolumeUsers;
+}
+
+impl PreFilter for VolumeRestrictions {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Restricted>, Stop> {
+        if cx.pod.spec.volumes.is_empty() {
+            return Ok(PreFiltered::Skip);
+        }
+        let claims = once_only(cx)?;
+        let users: &VolumeUsers = cx.index()?;
+        let in_use = claims.iter().filter(|claim| users.is_in_use(cx.nodes, &cx.pod.namespace, claim));
+        let conflicts = i64::try_from(in_use.count())?;
+        let has_disks = exclusive_disks(cx.pod).next().is_some();
+        if conflicts == 0 && !has_disks {
+            return Ok(PreFiltered::Skip);
+        }
+        Ok(PreFiltered::state(Restricted { claims, conflicts, changed: Vec::new() }))
+    }
+
+    fn add_pod(
+        &self,
+        _: &Cycle<'_>,
+        state: &mut Restricted,
+        pod: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        state.conflicts += state.uses_of(pod)?;
+        state.changed.push(node.idx());
+        Ok(())
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Cycle<'_>,
+        state: &mut Restricted,
+        pod: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
+        state.conflicts -= state.uses_of(pod)?;
+        state.changed.push(node.idx());
+        Ok(())
+    }
+}
+
+/// The names of the pod's claims that are for one pod only.
+fn once_only(cx: &Cycle<'_>) -> Result<Vec<Str>, Stop> {
+    let mut names = Vec::new();
+    for name in named_by(cx.pod) {
+        let claim = cx.objects.get::<PersistentVolumeClaim>(&cx.pod.namespace, name)?;
+        let claim = claim.ok_or_else(|| Reject::unresolvable(not_found(name)))?;
+        if claim.access_modes.contains(&AccessMode::ReadWriteOncePod) && !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    Ok(names)
+}
+
+impl Restricted {
+    /// How often a pod names one of the claims. Its namespace does not matter: so it is in kube-scheduler.
+    fn uses_of(&self, pod: &PodInfo) -> Result<i64, std::num::TryFromIntError> {
+        named_by(pod).filter(|name| self.claims.contains(name)).count().try_into()
+    }
+
+    /// Whether a pod on the node has one of the pod's disks.
+    fn disk_is_taken(&self, pod: &PodInfo, users: &VolumeUsers, node: NodeRef<'_>) -> bool {
+        if self.changed.contains(&node.idx()) {
+            return node.pods().iter().any(|other| shares_a_disk(pod, other));
+        }
+        exclusive_disks(pod).any(|disk| users.row_excludes(disk, node.idx()))
+    }
+}
+
+impl Filter for VolumeRestrictions {
+    fn filter(&self, cx: &Cycle<'_>, state: &Restricted, node: NodeRef<'_>) -> Verdict {
+        if state.disk_is_taken(cx.pod, cx.index()?, node) {
+            return Err(Reject::evictable(REASON_DISK).into());
+        }
+        if state.conflicts > 0 { Err(Reject::evictable(REASON_CLAIM).into()) } else { Ok(()) }
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, state: &Restricted, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        if state.conflicts > 0 {
+            sweep.reject_each(sweep.rows().iter(), &Reject::evictable(REASON_CLAIM));
+        }
+        // What is said of disks is said first.
+        let users: &VolumeUsers = cx.index()?;
+        let known = exclusive_disks(cx.pod).flat_map(|disk| users.excluding(disk));
+        let known = known.filter(|row| !state.changed.contains(row));
+        let changed = state.changed.iter().copied();
+        let asked_anew = changed.filter(|row| state.disk_is_taken(cx.pod, users, cx.nodes.node(*row)));
+        let taken: Vec<NodeIdx> = known.chain(asked_anew).collect();
+        sweep.reject_each(taken.into_iter(), &Reject::evictable(REASON_DISK));
+        Ok(())
+    }
+}
+
+fn shares_a_disk(pod: &PodInfo, other: &PodInfo) -> bool {
+    let other: Vec<&InTreeDisk> = exclusive_disks(other).collect();
+    exclusive_disks(pod).any(|disk| other.iter().any(|other| excludes(disk, other)))
+}
+
+impl VolumeRestrictions {
+    fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
+        if gone.namespace != pod.namespace {
+            return Ok(Hint::Skip);
+        }
+        let helps = gone.spec.volumes.iter().any(|volume| match &volume.source {
+            VolumeSource::InTree(gone) => exclusive_disks(pod).any(|disk| excludes(disk, gone)),
+            VolumeSource::Claim(gone) => named_by(pod).any(|name| name == gone),
+            VolumeSource::Ephemeral | VolumeSource::Image(_) | VolumeSource::InlineCsi(_) => false,
+        });
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn after_claim(&self, pod: &PodInfo, claim: Changed<'_, PersistentVolumeClaim>) -> PluginResult<Hint> {
+        let Some(new) = claim.new else { return Ok(Hint::Skip) };
+        let named = new.metadata.namespace == pod.namespace && named_by(pod).any(|n| *n == new.metadata.name);
+        Ok(if named { Hint::Queue } else { Hint::Skip })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

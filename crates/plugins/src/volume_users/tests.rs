@@ -1,0 +1,11 @@
+use harbormaster_testkit::{index_equals_one_made_anew, node};
+
+use super::VolumeUsers;
+use crate::volume_restrictions::tests::random_pod;
+
+#[test]
+fn the_index_equals_one_made_anew() {
+    for seed in 0..20 {
+        index_equals_one_made_anew::<VolumeUsers>(seed, |_, name| node(name), random_pod);
+    }
+}
