@@ -157,12 +157,12 @@ fn class_name(random: &mut Random) -> String {
 }
 
 fn zone(random: &mut Random, world: &World) -> &'static str {
-    random.pick(&labels::ZONES[..world.zones])
+    random.pick::<&str>(&labels::ZONES[..world.zones])
 }
 
 /// A value that nodes have under one of [`ZONE_KEYS`].
 fn place(random: &mut Random, world: &World, key: &str) -> &'static str {
-    if key.ends_with("region") { random.pick(&["north", "south"]) } else { zone(random, world) }
+    if key.ends_with("region") { random.pick::<&str>(&["north", "south"]) } else { zone(random, world) }
 }
 
 fn class(random: &mut Random, world: &World, index: usize) -> Value {
