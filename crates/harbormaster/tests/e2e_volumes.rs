@@ -2,6 +2,8 @@
 //!
 //! The API server in memory has no such controller: the tests play it there. Nobody makes volumes on either: the tests do.
 
+#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
 mod e2e;
 
 use std::path::PathBuf;

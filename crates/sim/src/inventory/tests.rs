@@ -36,7 +36,7 @@ fn a_dump_of_a_cluster_becomes_nodes_and_pods() {
     let left = "1 workload(s) come from a cluster without their pods: --fill makes these 2 pods";
     assert_eq!(cluster.notices, [left]);
     let ignored = "ignored: 2 ConfigMap, 1 HorizontalPodAutoscaler";
-    assert_eq!(cluster.custom_notices(&EngineConfig::default()), [ignored]);
+    assert_eq!(cluster.custom_notices(&EngineConfig::new(Vec::new())), [ignored]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn what_plugins_look_up_is_kept_and_workloads_are_expanded_besides() {
     assert_eq!(keys, expected);
     assert_eq!(names(&cluster.pending), ["default/db-0"]);
     assert!(cluster.notices.is_empty());
-    assert_eq!(cluster.custom_notices(&EngineConfig::default()), ["ignored: 1 Service"]);
+    assert_eq!(cluster.custom_notices(&EngineConfig::new(Vec::new())), ["ignored: 1 Service"]);
 }
 
 /// A ReplicaSet from a cluster that wants three pods, and so many of them.
