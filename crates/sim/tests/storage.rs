@@ -52,28 +52,46 @@ fn pods_share_no_disk_and_exceed_no_limit() {
 }
 
 #[test]
-fn a_pod_with_a_claim_waits_for_the_plugin_that_is_missing_and_for_no_other() {
-    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], \
-         resources: {requests: {storage: 1Gi}}}}\n";
-    let pods = simulated(&[claim.to_owned(), pod("p", "persistentVolumeClaim: {claimName: c}")]);
-    let why = "0/1 nodes are available: pod needs plugin VolumeBinding (spec.volumes), which this version of Harbormaster \
-         does not have.";
-    assert!(message(&pods[0]).starts_with(why), "{pods:?}");
+fn a_volume_that_one_pod_gets_is_not_there_for_the_next() {
+    let class = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, \
+         provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}\n";
+    let volume = "{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {storageClassName: local, \
+         capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /d}}, status: {phase: Available}}\n";
+    let claim = |name: &str, class: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{accessModes: \
+             [ReadWriteOnce], {class}resources: {{requests: {{storage: 1Gi}}}}}}}}\n"
+        )
+    };
+    let names = ["a", "b"];
+    let mut objects = vec![class.to_owned(), volume.to_owned(), claim("c", "")];
+    objects.extend(names.map(|name| claim(name, "storageClassName: local, ")));
+    objects.extend(
+        names
+            .iter()
+            .chain(&["c"])
+            .map(|name| pod(name, &format!("persistentVolumeClaim: {{claimName: {name}}}"))),
+    );
+    let pods = simulated(&objects);
+    let nodes: Vec<_> = pods.iter().map(|pod| pod.node.as_deref()).collect();
+    assert_eq!(nodes, [Some("n"), None, None], "{pods:?}");
+    let none = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind.";
+    assert!(message(&pods[1]).starts_with(none), "{pods:?}");
+    let immediate = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    assert!(message(&pods[2]).starts_with(immediate), "{pods:?}");
 }
 
 #[test]
 fn zones_of_volumes_count_and_objects_that_nobody_reads_are_counted() {
-    let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
-         profiles: [{plugins: {multiPoint: {disabled: [{name: VolumeBinding}]}}}]\n";
-    let engine = Setup::read(Some(("s.yaml", config)), &Choices::default()).unwrap().engine;
+    let engine = Setup::read(None, &Choices::default()).unwrap().engine;
     let bound = |zone: &str| {
         vec![
             format!(
                 "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: v, labels: {{topology.kubernetes.io/zone: {zone}}}}}, \
                  spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], csi: {{driver: d, volumeHandle: h}}}}}}\n"
             ),
-            "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {volumeName: v, accessModes: \
-             [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}\n"
+            "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c, annotations: \
+             {pv.kubernetes.io/bind-completed: \"yes\"}}, spec: {volumeName: v, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}\n"
                 .to_owned(),
             "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}\n".to_owned(),
             pod("p", "persistentVolumeClaim: {claimName: c}"),
