@@ -111,7 +111,7 @@ fn kinds_that_nobody_acts_on_and_plugins_that_are_not_built_are_told_of_once() {
     let claim = |name: &str| {
         format!(
             "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i}}], \
-             volumes: [{{name: v, persistentVolumeClaim: {{claimName: v}}}}]}}\n"
+             resourceClaims: [{{name: d, resourceClaimName: d}}]}}\n"
         )
     };
     let service = |name: &str| {

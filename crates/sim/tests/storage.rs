@@ -5,7 +5,7 @@
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, PodReport, Reading, Source, independent, simulate};
 
-const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: n, labels: {topology.kubernetes.io/zone: a}}, \
+const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}, \
      status: {allocatable: {pods: 9}}}\n";
 
 fn cluster(objects: &[String]) -> Inventory {
@@ -35,8 +35,8 @@ fn message(pod: &PodReport) -> &str {
 
 #[test]
 fn pods_share_no_disk_and_exceed_no_limit() {
-    let limit = "{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n}, \
-         spec: {drivers: [{name: ebs.csi.aws.com, nodeID: n, allocatable: {count: 2}}]}}\n";
+    let limit = "{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n1}, \
+         spec: {drivers: [{name: ebs.csi.aws.com, nodeID: n1, allocatable: {count: 2}}]}}\n";
     let objects = [
         pod("a", &ebs("vol-1")),
         pod("b", &ebs("vol-1")),
@@ -46,7 +46,7 @@ fn pods_share_no_disk_and_exceed_no_limit() {
     ];
     let pods = simulated(&objects);
     let nodes: Vec<_> = pods.iter().map(|pod| pod.node.as_deref()).collect();
-    assert_eq!(nodes, [Some("n"), None, Some("n"), None], "{pods:?}");
+    assert_eq!(nodes, [Some("n1"), None, Some("n1"), None], "{pods:?}");
     assert!(message(&pods[1]).starts_with("0/1 nodes are available: 1 node(s) had no available disk."));
     assert!(message(&pods[3]).starts_with("0/1 nodes are available: 1 node(s) exceed max volume count."));
 }
@@ -74,7 +74,7 @@ fn a_volume_that_one_pod_gets_is_not_there_for_the_next() {
     );
     let pods = simulated(&objects);
     let nodes: Vec<_> = pods.iter().map(|pod| pod.node.as_deref()).collect();
-    assert_eq!(nodes, [Some("n"), None, None], "{pods:?}");
+    assert_eq!(nodes, [Some("n1"), None, None], "{pods:?}");
     let none = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind.";
     assert!(message(&pods[1]).starts_with(none), "{pods:?}");
     let immediate = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.";

@@ -1,3 +1,4 @@
+use harbormaster_setup::{Choices, Setup};
 use serde_json::json;
 
 use super::*;
@@ -5,6 +6,10 @@ use super::*;
 fn read(text: &str, fill: bool) -> Result<Inventory, String> {
     let source = Source { name: "f.yaml".into(), text: text.into() };
     Inventory::from_sources(&[source], Reading { fill, ..Reading::default() }).map_err(|e| e.to_string())
+}
+
+fn in_tree() -> EngineConfig {
+    Setup::read(None, &Choices::default()).unwrap().engine
 }
 
 fn names(pods: &[Pod]) -> Vec<String> {
@@ -36,7 +41,7 @@ fn a_dump_of_a_cluster_becomes_nodes_and_pods() {
     let left = "1 workload(s) come from a cluster without their pods: --fill makes these 2 pods";
     assert_eq!(cluster.notices, [left]);
     let ignored = "ignored: 2 ConfigMap, 1 HorizontalPodAutoscaler";
-    assert_eq!(cluster.custom_notices(&EngineConfig::new(Vec::new())), [ignored]);
+    assert_eq!(cluster.custom_notices(&in_tree()), [ignored]);
 }
 
 #[test]
@@ -92,7 +97,7 @@ fn what_plugins_look_up_is_kept_and_workloads_are_expanded_besides() {
     assert_eq!(keys, expected);
     assert_eq!(names(&cluster.pending), ["default/db-0"]);
     assert!(cluster.notices.is_empty());
-    assert_eq!(cluster.custom_notices(&EngineConfig::new(Vec::new())), ["ignored: 1 Service"]);
+    assert_eq!(cluster.custom_notices(&in_tree()), ["ignored: 1 Service"]);
 }
 
 /// A ReplicaSet from a cluster that wants three pods, and so many of them.
