@@ -92,19 +92,24 @@ fn toys() -> Arc<Profile> {
     profile(&registry, &[("PreBind", both), ("Bind", both), ("PostBind", both)])
 }
 
+/// A binding to `n1`, with these groups of plugins in PreBind.
+fn task(pod: Arc<PodInfo>, groups: &[&[u16]]) -> BindTask {
+    let group = |group: &&[u16]| group.iter().map(|at| PluginIdx(*at)).collect();
+    BindTask {
+        reservation: Reservation::new(pod, "n1".into()),
+        profile: toys(),
+        pre_bind: groups.iter().map(group).collect(),
+        evaluated: 1,
+        feasible: 1,
+    }
+}
+
 async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOutcome {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
     let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client(), CustomNews::default()));
     let pod = labels.iter().fold(pod(name).uid(name), |pod, (key, value)| pod.label(key, value)).info();
-    let pre_bind = groups.iter().map(|g| g.iter().map(|i| PluginIdx(*i)).collect()).collect();
-    Binder::new(api, tasks, to_engine).run(BindTask {
-        reservation: Reservation::new(pod, "n1".into()),
-        profile: toys(),
-        pre_bind,
-        evaluated: 1,
-        feasible: 1,
-    });
+    Binder::new(api, tasks, to_engine).run(task(pod, groups));
     sleep(Duration::from_secs(1)).await;
     let Ok(ToEngine::Inputs(mut inputs)) = engine.try_recv() else { panic!("nothing was reported") };
     match inputs.pop() {
@@ -173,14 +178,7 @@ async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
     let calls =
         ["a", "b"].map(|name| ApiCall::delete(ObjectPath { name: name.into(), ..ObjectPath::pod(&pod) }));
     binder.call(CallTask { pod: pod.clone(), calls: calls.into() });
-    let task = |pod| BindTask {
-        reservation: Reservation::new(pod, "n1".into()),
-        profile: toys(),
-        pre_bind: Vec::new(),
-        evaluated: 1,
-        feasible: 1,
-    };
-    binder.run(task(pod));
+    binder.run(task(pod, &[]));
     sleep(Duration::from_secs(1)).await;
     let pods = "/api/v1/namespaces/default/pods";
     let (a, b) = (format!("DELETE {pods}/a"), format!("DELETE {pods}/b"));
@@ -194,13 +192,7 @@ async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
     let (to_engine, engine) = mpsc::channel();
     let api = Arc::new(LiveApi::new(Canned::script(Vec::new()).client(), CustomNews::default()));
     let binder = Binder::new(api, tasks, to_engine);
-    binder.run(BindTask {
-        reservation: Reservation::new(pod(name).uid(name).info(), "n1".into()),
-        profile: toys(),
-        pre_bind: vec![vec![PluginIdx(0)], vec![PluginIdx(1)]],
-        evaluated: 1,
-        feasible: 1,
-    });
+    binder.run(task(pod(name).uid(name).info(), &[&[0], &[1]]));
     sleep(Duration::from_millis(millis)).await;
     let stopped = binder.call_off(name, "nobody needs it");
     assert!(!binder.call_off(name, "again"));
@@ -227,17 +219,12 @@ async fn a_victim_in_pre_bind_makes_way_without_a_call() {
     let api = Arc::new(LiveApi::new(server.client(), CustomNews::default()));
     let binder = Binder::new(api, tasks, to_engine);
     let victim = pod("victim").uid("victim").info();
-    let task = EvictTask { preemptor: "p".into(), round: 1, victim: victim.clone(), message: String::new() };
-    assert!(binder.preempt(task.clone()).is_err(), "it is not being bound");
-    binder.run(BindTask {
-        reservation: Reservation::new(victim, "n1".into()),
-        profile: toys(),
-        pre_bind: vec![vec![PluginIdx(0)]],
-        evaluated: 1,
-        feasible: 1,
-    });
+    let eviction =
+        EvictTask { preemptor: "p".into(), round: 1, victim: victim.clone(), message: String::new() };
+    assert!(binder.preempt(eviction.clone()).is_err(), "it is not being bound");
+    binder.run(task(victim, &[&[0]]));
     sleep(Duration::from_millis(10)).await;
-    assert!(binder.preempt(task).is_ok());
+    assert!(binder.preempt(eviction).is_ok());
     sleep(Duration::from_secs(1)).await;
     let told: Vec<Input> = engine
         .try_iter()

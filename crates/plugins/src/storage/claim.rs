@@ -14,8 +14,6 @@ use super::{
     wire::{WireLabelSelector, WireMeta, or_default},
 };
 
-/// Wins over `spec.storageClassName` where it is present, even empty.
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 /// Set once a claim and its volume point to each other.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// The node for which a volume is to be made.
@@ -173,7 +171,7 @@ impl From<WireClaim> for PersistentVolumeClaim {
     fn from(WireClaim { metadata, spec, status }: WireClaim) -> Self {
         Self {
             access_modes: spec.access_modes,
-            class: metadata.annotations.get(CLASS_ANNOTATION).cloned().unwrap_or(spec.storage_class_name),
+            class: metadata.class_or(spec.storage_class_name),
             volume_name: spec.volume_name,
             volume_mode: spec.volume_mode,
             attributes_class: spec.volume_attributes_class_name,

@@ -15,8 +15,6 @@ use super::{
     wire::{WireMeta, WireNodeSelector, or_default},
 };
 
-/// Wins over `spec.storageClassName` where it is present, even empty.
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE: &str = "storage";
 /// The API server's default for `azureDisk.kind`.
 const AZURE_SHARED: &str = "Shared";
@@ -271,7 +269,7 @@ impl From<WireVolume> for PersistentVolume {
         Self {
             capacity: spec.capacity.get(STORAGE).copied(),
             access_modes: spec.access_modes,
-            class: metadata.annotations.get(CLASS_ANNOTATION).cloned().unwrap_or(spec.storage_class_name),
+            class: metadata.class_or(spec.storage_class_name),
             volume_mode: spec.volume_mode,
             attributes_class: spec.volume_attributes_class_name,
             claim_ref: spec.claim_ref,

@@ -6,6 +6,9 @@ use harbormaster_api::{
 };
 use serde::{Deserialize, Deserializer};
 
+/// Wins over `spec.storageClassName` where it is present, even empty.
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
 /// `null` is what absence is.
 pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
@@ -23,6 +26,13 @@ pub(super) struct WireMeta {
     pub(super) labels: Labels,
     #[serde(deserialize_with = "or_default")]
     pub(super) annotations: Labels,
+}
+
+impl WireMeta {
+    /// The class of a claim or a volume: by annotation, which goes first, or by its spec.
+    pub(super) fn class_or(&self, of_spec: Str) -> Str {
+        self.annotations.get(CLASS_ANNOTATION).cloned().unwrap_or(of_spec)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
