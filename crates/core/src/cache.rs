@@ -109,8 +109,15 @@ impl Cache {
 
     /// The API server says that the pod is on `node`: confirms an assumption, or adds or replaces the pod.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>, node: &Str) {
-        self.remove(&pod.uid.clone());
-        self.place(pod, node, false);
+        match self.placed.get_mut(&pod.uid) {
+            Some(placed) if placed.node == *node && self.cluster.replace_pod(node, &pod) => {
+                placed.assumed = false;
+            }
+            _ => {
+                self.remove(&pod.uid.clone());
+                self.place(pod, node, false);
+            }
+        }
     }
 
     /// The pod is gone from its node.

@@ -49,6 +49,11 @@ impl Index for Ledger {
         spark("pod_left", &pod.name);
         self.pods.remove(&pod.uid);
     }
+    fn pod_changed(&mut self, _: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo) {
+        self.pods.remove(&old.uid);
+        spark("pod_changed", &new.name);
+        self.pods.insert(new.uid.clone(), row);
+    }
     fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) {
         let node = view.nodes.node(row);
         self.nodes.remove(&row);
@@ -381,8 +386,14 @@ fn a_panic_at_any_point_fails_its_pod_and_harms_nobody_else() {
     an_index_that_panics_is_made_anew_without_whom_it_cannot_bear();
 }
 
-/// Lets the index panic at news that come while others are scheduled.
-fn disturb_index(call: &'static str, prepare: impl Fn(&mut World), news: impl Fn(&mut World)) {
+/// Lets the index panic at news that come while others are scheduled. It is whole again once there are `other` news of the
+/// same.
+fn disturb_index(
+    call: &'static str,
+    prepare: impl Fn(&mut World),
+    news: impl Fn(&mut World),
+    other: impl Fn(&mut World),
+) {
     let (mut world, mut told, mut bound) = (world(), Told::default(), BTreeMap::new());
     let nodes = [labelled("a", 1000, "calm"), labelled("b", 1000, "calm")];
     nodes.iter().for_each(|node| world.set_node(node.clone()));
@@ -394,7 +405,7 @@ fn disturb_index(call: &'static str, prepare: impl Fn(&mut World), news: impl Fn
     assert!(told.names(&["Ledger", "boom"]), "{call}: {:?}", told.0);
     assert!(bound.contains_key("good"), "{call}: {:?}", told.0);
     *ARMED.lock().unwrap() = None;
-    world.input(Input::Node(labelled("b", 1000, "calm")));
+    other(&mut world);
     let pods = world.pods().to_vec();
     let there = pods.iter().filter_map(|p| Some((p.name.to_string(), p.node_name.as_ref()?.to_string())));
     bound.extend(there);
@@ -404,16 +415,16 @@ fn disturb_index(call: &'static str, prepare: impl Fn(&mut World), news: impl Fn
 fn an_index_that_panics_is_made_anew_without_whom_it_cannot_bear() {
     let (bad, nothing) = (pod("bad", 100), |_: &mut World| {});
     set_off("pod_joined", "Ledger", &bad, nothing, nothing);
-    disturb_index(
-        "pod_left",
-        |world| world.add_bound_pod(pod("bad", 100), "a"),
-        |world| world.remove_pod("bad"),
-    );
-    disturb_index("node_changed", nothing, |world| world.set_node(labelled("b", 1000, "bad")));
-    disturb_index("object_changed", nothing, |world| {
+    let bound = |world: &mut World| world.add_bound_pod(pod("bad", 100), "a");
+    disturb_index("pod_left", bound, |world| world.remove_pod("bad"), nothing);
+    disturb_index("pod_changed", bound, bound, bound);
+    let node = |mood: &'static str| move |world: &mut World| world.set_node(labelled("b", 1000, mood));
+    disturb_index("node_changed", nothing, node("bad"), node("calm"));
+    let namespace = |world: &mut World| {
         world.input(Input::Object(Object::Namespace(Namespace {
             name: "bad".into(),
             ..Namespace::default()
         })));
-    });
+    };
+    disturb_index("object_changed", nothing, namespace, nothing);
 }

@@ -342,7 +342,11 @@ impl Runner {
         match self.best(cluster, &draft, start)? {
             Some(row) => {
                 rotation.row = row.at() + 1;
-                Ok(draft.ended_best(row, cluster))
+                let feasible = match draft.as_kept {
+                    true => self.kept.how_many_fit(draft.slate),
+                    false => draft.fits.len(),
+                };
+                Ok(draft.ended_best(row, feasible, cluster))
             }
             None => self.nowhere(cluster, draft),
         }

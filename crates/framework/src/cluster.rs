@@ -94,6 +94,15 @@ impl Cluster {
         self.troubles.extend(told.err());
     }
 
+    /// Takes over what a pod on that node looks like now; `false` when it is not there.
+    pub fn replace_pod(&mut self, node_name: &str, pod: &Arc<PodInfo>) -> bool {
+        let Some((row, old)) = self.nodes.replace_pod(node_name, pod.clone()) else { return false };
+        let (view, indexes) = self.split();
+        let told = indexes.pod_changed(view, row, &old, pod);
+        self.troubles.extend(told.err());
+        true
+    }
+
     /// Takes a pod off a node; `false` when it is not there.
     pub fn remove_pod(&mut self, node_name: &str, uid: &str) -> bool {
         let Some((row, pod)) = self.nodes.remove_pod(node_name, uid) else { return false };

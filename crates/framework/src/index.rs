@@ -40,9 +40,16 @@ pub trait Index: Any + Default + Send + Sync {
         let _ = (view, row, pod);
     }
 
-    /// A pod is on a row no more. Called with the very object that joined.
+    /// A pod is on a row no more. Called with the object that it was told of last.
     fn pod_left(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         let _ = (view, row, pod);
+    }
+
+    /// A pod on a row has changed, or its binding is confirmed. It leaves and joins, unless the index knows better: most
+    /// changes are of a pod's status, and most indexes do not look at that.
+    fn pod_changed(&mut self, view: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo) {
+        self.pod_left(view, row, old);
+        self.pod_joined(view, row, new);
     }
 
     /// A row's node appeared, changed, or is gone: `view.nodes` has what it is now.
@@ -61,6 +68,7 @@ pub trait Index: Any + Default + Send + Sync {
 trait ErasedIndex: Any + Send + Sync {
     fn pod_joined(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo);
     fn pod_left(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo);
+    fn pod_changed(&mut self, view: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo);
     fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx);
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId);
     fn as_any(&self) -> &dyn Any;
@@ -73,6 +81,9 @@ impl<I: Index> ErasedIndex for I {
     }
     fn pod_left(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         Index::pod_left(self, view, row, pod);
+    }
+    fn pod_changed(&mut self, view: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo) {
+        Index::pod_changed(self, view, row, old, new);
     }
     fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) {
         Index::node_changed(self, view, row);
@@ -294,6 +305,25 @@ impl Indexes {
         pod: &PodInfo,
     ) -> Result<(), PointError> {
         self.tell(view, &Item::Pod(pod.uid.clone()), false, |index| index.pod_left(view, row, pod))
+    }
+
+    pub(crate) fn pod_changed(
+        &mut self,
+        view: ClusterView<'_>,
+        row: NodeIdx,
+        old: &PodInfo,
+        new: &PodInfo,
+    ) -> Result<(), PointError> {
+        let item = Item::Pod(new.uid.clone());
+        let tell = |kept: &mut Kept| {
+            // To an index that could not bear the old object the pod is new.
+            let is_new = kept.withheld.contains(&item);
+            kept.tell(view, item.clone(), true, |index| match is_new {
+                true => index.pod_joined(view, row, new),
+                false => index.pod_changed(view, row, old, new),
+            })
+        };
+        self.0.iter_mut().map(tell).fold(Ok(()), Result::and)
     }
 
     pub(crate) fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) -> Result<(), PointError> {

@@ -98,6 +98,11 @@ impl Kept {
         self.slates[slate.0].fits()
     }
 
+    /// How many rows these are.
+    pub(crate) fn how_many_fit(&self, slate: SlateId) -> usize {
+        self.slates[slate.0].how_many_fit()
+    }
+
     /// The sums of kept scores, if they can be used, after [`Self::sync`].
     pub(crate) fn totals(&self, slate: SlateId) -> Option<&Totals> {
         self.slates[slate.0].totals()

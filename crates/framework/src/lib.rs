@@ -4,13 +4,14 @@
 //! (many rows at once), [`cluster`] with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes
 //! pending pods), [`resource`] (kinds of objects that plugins bring along) with [`assume`] (what counts of them before the API
 //! server has it), [`api_call`] (what plugins ask of the API server), [`registry`] and [`profile`] (from a configuration to
-//! plugins in order), [`points`] and [`guard`] (how plugins are called), [`attempt`] (the run loop), `kept` with [`reads`] and `totals` (what outlives an attempt).
+//! plugins in order), [`points`] and [`guard`] (how plugins are called), [`attempt`] (the run loop), `kept` with [`reads`], `totals` and `best` (what outlives an attempt).
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
 
 pub mod api_call;
 pub mod assume;
 pub mod attempt;
+mod best;
 pub mod cluster;
 pub mod cycle;
 pub mod diagnosis;

@@ -103,6 +103,11 @@ impl PodInfo {
         self.resized.as_ref().map_or(self.spec.nonzero, |r| r.1)
     }
 
+    /// Whether it is certain that both occupy the same of their node: ports, and whatever else is requested.
+    pub(crate) fn occupies_the_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.spec, &other.spec) && self.resized.is_none() && other.resized.is_none()
+    }
+
     /// The pod's priority.
     pub fn priority(&self) -> i32 {
         self.spec.priority

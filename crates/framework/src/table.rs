@@ -224,6 +224,29 @@ impl NodeTable {
         Some((row, pod))
     }
 
+    /// Takes over what a pod on a node looks like now: the row it is on, and what it was.
+    pub(crate) fn replace_pod(
+        &mut self,
+        node_name: &str,
+        pod: Arc<PodInfo>,
+    ) -> Option<(NodeIdx, Arc<PodInfo>)> {
+        let row = self.by_name.get(node_name).copied()?;
+        let pods = &mut self.rows[row.at()].pods;
+        let at = pods.iter().rposition(|p| p.uid == pod.uid)?;
+        let old = if pods[at].occupies_the_same(&pod) {
+            // It goes to the end, as one that leaves and joins does.
+            let old = pods.swap_remove(at);
+            pods.push(pod);
+            old
+        } else {
+            let old = self.take(row, &pod.uid)?;
+            self.put(row, pod);
+            old
+        };
+        self.touch(row);
+        Some((row, old))
+    }
+
     /// Puts a pod on a row for a question of the form "what if"; undone by [`Self::end_what_if`]. Not logged.
     pub fn what_if_added(&mut self, row: NodeIdx, pod: Arc<PodInfo>) {
         self.put(row, pod);

@@ -1,6 +1,7 @@
 //! Weighted score sums per row, kept up to date row by row, with the best one at hand.
 
 use crate::{
+    best::Best,
     nodeset::{NodeIdx, NodeSet},
     normalize::normalized,
     outcome::Normalize,
@@ -9,17 +10,12 @@ use crate::{
 
 /// Marks a row that does not fit.
 const UNFIT: i64 = i64::MIN;
-/// Rows per block: the best total of each block is kept.
-const BLOCK: usize = 64;
 
 /// Sums of weighted, normalised scores.
 #[derive(Debug)]
 pub(crate) struct Totals {
     parts: Vec<Part>,
-    totals: Vec<i64>,
-    block_best: Vec<i64>,
-    /// Blocks whose best may be gone; their best is found when a series of updates ends.
-    dirty: Vec<usize>,
+    totals: Best,
     stale: bool,
     invalid: usize,
     is_invalid: NodeSet,
@@ -94,9 +90,7 @@ impl Totals {
         };
         let mut totals = Self {
             parts: parts.map(part).collect(),
-            totals: vec![UNFIT; rows],
-            block_best: vec![UNFIT; rows.div_ceil(BLOCK)],
-            dirty: Vec::new(),
+            totals: Best::new(rows, UNFIT),
             stale: true,
             invalid: 0,
             is_invalid: NodeSet::empty(rows),
@@ -129,26 +123,20 @@ impl Totals {
     pub(crate) fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
         let max_is_gone = |part: &Part| part.is_relative() && part.max > 0 && part.how_many == 0;
         if !self.stale && !self.parts.iter().any(max_is_gone) {
-            for at in 0..self.dirty.len() {
-                self.block_best[self.dirty[at]] = self.best_of_block(self.dirty[at]);
-            }
-            self.dirty.clear();
             return;
         }
-        self.dirty.clear();
         self.stale = false;
-        self.totals.fill(UNFIT);
         self.invalid = 0;
         self.is_invalid.clear();
+        let totals = self.totals.numbers_mut();
+        totals.fill(UNFIT);
         for row in fits {
-            self.totals[row.at()] = 0;
+            totals[row.at()] = 0;
         }
         for at in 0..self.parts.len() {
             self.add_part(at, raw(self.parts[at].at), fits);
         }
-        for block in 0..self.block_best.len() {
-            self.block_best[block] = self.best_of_block(block);
-        }
+        self.totals.rebuild();
     }
 
     /// Adds one scorer's part to the totals of all rows that fit.
@@ -159,7 +147,7 @@ impl Totals {
         let Part { weight, normalize, max, .. } = self.parts[at];
         for row in fits {
             let score = normalized(normalize, raw[row.at()], max);
-            self.totals[row.at()] += score.saturating_mul(weight);
+            self.totals.numbers_mut()[row.at()] += score.saturating_mul(weight);
             if !(0..=100).contains(&score) {
                 self.mark_invalid(row, true);
             }
@@ -169,13 +157,7 @@ impl Totals {
     fn write<'a>(&mut self, row: NodeIdx, fits: bool, raw: impl Fn(usize) -> &'a [i64]) {
         self.mark_invalid(row, false);
         let total = if fits { self.sum(row, raw) } else { UNFIT };
-        let block = row.at() / BLOCK;
-        let before = std::mem::replace(&mut self.totals[row.at()], total);
-        if total >= self.block_best[block] {
-            self.block_best[block] = total;
-        } else if before == self.block_best[block] && self.dirty.last() != Some(&block) {
-            self.dirty.push(block);
-        }
+        self.totals.set(row.at(), total);
     }
 
     fn sum<'a>(&mut self, row: NodeIdx, raw: impl Fn(usize) -> &'a [i64]) -> i64 {
@@ -197,11 +179,6 @@ impl Totals {
         }
     }
 
-    fn best_of_block(&self, block: usize) -> i64 {
-        let end = ((block + 1) * BLOCK).min(self.totals.len());
-        self.totals[block * BLOCK..end].iter().copied().max().unwrap_or(UNFIT)
-    }
-
     /// Whether the sums are also those of `some` of the rows that fit: whether what raw scores are divided by stays the
     /// same without the others.
     pub(crate) fn hold_for(&self, some: &NodeSet) -> bool {
@@ -210,33 +187,18 @@ impl Totals {
 
     /// Copies the sums, one per row; what rows hold that do not fit means nothing.
     pub(crate) fn copy_to(&self, sums: &mut Vec<i64>) {
-        sums.clone_from(&self.totals);
+        sums.clear();
+        sums.extend_from_slice(self.totals.numbers());
     }
 
     /// The row with the largest total, the first one at or after `start` (going round) if several have it.
     pub(crate) fn best(&self, start: usize) -> Option<NodeIdx> {
-        let best = self.block_best.iter().copied().max().filter(|best| *best != UNFIT)?;
-        let start = if start < self.totals.len() { start } else { 0 };
-        self.first_with(best, start, self.totals.len()).or_else(|| self.first_with(best, 0, start))
-    }
-
-    fn first_with(&self, total: i64, from: usize, to: usize) -> Option<NodeIdx> {
-        let mut at = from;
-        while at < to {
-            let block = at / BLOCK;
-            let end = ((block + 1) * BLOCK).min(to);
-            if self.block_best[block] >= total
-                && let Some(found) = self.totals[at..end].iter().position(|t| *t == total)
-            {
-                return Some(NodeIdx::from(at + found));
-            }
-            at = end;
-        }
-        None
+        let (best, at) = self.totals.largest_from(start)?;
+        (best != UNFIT).then(|| NodeIdx::from(at))
     }
 
     /// About how many bytes it holds.
     pub(crate) fn size(&self) -> usize {
-        size_of::<Self>() + 8 * (self.totals.len() + self.block_best.len())
+        size_of::<Self>() + self.totals.size()
     }
 }

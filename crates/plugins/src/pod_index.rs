@@ -29,6 +29,8 @@ pub(crate) mod tests;
 mod topology;
 mod watched;
 
+use std::sync::Arc;
+
 use harbormaster_api::{ObjectKind, Str};
 use harbormaster_framework::prelude::*;
 
@@ -92,6 +94,15 @@ impl Index for PodIndex {
             self.selectors.left(&namespace, row, pod);
         }
         self.held.left(row, pod);
+    }
+
+    fn pod_changed(&mut self, known: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo) {
+        let same_group = old.namespace == new.namespace && old.labels == new.labels;
+        let same_state = old.is_terminating() == new.is_terminating() && Arc::ptr_eq(&old.spec, &new.spec);
+        if !(same_group && same_state) {
+            self.pod_left(known, row, old);
+            self.pod_joined(known, row, new);
+        }
     }
 
     fn node_changed(&mut self, known: ClusterView<'_>, row: NodeIdx) {

@@ -234,7 +234,7 @@ pub fn reads_are_complete(trial: &Trial, nodes: &Cluster, pods: &[Arc<PodInfo>])
 }
 
 /// An index must equal one that is made anew, after any sequence of changes: pods that come and go, nodes that appear,
-/// change and go. Tries a random one, the same for the same seed, of the nodes and pods that `node` and `pod` make of a name.
+/// change and go (pods too). Tries a random one, the same for the same seed, of the nodes and pods that `node` and `pod` make of a name.
 ///
 /// # Panics
 /// When it does not, or when the index does.
@@ -245,13 +245,13 @@ pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
 ) {
     let kind = IndexKind::of::<I>();
     let (mut dice, mut cluster, mut specs) = (Dice::new(seed), Cluster::default(), SpecTable::default());
-    let mut placed: Vec<(Str, Str)> = Vec::new();
+    let mut placed: Vec<(Str, String, Str)> = Vec::new();
     for step in 0..200 {
         if step == 20 {
             cluster.keep(kind);
         }
         let name = format!("n{}", dice.below(5));
-        match dice.below(5) {
+        match dice.below(6) {
             0 => {
                 cluster.set_node(node(&mut dice, &name).into());
             }
@@ -259,13 +259,19 @@ pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
                 cluster.remove_node(&name);
             }
             2 | 3 => {
-                let pod = pod(&mut dice, &format!("p{step}")).on(&name).build();
-                placed.push((name.as_str().into(), pod.uid.clone()));
+                let pod_name = format!("p{step}");
+                let pod = pod(&mut dice, &pod_name).on(&name).build();
+                placed.push((name.as_str().into(), pod_name, pod.uid.clone()));
                 cluster.add_pod(&name.into(), Arc::new(PodInfo::new(pod, &mut specs)));
             }
             _ if placed.is_empty() => {}
+            4 => {
+                let (node, name, uid) = &placed[dice.below(placed.len() as u64) as usize];
+                let pod = pod(&mut dice, name).uid(uid).on(node).build();
+                cluster.replace_pod(node, &Arc::new(PodInfo::new(pod, &mut specs)));
+            }
             _ => {
-                let (node, uid) = placed.swap_remove(dice.below(placed.len() as u64) as usize);
+                let (node, _, uid) = placed.swap_remove(dice.below(placed.len() as u64) as usize);
                 cluster.remove_pod(&node, &uid);
             }
         }

@@ -6,10 +6,7 @@
 //! whose objects a hint must see the newest [`MOST`] per listener. An older one counts as if its hint had said yes:
 //! better one attempt too many than a pod forgotten.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use harbormaster_api::{Node, Pod, Str};
 use harbormaster_framework::{
@@ -88,8 +85,8 @@ impl Heard {
 pub(super) struct InFlight {
     /// The number of the first event that each pod may have missed.
     pods: FxHashMap<Str, u64>,
-    /// How many pods there are per such number.
-    starts: BTreeMap<u64, usize>,
+    /// How many pods there are per such number, the lowest first.
+    starts: VecDeque<(u64, usize)>,
     heard: FxHashMap<Listener, Heard>,
     /// The number behind the last event that wakes all rejected pods, whoever rejected them; 0 if there was none.
     wild: u64,
@@ -106,14 +103,17 @@ impl Default for InFlight {
 impl InFlight {
     /// Keeps that many events for the hints of one plugin.
     fn keeping(most: usize) -> Self {
-        let (pods, starts, heard) = (FxHashMap::default(), BTreeMap::new(), FxHashMap::default());
+        let (pods, starts, heard) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
         Self { pods, starts, heard, wild: 0, next: 0, most }
     }
 
     pub(super) fn begin(&mut self, uid: Str) {
         self.end(&uid);
         self.pods.insert(uid, self.next);
-        *self.starts.entry(self.next).or_default() += 1;
+        match self.starts.back_mut() {
+            Some((start, pods)) if *start == self.next => *pods += 1,
+            _ => self.starts.push_back((self.next, 1)),
+        }
     }
 
     pub(super) fn holds(&self, uid: &Str) -> bool {
@@ -162,19 +162,26 @@ impl InFlight {
 
     pub(super) fn end(&mut self, uid: &Str) {
         let Some(start) = self.pods.remove(uid) else { return };
-        if let Some(pods) = self.starts.get_mut(&start) {
-            *pods -= 1;
-            if *pods == 0 {
-                self.starts.remove(&start);
-            }
+        if let Ok(at) = self.starts.binary_search_by_key(&start, |(start, _)| *start) {
+            self.starts[at].1 -= 1;
         }
-        match self.starts.first_key_value() {
-            None => *self = Self::keeping(self.most),
+        while self.starts.front().is_some_and(|(_, pods)| *pods == 0) {
+            self.starts.pop_front();
+        }
+        match self.starts.front() {
+            None => self.forget(),
             Some((oldest, _)) if *oldest > start => {
-                self.heard.values_mut().for_each(|heard| heard.forget_before(*oldest));
+                let oldest = *oldest;
+                self.heard.values_mut().for_each(|heard| heard.forget_before(oldest));
             }
             Some(_) => {}
         }
+    }
+
+    /// Nobody is in flight: nothing needs to be known.
+    fn forget(&mut self) {
+        self.heard.clear();
+        (self.wild, self.next) = (0, 0);
     }
 }
 
@@ -218,7 +225,7 @@ mod tests {
             }
         }
         prop_assert!(in_flight.heard.values().all(|heard| heard.hinted.len() <= KEPT));
-        prop_assert_eq!(in_flight.starts.values().sum::<usize>(), naive.len());
+        prop_assert_eq!(in_flight.starts.iter().map(|(_, pods)| pods).sum::<usize>(), naive.len());
         Ok(())
     }
 

@@ -81,8 +81,8 @@ impl Draft {
         self.ended(found, None, Competed::Listed(competed))
     }
 
-    pub(super) fn ended_best(mut self, row: NodeIdx, cluster: &Cluster) -> Attempt {
-        let (evaluated, feasible) = (self.considered(cluster), self.fits.len());
+    pub(super) fn ended_best(mut self, row: NodeIdx, feasible: usize, cluster: &Cluster) -> Attempt {
+        let evaluated = self.considered(cluster);
         let fits = std::mem::take(&mut self.fits);
         let found = Found::Node { row, evaluated, feasible, ranking: None };
         self.ended(found, None, Competed::All(fits))

@@ -31,6 +31,7 @@ pub(super) struct Slate {
     pub(super) used: u64,
     /// Rows that no row-scoped Filter plugin rejects.
     fits: NodeSet,
+    how_many_fit: usize,
     /// `None` if scoring failed.
     totals: Option<Totals>,
     /// A scoring plugin failed: an error only for those who want scores.
@@ -66,6 +67,7 @@ impl Slate {
             synced: LogPosition::default(),
             used: 0,
             fits: NodeSet::default(),
+            how_many_fit: 0,
             totals: None,
             score_failure: None,
             changed: Vec::new(),
@@ -75,6 +77,11 @@ impl Slate {
     /// Rows that no row-scoped Filter plugin rejects.
     pub(super) fn fits(&self) -> &NodeSet {
         &self.fits
+    }
+
+    /// How many these are.
+    pub(super) fn how_many_fit(&self) -> usize {
+        self.how_many_fit
     }
 
     /// The sums of scores, if they can be used.
@@ -128,6 +135,7 @@ impl Slate {
         fits.copy_from(desk.cx.nodes.live());
         self.keep_fitting(desk, &mut fits)?;
         self.fits = fits;
+        self.how_many_fit = self.fits.len();
         let scored = self.score(desk, &self.fits);
         if scored.is_ok() {
             let raw = raw(desk, &self.columns);
@@ -190,7 +198,10 @@ impl Slate {
     }
 
     fn update_row(&mut self, desk: &mut Desk<'_>, row: NodeIdx) -> Result<(), PointError> {
-        self.fits.remove(row);
+        if self.fits.contains(row) {
+            self.fits.remove(row);
+            self.how_many_fit -= 1;
+        }
         for plugin in desk.profile.row_filters() {
             if let Some((column, asked)) = desk.column(&self.columns, *plugin)
                 && !column.fits_row(asked, row)?
@@ -199,6 +210,7 @@ impl Slate {
             }
         }
         self.fits.insert(row);
+        self.how_many_fit += 1;
         let scored = self.score_row(desk, row);
         self.keep_failure(scored);
         Ok(())
@@ -219,6 +231,7 @@ impl Slate {
         self.keep_fitting(desk, &mut fitting)?;
         self.fits.subtract(rows);
         self.fits.unite(&fitting);
+        self.how_many_fit = self.fits.len();
         let scored = self.score(desk, &fitting);
         self.keep_failure(scored);
         Ok(())

@@ -178,7 +178,7 @@ impl Changing {
         }
     }
 
-    /// New labels or the beginning of its end, as an update arrives: the old object leaves, the new one joins.
+    /// New labels or the beginning of its end, as an update arrives.
     fn pod_changes(&mut self) {
         if self.placed.is_empty() {
             return;
@@ -192,8 +192,7 @@ impl Changing {
             changed.labels = labels(&[("app", self.dice.pick(&APPS))]);
         }
         let new = Arc::new(PodInfo::new(changed, &mut self.specs));
-        assert!(self.cluster.remove_pod(&node, &old.uid));
-        self.cluster.add_pod(&node, new.clone());
+        assert!(self.cluster.replace_pod(&node, &new));
         self.placed[at].1 = new;
     }
 

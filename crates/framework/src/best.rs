@@ -1,0 +1,145 @@
+//! The largest of many numbers, kept while they change one by one.
+
+/// How many numbers, and how many maxima of them, share a maximum one level up.
+const FAN: usize = 16;
+
+/// Numbers with their maxima: of every [`FAN`] neighbours, of every [`FAN`] of these maxima, and so on, up to one.
+///
+/// To change a number, to find the largest and to find who has it all look at a few neighbours per level.
+///
+/// Invariant: behind [`Best::rebuild`] and [`Best::set`] every maximum is that of what is below it.
+#[derive(Debug)]
+pub(crate) struct Best {
+    /// The numbers first, then their maxima; the last level has at most [`FAN`] entries.
+    levels: Vec<Vec<i64>>,
+}
+
+impl Best {
+    /// As many times the same number.
+    pub(crate) fn new(len: usize, number: i64) -> Self {
+        let mut levels = vec![vec![number; len]];
+        while let Some(below) = levels.last().map(Vec::len).filter(|below| *below > FAN) {
+            levels.push(vec![number; below.div_ceil(FAN)]);
+        }
+        Self { levels }
+    }
+
+    /// The numbers.
+    pub(crate) fn numbers(&self) -> &[i64] {
+        &self.levels[0]
+    }
+
+    /// The numbers, to change many of them; [`Self::rebuild`] comes next.
+    pub(crate) fn numbers_mut(&mut self) -> &mut [i64] {
+        &mut self.levels[0]
+    }
+
+    /// Finds all maxima anew.
+    pub(crate) fn rebuild(&mut self) {
+        for level in 1..self.levels.len() {
+            let (below, above) = self.levels.split_at_mut(level);
+            for (maximum, group) in above[0].iter_mut().zip(below[level - 1].chunks(FAN)) {
+                *maximum = largest(group);
+            }
+        }
+    }
+
+    /// Changes one number.
+    pub(crate) fn set(&mut self, at: usize, number: i64) {
+        self.levels[0][at] = number;
+        let mut at = at;
+        for level in 1..self.levels.len() {
+            at /= FAN;
+            let below = &self.levels[level - 1];
+            let maximum = largest(&below[at * FAN..below.len().min((at + 1) * FAN)]);
+            if std::mem::replace(&mut self.levels[level][at], maximum) == maximum {
+                return;
+            }
+        }
+    }
+
+    /// The largest number, and the first place at or after `start` (going round) that has it; `None` if there are no
+    /// numbers.
+    pub(crate) fn largest_from(&self, start: usize) -> Option<(i64, usize)> {
+        let best = self.levels.last()?.iter().copied().max()?;
+        let start = if start < self.numbers().len() { start } else { 0 };
+        let at = self.first_from(best, start).or_else(|| self.first_from(best, 0))?;
+        Some((best, at))
+    }
+
+    /// The first place at or after `start` that has `best`, which is the largest number.
+    fn first_from(&self, best: i64, start: usize) -> Option<usize> {
+        let (mut level, mut at) = (0, start);
+        // Up, to the first group of neighbours that has it.
+        let mut found = loop {
+            let numbers = &self.levels[level];
+            let end = numbers.len().min((at / FAN + 1) * FAN);
+            if let Some(found) = position(numbers, at..end, best) {
+                break found;
+            }
+            (level, at) = (level + 1, at / FAN + 1);
+            if level == self.levels.len() || at >= self.levels[level].len() {
+                return None;
+            }
+        };
+        // And down again.
+        while level > 0 {
+            level -= 1;
+            let numbers = &self.levels[level];
+            let group = found * FAN..numbers.len().min((found + 1) * FAN);
+            found = position(numbers, group, best)?;
+        }
+        Some(found)
+    }
+
+    /// About how many bytes it holds.
+    pub(crate) fn size(&self) -> usize {
+        8 * self.levels.iter().map(Vec::len).sum::<usize>()
+    }
+}
+
+fn largest(numbers: &[i64]) -> i64 {
+    numbers.iter().copied().fold(i64::MIN, i64::max)
+}
+
+fn position(numbers: &[i64], range: std::ops::Range<usize>, number: i64) -> Option<usize> {
+    let from = range.start;
+    numbers.get(range)?.iter().position(|n| *n == number).map(|at| from + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn naive(numbers: &[i64], start: usize) -> Option<(i64, usize)> {
+        let best = *numbers.iter().max()?;
+        let start = if start < numbers.len() { start } else { 0 };
+        let places = (start..numbers.len()).chain(0..start);
+        places.into_iter().find(|at| numbers[*at] == best).map(|at| (best, at))
+    }
+
+    proptest! {
+        #[test]
+        fn the_largest_is_found_as_by_looking_at_all_of_them(
+            len in prop_oneof![0usize..40, 250usize..600],
+            changes in prop::collection::vec((any::<prop::sample::Index>(), -2i64..3, 0usize..700), 0..60),
+        ) {
+            let mut best = Best::new(len, 0);
+            let mut numbers = vec![0; len];
+            for (at, number, start) in changes {
+                if len > 0 {
+                    let at = at.index(len);
+                    numbers[at] = number;
+                    best.set(at, number);
+                }
+                prop_assert_eq!(best.largest_from(start), naive(&numbers, start));
+            }
+            best.numbers_mut().reverse();
+            numbers.reverse();
+            best.rebuild();
+            prop_assert_eq!(best.largest_from(len / 2), naive(&numbers, len / 2));
+        }
+    }
+}
