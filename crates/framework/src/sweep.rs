@@ -21,7 +21,8 @@ impl PluginIdx {
 /// Why rows were rejected: which plugin, and with which reasons. Equal rejections are stored once.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    /// Per row: 0 fits, otherwise one more than the position in `distinct`.
+    /// Per row: 0 fits, otherwise one more than the position in `distinct`. Rows beyond the last that was rejected are
+    /// missing.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
     /// Where a rejection is, once there are more than a few.
@@ -41,11 +42,6 @@ impl Default for Verdicts {
 }
 
 impl Verdicts {
-    /// Makes room; new rows fit.
-    pub fn resize(&mut self, rows: usize) {
-        self.by_row.resize(rows, 0);
-    }
-
     /// Forgets everything and every row, keeping the allocations.
     pub fn reset(&mut self) {
         self.by_row.clear();
@@ -64,8 +60,7 @@ impl Verdicts {
 
     /// Why that row was rejected; `None` if it fits.
     pub fn get(&self, row: NodeIdx) -> Option<&(PluginIdx, Reject)> {
-        let code = *self.by_row.get(row.at())?;
-        self.distinct.get((code as usize).checked_sub(1)?)
+        self.distinct.get(self.code(row).checked_sub(1)?)
     }
 
     /// Whether that plugin rejected the row.
@@ -76,19 +71,30 @@ impl Verdicts {
     /// Records a rejection of `row`.
     pub fn set(&mut self, row: NodeIdx, plugin: PluginIdx, reject: Reject) {
         let code = self.code_of(plugin, reject);
+        self.write(row, code);
+    }
+
+    fn write(&mut self, row: NodeIdx, code: u32) {
+        if self.by_row.len() <= row.at() {
+            self.by_row.resize(row.at() + 1, 0);
+        }
         self.by_row[row.at()] = code;
+    }
+
+    fn code(&self, row: NodeIdx) -> usize {
+        self.by_row.get(row.at()).map_or(0, |code| *code as usize)
     }
 
     /// Takes over what `others` say of `rows`.
     pub fn take_over(&mut self, others: &Verdicts, rows: impl Iterator<Item = NodeIdx>) {
         let mut codes = vec![0; others.distinct.len() + 1];
         for row in rows {
-            let theirs = others.by_row.get(row.at()).map_or(0, |code| *code as usize);
+            let theirs = others.code(row);
             if theirs != 0 && codes[theirs] == 0 {
                 let (plugin, reject) = &others.distinct[theirs - 1];
                 codes[theirs] = self.code_of(*plugin, reject.clone());
             }
-            self.by_row[row.at()] = codes[theirs];
+            self.write(row, codes[theirs]);
         }
     }
 
@@ -96,7 +102,7 @@ impl Verdicts {
     pub fn count(&self, rows: impl Iterator<Item = NodeIdx>) -> Vec<(&(PluginIdx, Reject), usize)> {
         let mut counts = vec![0usize; self.distinct.len() + 1];
         for row in rows {
-            counts[self.by_row[row.at()] as usize] += 1;
+            counts[self.code(row)] += 1;
         }
         self.distinct.iter().zip(&counts[1..]).filter(|(_, n)| **n > 0).map(|(why, n)| (why, *n)).collect()
     }
@@ -187,7 +193,7 @@ impl<'a> Sweep<'a> {
         for row in rows.filter(|row| self.rows.contains(*row)) {
             let code = *code.get_or_insert_with(|| self.verdicts.code_of(self.plugin, reject.clone()));
             self.fits.remove(row);
-            self.verdicts.by_row[row.at()] = code;
+            self.verdicts.write(row, code);
         }
     }
 }
@@ -203,7 +209,6 @@ mod tests {
     #[test]
     fn only_the_lent_rows_are_rejected() {
         let (mut fits, mut verdicts) = (NodeSet::all(9), Verdicts::default());
-        verdicts.resize(9);
         let rows = set(&[2, 3, 5]);
         let mut part = Sweep::new(PluginIdx(7), &rows, &mut fits, &mut verdicts);
         part.reject(NodeIdx(1), Reject::evictable("one"));

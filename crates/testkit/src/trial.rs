@@ -230,7 +230,6 @@ impl Trial {
         let indexes = self.indexes(nodes, pod);
         let cx = Cycle::with_indexes(nodes, &indexes, pod);
         let mut verdicts = Verdicts::default();
-        verdicts.resize(nodes.rows());
         let mut rows = NodeSet::empty(nodes.rows());
         parts.iter().for_each(|part| rows.unite(part));
         let mut fits = rows.clone();

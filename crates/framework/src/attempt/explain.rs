@@ -49,7 +49,7 @@ impl Runner {
         };
         self.filter(cluster, &mut draft, &[])?;
         let open = draft.open(cluster);
-        let verdicts = self.verdicts(cluster, &draft, &open);
+        let verdicts = self.verdicts(&draft, &open);
         let named = |(plugin, reject): &(PluginIdx, Reject)| {
             (Some(draft.profile.plugin(*plugin).name()), reject.clone())
         };

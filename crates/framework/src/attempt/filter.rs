@@ -146,7 +146,6 @@ impl Runner {
             return Ok(());
         }
         let open = draft.open(cluster);
-        draft.overlay.resize(cluster.rows());
         draft.fits.copy_from(&open);
         for plugin in profile.at(ExtensionPoint::Filter) {
             self.filter_with(&cx, draft, *plugin)?;
@@ -183,7 +182,7 @@ impl Runner {
     /// The attempt ends without a node: every row's reason, and all of them counted.
     pub(super) fn nowhere(&self, cluster: &Cluster, mut draft: Draft) -> Result<Attempt, AttemptError> {
         let open = draft.open(cluster);
-        let by_row = self.verdicts(cluster, &draft, &open);
+        let by_row = self.verdicts(&draft, &open);
         let mut diagnosis = Diagnosis::new(cluster.node_count());
         for ((plugin, reject), n) in by_row.count(open.iter()) {
             diagnosis.add(draft.profile.plugin(*plugin).name(), reject, n);
@@ -197,9 +196,8 @@ impl Runner {
 
     /// Why rows do not fit, once filtered, of those that were `open` before: for each the word of the first Filter plugin
     /// that rejects it.
-    pub(super) fn verdicts(&self, cluster: &Cluster, draft: &Draft, open: &NodeSet) -> Verdicts {
+    pub(super) fn verdicts(&self, draft: &Draft, open: &NodeSet) -> Verdicts {
         let mut by_row = Verdicts::default();
-        by_row.resize(cluster.rows());
         by_row.take_over(&draft.overlay, draft.forced.iter());
         let mut left = open.clone();
         left.subtract(&draft.forced);

@@ -103,7 +103,6 @@ impl Column {
             return Ok(true);
         }
         if !self.judged.contains(row) {
-            self.why.resize(asked.cx.nodes.rows());
             self.why.compact();
             match asked.plugin.filter(asked.cx, &self.filter_state, row) {
                 Ok(()) => self.fits.insert(row),
@@ -126,7 +125,6 @@ impl Column {
         self.missing.copy_from(rows);
         self.missing.subtract(&self.judged);
         if !self.missing.is_empty() {
-            self.why.resize(asked.cx.nodes.rows());
             self.why.compact();
             self.fits.unite(&self.missing);
             let mut sweep = Sweep::new(asked.idx, &self.missing, &mut self.fits, &mut self.why);
