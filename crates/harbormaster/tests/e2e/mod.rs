@@ -10,3 +10,5 @@ pub mod proxy;
 pub mod scene;
 pub mod server;
 pub mod tunnel;
+pub mod volume_scene;
+pub mod volumes;

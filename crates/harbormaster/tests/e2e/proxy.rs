@@ -263,8 +263,7 @@ impl Proxy {
 
     /// Ends open watches of everything now.
     pub fn close_all(&self) {
-        self.close("pods");
-        self.close("nodes");
+        assert!(self.each_open(|_| true, |watch| watch.end(Cut::Complete)) > 0, "nobody watches anything");
     }
 
     /// Ends open watches of `resource` now.
@@ -273,11 +272,15 @@ impl Proxy {
     }
 
     fn each_watch(&self, resource: &str, act: impl Fn(&mut OpenWatch)) -> usize {
+        self.each_open(|of| of == resource, act)
+    }
+
+    fn each_open(&self, is_meant: impl Fn(&str) -> bool, act: impl Fn(&mut OpenWatch)) -> usize {
         let watches = lock(&self.state).watches.clone();
         let mut touched = 0;
         for watch in watches {
             let mut watch = lock(&watch);
-            if watch.resource == resource && !watch.over {
+            if is_meant(&watch.resource) && !watch.over {
                 act(&mut watch);
                 touched += 1;
             }
