@@ -1,7 +1,7 @@
 //! PreBind in trouble: whatever becomes of its writes, of the API server, of whoever makes volumes and of the scheduler itself, pods
 //! end on nodes that their volumes can be used from, no volume has two claims, and what was set aside in vain can be had by others.
 //!
-//! What must hold at the end is in `e2e/volume_scene.rs`, once for all.
+//! What must hold at the end is in `e2e/volume_scene.rs`, once for all. What goes while PreBind waits is in `e2e_volume_wait.rs`.
 
 mod e2e;
 
@@ -24,6 +24,7 @@ use e2e::{
 
 on_both_servers! {
     writes_of_volumes_that_fail_in_any_way_end_well,
+    writes_of_claims_that_fail_in_any_way_end_well,
     bindings_of_pods_with_volumes_that_fail_in_any_way_end_well,
     an_api_server_that_goes_away_at_any_write_is_waited_for,
 }
@@ -45,16 +46,24 @@ fn faults() -> [(&'static str, usize, Fault); 7] {
 type Matcher = Box<dyn Fn(&Request) -> bool + Send>;
 
 /// All kinds of faults at once, each for a pod and claim of its own, while that `write` is made for it.
-fn writes_fail(server: Server, name: &'static str, write: impl Fn(&VolumeScene, &str) -> Matcher) {
+fn writes_fail(
+    server: Server,
+    name: &'static str,
+    class: &str,
+    write: impl Fn(&VolumeScene, &str) -> Matcher,
+) {
     let scene = VolumeScene::new(server, name);
+    let _provisioner = scene.provision(&[]);
     for (index, (name, times, fault)) in faults().into_iter().enumerate() {
-        scene.create_volume(&format!("v-{index}"), if index % 2 == 0 { "a" } else { "b" });
+        if class == "there" {
+            scene.create_volume(&format!("v-{index}"), if index % 2 == 0 { "a" } else { "b" });
+        }
         scene.proxy.fault(times, fault, write(&scene, name));
     }
     let harbormaster = scene.started();
     let pods = faults().map(|(name, ..)| name);
     for name in pods {
-        scene.create_user(name, "there");
+        scene.create_user(name, class);
     }
     for (name, times, _) in faults() {
         scene.is_bound(name);
@@ -66,40 +75,50 @@ fn writes_fail(server: Server, name: &'static str, write: impl Fn(&VolumeScene, 
         assert!(harbormaster.attempts(&scene.full(name)) >= 2, "{name} is decided anew");
     }
     scene.create_volume("spare", "b");
-    scene.ends_in_order(harbormaster, &pods, false);
+    scene.ends_in_order(harbormaster, &pods, true);
 }
 
 fn writes_of_volumes_that_fail_in_any_way_end_well(server: Server) {
-    writes_fail(server, "setting-aside", |scene, name| Box::new(scene.is_setting_aside(name)));
+    writes_fail(server, "setting-aside", "there", |scene, name| Box::new(scene.is_setting_aside(name)));
+}
+
+fn writes_of_claims_that_fail_in_any_way_end_well(server: Server) {
+    writes_fail(server, "selecting", "made", |scene, name| Box::new(scene.is_selecting_for(name)));
 }
 
 fn bindings_of_pods_with_volumes_that_fail_in_any_way_end_well(server: Server) {
-    writes_fail(server, "binding", |scene, name| Box::new(scene.is_binding(name)));
+    writes_fail(server, "binding", "there", |scene, name| Box::new(scene.is_binding(name)));
 }
 
 fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
     let scene = VolumeScene::new(server, "outage");
+    let _provisioner = scene.provision(&[]);
     let is_away = Arc::new(AtomicBool::new(false));
-    let away = Arc::clone(&is_away);
-    let writes: [(&str, Matcher); 2] = [
-        ("aside", Box::new(scene.is_setting_aside("aside"))),
-        ("bound", Box::new(scene.is_binding("bound"))),
+    let writes: [(&str, &str, Matcher); 3] = [
+        ("aside", "there", Box::new(scene.is_setting_aside("aside"))),
+        ("selected", "made", Box::new(scene.is_selecting_for("selected"))),
+        ("bound", "there", Box::new(scene.is_binding("bound"))),
     ];
-    for (name, write) in writes {
-        let away = Arc::clone(&is_away);
-        let goes_away = Fault::After(Arc::new(move || away.store(true, Ordering::Relaxed)));
-        scene.proxy.fault(1, goes_away, write);
-        scene.create_volume(name, "a");
+    ["v-1", "v-2"].iter().for_each(|volume| scene.create_volume(volume, "a"));
+    for (_, _, write) in writes {
+        // It goes away just before.
+        let (away, begun) = (Arc::clone(&is_away), AtomicBool::new(false));
+        scene.proxy.fault(usize::MAX, Fault::Break, move |request| {
+            if write(request) && !begun.swap(true, Ordering::Relaxed) {
+                away.store(true, Ordering::Relaxed);
+            }
+            away.load(Ordering::Relaxed)
+        });
     }
-    scene.proxy.fault(usize::MAX, Fault::Break, move |_| away.load(Ordering::Relaxed));
     let harbormaster = scene.started();
-    for name in ["aside", "bound"] {
-        scene.create_user(name, "there");
+    let pods = [("aside", "there"), ("selected", "made"), ("bound", "there")];
+    for (name, class) in pods {
+        scene.create_user(name, class);
         eventually("the API server goes away", PATIENCE, || is_away.load(Ordering::Relaxed).then_some(()));
         scene.proxy.close_all();
         sleep(Duration::from_secs(3));
         is_away.store(false, Ordering::Relaxed);
         scene.is_bound(name);
     }
-    scene.ends_in_order(harbormaster, &["aside", "bound"], false);
+    scene.ends_in_order(harbormaster, &pods.map(|(name, _)| name), true);
 }

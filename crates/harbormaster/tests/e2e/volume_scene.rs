@@ -6,18 +6,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use harbormaster_oracle::provisioner::{Behaviour, Driver, Provisioner};
 use serde_json::{Value, json};
 
 use super::{
     cluster::{PATIENCE, eventually, get_pod, list, name_of, wait_until_bound},
     objects::{NODES, PODS, config, node, node_of, pod, scheduled_condition},
     process::Harbormaster,
-    proxy::Request,
+    proxy::{Gate, Request},
     scene::Scene,
     server::Server,
     volumes::{
-        CLAIMS, CLASSES, NOBODY, VOLUMES, claim, claimed_by, class, is_bound, shared_cluster, users_of,
-        volume, volume_of,
+        CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, claimed_by, class, is_bound, shared_cluster,
+        users_of, volume, volume_of,
     },
 };
 
@@ -55,9 +56,18 @@ impl VolumeScene {
         scene
     }
 
-    /// Who makes volumes of the class `made`.
-    pub fn provisioner(&self) -> String {
-        format!("example.com/{}", self.name)
+    /// Who makes volumes of the class `made`: by itself nobody.
+    fn provisioner(&self) -> String {
+        format!("{}.example.com", self.name)
+    }
+
+    /// From now on volumes of the class `made` are made; of some claims so, of all others at once.
+    pub fn provision(&self, claims: &[(&str, Behaviour)]) -> Provisioner {
+        let driver = Driver::new(&self.provisioner(), [HOSTNAME]);
+        let driver = claims.iter().fold(driver, |driver, (claim, behaviour)| {
+            driver.of_claim(&format!("default/{}", self.full(claim)), *behaviour)
+        });
+        Provisioner::start(&self.client, vec![driver])
     }
 
     /// A node with much room.
@@ -68,7 +78,7 @@ impl VolumeScene {
     }
 
     pub fn delete_place(&self, name: &str) {
-        self.client.delete(&format!("{NODES}/{}", self.full(name))).expect("the node is deleted");
+        self.delete(&format!("{NODES}/{}", self.full(name)));
     }
 
     /// A volume of the class `there` that can be used from one node.
@@ -90,6 +100,44 @@ impl VolumeScene {
 
     pub fn claim(&self, name: &str) -> Option<Value> {
         self.client.get(&format!("{CLAIMS}/{}", self.full(name))).ok()
+    }
+
+    /// Deletes a claim and waits until it is gone.
+    pub fn delete_claim(&self, name: &str) {
+        self.delete(&format!("{CLAIMS}/{}", self.full(name)));
+        eventually("the claim is gone", PATIENCE, || self.claim(name).is_none().then_some(()));
+    }
+
+    /// Deletes a volume, whoever has it, and waits until it is gone.
+    pub fn delete_volume(&self, name: &str) {
+        let path = format!("{VOLUMES}/{}", self.full(name));
+        self.delete(&path);
+        eventually("the volume is gone", PATIENCE, || {
+            // Gone already, or kept for its claim.
+            let _ = self.client.merge_patch(&path, &json!({"metadata": {"finalizers": null}}));
+            self.volume(name).is_none().then_some(())
+        });
+    }
+
+    fn delete(&self, path: &str) {
+        self.client.delete(path).expect("it is deleted");
+    }
+
+    /// The node, with the scene's name, for which the claim's volume is to be made.
+    pub fn selected(&self, claim: &str) -> String {
+        eventually("a node is selected", PATIENCE, || {
+            self.claim(claim)?["metadata"]["annotations"][SELECTED_NODE].as_str().map(str::to_owned)
+        })
+    }
+
+    /// Makes the claim's volume for a node, there or not.
+    pub fn make_volume(&self, claim: &str, node: &str) {
+        let asked = self.claim(claim).expect("the claim is there");
+        let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default",
+            "name": name_of(&asked), "uid": asked["metadata"]["uid"]});
+        let name = self.full(&format!("of-{claim}"));
+        let made = volume(&name, &self.full("made"), &self.full(node), &json!({"claimRef": claim_ref}));
+        self.client.post(VOLUMES, &made).expect("the volume is created");
     }
 
     /// A pod that uses these claims, which are there or come later.
@@ -139,6 +187,15 @@ impl VolumeScene {
         list(&self.client, path).into_iter().filter(|object| name_of(object).starts_with(&prefix)).collect()
     }
 
+    /// Those that were made are named by others.
+    fn volumes(&self) -> Vec<Value> {
+        let prefix = self.full("");
+        let is_ours = |volume: &Value| {
+            volume["spec"]["storageClassName"].as_str().is_some_and(|class| class.starts_with(&prefix))
+        };
+        list(&self.client, VOLUMES).into_iter().filter(is_ours).collect()
+    }
+
     /// What must hold at the end, whatever the trouble was: these pods are bound; every volume is as its claim says, has one
     /// claim alone, and can be used from the node of each pod that has it; and what is free can be had: volumes by as many
     /// more pods, and no more; and of the class `made`, if there `is_provisioned`, by one more pod on every node.
@@ -148,16 +205,16 @@ impl VolumeScene {
         }
         self.is_consistent();
         let is_free = |volume: &&Value| volume["status"]["phase"] == "Available";
-        let free = self.ours(VOLUMES).iter().filter(is_free).count();
+        let free = self.volumes().iter().filter(is_free).count();
         let more: Vec<String> = (0..free).map(|index| format!("more-{index}")).collect();
         for name in &more {
             self.create_user(name, "there");
         }
         if is_provisioned {
-            for place in self.ours(NODES) {
-                let name = format!("made-on-{}", name_of(&place));
+            for (index, place) in self.ours(NODES).iter().enumerate() {
+                let name = format!("made-{index}");
                 self.create_claim(&name, "made");
-                self.create_pod_on(&name, &[&name], json!({HOSTNAME: name_of(&place)}));
+                self.create_pod_on(&name, &[&name], json!({HOSTNAME: name_of(place)}));
                 self.is_bound(&name);
             }
         }
@@ -184,9 +241,12 @@ impl VolumeScene {
     }
 
     fn flaws(&self) -> Vec<String> {
-        let (volumes, claims) = (self.ours(VOLUMES), self.ours(CLAIMS));
+        let (volumes, claims) = (self.volumes(), self.ours(CLAIMS));
         let mut flaws = Vec::new();
-        for volume in volumes.iter().filter(|volume| volume["status"]["phase"] != "Released") {
+        // Nobody cleans up where a claim has gone.
+        let is_left =
+            |volume: &&Value| ["Released", "Failed"].iter().any(|it| volume["status"]["phase"] == *it);
+        for volume in volumes.iter().filter(|volume| !is_left(volume)) {
             let (name, owner) = (name_of(volume), claimed_by(volume));
             let users: Vec<&Value> = claims.iter().filter(|claim| volume_of(claim) == name).collect();
             let user = users.first().and_then(|claim| claim["metadata"]["uid"].as_str());
@@ -213,6 +273,22 @@ impl VolumeScene {
     pub fn ends_in_order(self, harbormaster: Harbormaster, pods: &[&str], is_provisioned: bool) -> String {
         self.all_is_well(pods, is_provisioned);
         self.scene.ends_well(harbormaster)
+    }
+
+    /// Waits until the gate holds something back.
+    pub fn is_held_at(&self, gate: &Gate) {
+        eventually("a request is held back", PATIENCE, || (gate.came() > 0).then_some(()));
+    }
+
+    /// Waits until a request that matches was carried out.
+    pub fn is_done(&self, matches: impl Fn(&Request) -> bool) {
+        eventually("it is written", PATIENCE, || {
+            self.proxy
+                .records(&matches)
+                .iter()
+                .any(|record| (200..300).contains(&record.status))
+                .then_some(())
+        });
     }
 
     /// Whether it writes that a volume is the claim's.
