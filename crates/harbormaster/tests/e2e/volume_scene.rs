@@ -142,10 +142,15 @@ impl VolumeScene {
 
     /// A pod that uses these claims, which are there or come later.
     pub fn create_pod(&self, name: &str, claims: &[&str]) {
-        self.create_pod_on(name, claims, json!({"scene": self.name}));
+        self.create_pod_for(name, claims, json!({"scene": self.name}));
     }
 
-    fn create_pod_on(&self, name: &str, claims: &[&str], selector: Value) {
+    /// [`Self::create_pod`] for one node.
+    pub fn create_pod_on(&self, name: &str, claims: &[&str], node: &str) {
+        self.create_pod_for(name, claims, json!({HOSTNAME: self.full(node)}));
+    }
+
+    fn create_pod_for(&self, name: &str, claims: &[&str], selector: Value) {
         let claims: Vec<String> = claims.iter().map(|claim| self.full(claim)).collect();
         let spec = json!({"volumes": users_of(&claims), "nodeSelector": selector});
         let pod = pod(&self.full(name), self.name, json!({"cpu": "10m"}), spec);
@@ -211,10 +216,11 @@ impl VolumeScene {
             self.create_user(name, "there");
         }
         if is_provisioned {
-            for (index, place) in self.ours(NODES).iter().enumerate() {
-                let name = format!("made-{index}");
+            for node in self.ours(NODES) {
+                let place = name_of(&node).trim_start_matches(&self.full(""));
+                let name = format!("made-on-{place}");
                 self.create_claim(&name, "made");
-                self.create_pod_on(&name, &[&name], json!({HOSTNAME: name_of(place)}));
+                self.create_pod_on(&name, &[&name], place);
                 self.is_bound(&name);
             }
         }
