@@ -12,3 +12,4 @@ pub mod server;
 pub mod tunnel;
 pub mod volume_scene;
 pub mod volumes;
+pub mod wake_scene;
