@@ -8,7 +8,7 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{
-    Pod,
+    Pod, Timestamp,
     pod::{Volume, VolumeSource},
 };
 use harbormaster_core::{BindOutcome, BindTask, Effect, EngineConfig, Input, Outcome};
@@ -202,4 +202,28 @@ fn a_volume_that_was_written_stays_with_its_claim_when_the_binding_fails() {
         "it finds what was set aside for it"
     );
     assert_eq!(world.binding().pre_bind.len(), 1);
+}
+
+#[test]
+fn a_volume_that_was_decided_for_a_pod_that_is_deleted_is_free_again_and_wakes_who_waits_for_one() {
+    let terminating =
+        |pod: Pod| Pod { deleted: Some(Timestamp::default()), resource_version: "2".into(), ..pod };
+    let bound_by_others = |pod: Pod| Pod { node_name: Some("n".into()), resource_version: "2".into(), ..pod };
+    for before in [None, Some(terminating as fn(Pod) -> Pod), Some(bound_by_others)] {
+        let mut world = world();
+        let one = with_claim("one", "c");
+        world.comes(one.clone());
+        world.comes(with_claim("two", "d"));
+        world.all_effects();
+        if let Some(change) = before {
+            world.input(Input::Pod(change(one.clone())));
+        }
+        world.remove_pod("one");
+        let called_off = |effect: &Effect| matches!(effect, Effect::CallOff(task) if task.pod == one.uid);
+        assert_eq!(world.all_effects().iter().filter(|effect| called_off(effect)).count(), 1);
+
+        world.bind_finished("one", BindOutcome::Failed("pod does not exist any more".to_owned()));
+        assert_eq!(world.claimed_by(), "");
+        assert_eq!(world.engine.queue_lengths().unschedulable, 0);
+    }
 }

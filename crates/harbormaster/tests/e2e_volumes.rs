@@ -1,6 +1,6 @@
 //! Pods get their volumes: those that are there, and those that are made for them, with the real volume controller.
 //!
-//! The API server in memory has no such controller: the tests play it there. Nobody makes volumes on either: the tests do.
+//! The API server in memory has no such controller: `e2e/volumes.rs` plays it there. Nobody makes volumes on either: the tests do.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -9,10 +9,11 @@ mod e2e;
 use std::path::PathBuf;
 
 use e2e::{
-    cluster::{PATIENCE, eventually, get_pod, list, name_of},
+    cluster::{PATIENCE, eventually, get_pod, list, name_of, wait_until_bound},
     objects::{NODES, PODS, default_config, node, node_of, pod, scheduled_condition},
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
+    volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, own_cluster, users_of, volume},
 };
 use harbormaster_oracle::components::ApiClient;
 use serde_json::{Value, json};
@@ -22,34 +23,26 @@ on_both_servers! {
     a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again,
 }
 
-const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
-const VOLUMES: &str = "/api/v1/persistentvolumes";
-const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-
 /// A cluster of two nodes with a class whose claims wait, and Harbormaster.
 struct Scene {
     /// Ends before the cluster does.
     _harbormaster: Harbormaster,
     cluster: Cluster,
-    server: Server,
 }
 
 impl Scene {
     fn new(server: Server, provisioner: &str) -> Self {
-        let cluster = server.own_with_controllers();
+        let cluster = own_cluster(server);
         let client = cluster.client();
         for name in ["a", "b"] {
             let labels = json!({"kubernetes.io/hostname": name});
             client.post(NODES, &node(name, labels, "4", "8Gi", 110)).unwrap();
         }
-        let class = json!({"metadata": {"name": "waits"}, "provisioner": provisioner,
-            "volumeBindingMode": "WaitForFirstConsumer"});
-        client.post(CLASSES, &class).unwrap();
+        client.post(CLASSES, &class("waits", provisioner)).unwrap();
         let config = cluster.write_scheduler_config(&default_config().to_string()).unwrap();
         let log: PathBuf = cluster.directory().join("harbormaster.log");
         let harbormaster = Harbormaster::start(&[format!("--config={}", config.display())], log);
-        Self { _harbormaster: harbormaster, cluster, server }
+        Self { _harbormaster: harbormaster, cluster }
     }
 
     fn client(&self) -> &ApiClient {
@@ -58,78 +51,28 @@ impl Scene {
 
     /// A volume of 1Gi that can be used from one node; `spec` is merged in.
     fn create_volume(&self, name: &str, node: &str, spec: &Value) {
-        let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
-        let mut volume = json!({"metadata": {"name": name}, "spec": {
-            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "waits",
-            "local": {"path": "/disk"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-        }});
-        for (field, value) in spec.as_object().into_iter().flatten() {
-            volume["spec"][field] = value.clone();
-        }
-        self.client().post(VOLUMES, &volume).unwrap();
+        self.client().post(VOLUMES, &volume(name, "waits", node, spec)).unwrap();
     }
 
     /// A pod, and the claim of the same name that it uses.
     fn create_user(&self, name: &str) {
-        let claim = json!({"metadata": {"name": name}, "spec": {
-            "accessModes": ["ReadWriteOnce"], "storageClassName": "waits",
-            "resources": {"requests": {"storage": "1Gi"}},
-        }});
-        self.client().post(CLAIMS, &claim).unwrap();
-        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": name}});
-        self.client()
-            .post(PODS, &pod(name, "default-scheduler", json!({}), json!({"volumes": [volume]})))
-            .unwrap();
+        self.client().post(CLAIMS, &claim(name, "waits")).unwrap();
+        let spec = json!({"volumes": users_of(&[name])});
+        self.client().post(PODS, &pod(name, "default-scheduler", json!({}), spec)).unwrap();
     }
 
     fn claim(&self, name: &str) -> Value {
         self.client().get(&format!("{CLAIMS}/{name}")).unwrap()
     }
 
-    /// What a volume controller does, where there is none.
-    fn play_controller(&self) {
-        if self.server == Server::Real {
-            return;
-        }
-        for volume in list(self.client(), VOLUMES) {
-            let claim_ref = &volume["spec"]["claimRef"];
-            let phase = if claim_ref["uid"].is_string() { "Bound" } else { "Available" };
-            if volume["status"]["phase"] != phase {
-                let status = json!({"status": {"phase": phase}});
-                self.client()
-                    .merge_patch(&format!("{VOLUMES}/{}/status", name_of(&volume)), &status)
-                    .unwrap();
-            }
-            if phase == "Available" {
-                continue;
-            }
-            let claim = self.claim(claim_ref["name"].as_str().unwrap());
-            if claim["spec"]["volumeName"].is_null() {
-                let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
-                let bound = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": name_of(&volume)}});
-                self.client().merge_patch(&format!("{CLAIMS}/{}", name_of(&claim)), &bound).unwrap();
-            }
-        }
-    }
-
-    fn eventually<T>(&self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-        eventually(what, PATIENCE, || {
-            self.play_controller();
-            ask()
-        })
-    }
-
     /// The node of a pod, once it has one.
     fn bound(&self, name: &str) -> String {
-        self.eventually(&format!("{name} is bound"), || {
-            node_of(&get_pod(self.client(), name)?).map(str::to_owned)
-        })
+        wait_until_bound(self.client(), name)
     }
 
     /// Waits until the pod's condition has these words.
     fn told(&self, name: &str, words: &str) {
-        self.eventually(&format!("{name} is told {words:?}"), || {
+        eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
             let pod = get_pod(self.client(), name)?;
             scheduled_condition(&pod)?[2].contains(words).then_some(())
         });
@@ -137,12 +80,12 @@ impl Scene {
 }
 
 fn claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen(server: Server) {
-    let scene = Scene::new(server, "kubernetes.io/no-provisioner");
+    let scene = Scene::new(server, NOBODY);
     scene.create_volume("large", "a", &json!({"capacity": {"storage": "2Gi"}}));
     scene.create_volume("small", "b", &json!({}));
     ["one", "two", "three"].iter().for_each(|name| scene.create_user(name));
 
-    let waiting = scene.eventually("all but one are bound", || {
+    let waiting = eventually("all but one are bound", PATIENCE, || {
         let pods = list(scene.client(), PODS);
         let (bound, waiting): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| node_of(pod).is_some());
         (bound.len() == 2).then(|| waiting.iter().map(|pod| name_of(pod).to_owned()).collect::<Vec<_>>())
@@ -170,7 +113,7 @@ fn a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again(
     let scene = Scene::new(server, "example.com/by-hand");
     scene.create_user("one");
     let selected = || {
-        scene.eventually("a node is selected", || {
+        eventually("a node is selected", PATIENCE, || {
             scene.claim("one")["metadata"]["annotations"][SELECTED_NODE].as_str().map(str::to_owned)
         })
     };

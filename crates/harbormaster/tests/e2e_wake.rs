@@ -3,25 +3,21 @@
 //!
 //! Every pod is held back by one plugin only. In one kind of scene the nodes are small, tainted, unlabelled and
 //! cordoned, and every pod puts up with all of that but one. In another it is pods that are in the way, or missing.
-//! Attempts are counted in the logs.
+//! Attempts are counted in the logs. Events of storage are in `e2e_wake_volumes.rs`.
 //!
 //! One event wakes more pods than it can help, by a rule of kube-scheduler's: a change of taints, uncordoning
 //! included, wakes everyone who was rejected by a plugin that listens to new nodes but not to taints.
 
 mod e2e;
 
-use std::{collections::BTreeMap, fs, path::PathBuf, thread::sleep, time::Duration};
+use std::thread::sleep;
 
 use e2e::{
-    cluster::{
-        PATIENCE, create_priority_classes, delete_pod, events, eventually, wait_until_bound,
-        wait_until_explained,
-    },
-    objects::{NODES, PODS, config, node, pod},
-    process::Harbormaster,
-    server::{Cluster, Server, on_both_servers},
+    cluster::{PATIENCE, delete_pod, events, eventually, wait_until_bound},
+    objects::{NODES, PODS, node, pod},
+    server::{Server, on_both_servers},
+    wake_scene::{GATE, OURS, QUIET, THEIRS, WakeScene, placed},
 };
-use harbormaster_oracle::components::{ApiClient, Component};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -30,169 +26,18 @@ on_both_servers! {
     new_nodes_and_tolerations_wake_those_who_get_a_place_by_them,
     other_pods_wake_those_who_look_at_pods_like_them,
     nodes_wake_those_whose_topology_they_change,
-    volumes_that_go_wake_those_who_need_their_place,
 }
-
-/// Scheduler names; they are part of the pods' names, too.
-const OURS: &str = "ours";
-const THEIRS: &str = "theirs";
 
 const CPU: &str = "short-of-cpu";
 const TAINT: &str = "tainted-out";
 const LABEL: &str = "unmatched";
 const CORDON: &str = "cordoned-off";
-const GATE: &str = "gated";
 const WAITING: [&str; 5] = [CPU, TAINT, LABEL, CORDON, GATE];
 
-/// How long a pod that was woken wrongly would take to be tried, with much to spare.
-const QUIET: Duration = Duration::from_millis(400);
-
-struct Scene {
-    // Dropped in order.
-    harbormaster: Harbormaster,
-    original: Component,
-    original_log: PathBuf,
-    /// The waiting pods, without their schedulers' names.
-    names: Vec<&'static str>,
-    client: ApiClient,
-    _cluster: Cluster,
-}
-
-type Attempts = BTreeMap<&'static str, usize>;
-
-impl Scene {
-    /// Pods that wait for other nodes.
-    fn new(server: Server) -> Self {
-        let nodes = ["n1", "n2", "n3", "n4"].map(unwelcoming);
-        Self::of(server, &nodes, &[], &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
-    }
-
-    /// Nodes, pods that are placed on them, and pods that wait: a copy for each scheduler.
-    fn of(
-        server: Server,
-        nodes: &[Value],
-        placed: &[Value],
-        others: &[(&str, Value)],
-        names: &[&'static str],
-        waiting: impl Fn(&str) -> Vec<Value>,
-    ) -> Self {
-        let cluster = server.own();
-        let client = cluster.client().clone();
-        create_priority_classes(&client);
-        client.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).expect("it is created");
-        for node in nodes {
-            client.post(NODES, node).expect("the node is created");
-        }
-        for pod in placed {
-            client.post(PODS, pod).expect("the pod is created");
-        }
-        for (path, object) in others {
-            client.post(path, object).expect("the object is created");
-        }
-        let path = cluster.write_scheduler_config(&config(OURS).to_string()).expect("it is written");
-        let log = cluster.directory().join("harbormaster.log");
-        let harbormaster = Harbormaster::start(&[format!("--config={}", path.display())], log);
-        let original = cluster
-            .start_kube_scheduler(&config(THEIRS).to_string(), &["--v=3".to_owned()])
-            .expect("it starts");
-        let original_log = original.log_path().to_owned();
-        let names = names.to_vec();
-        let scene = Self { harbormaster, original, original_log, names, client, _cluster: cluster };
-        for scheduler in [OURS, THEIRS] {
-            for pod in waiting(scheduler) {
-                scene.client.post(PODS, &pod).expect("the pod is created");
-            }
-        }
-        for scheduler in [OURS, THEIRS] {
-            for name in scene.names.iter().filter(|name| **name != GATE) {
-                wait_until_explained(&scene.client, &format!("{name}-{scheduler}"));
-            }
-        }
-        // The answers to the first attempts come back as updates; they must wake nobody either.
-        sleep(QUIET);
-        scene
-    }
-
-    /// How often each pod was tried, by us and by the original.
-    fn attempts(&self) -> [Attempts; 2] {
-        let original = fs::read_to_string(&self.original_log).expect("the log can be read");
-        [(OURS, self.harbormaster.log()), (THEIRS, original)].map(|(scheduler, log)| {
-            let tries = |name: &&'static str| {
-                let pod = format!("pod=\"default/{name}-{scheduler}\"");
-                let is_try = |line: &&str| line.contains("Attempting to schedule pod") && line.contains(&pod);
-                (*name, log.lines().filter(is_try).count())
-            };
-            self.names.iter().map(tries).collect()
-        })
-    }
-
-    /// What `change` does wakes `woken` and nobody else.
-    fn wakes(&self, what: &str, woken: &[&str], change: impl FnOnce()) {
-        self.woken_by(what, woken, change, || {
-            // A pod of another kind shows that the change has arrived.
-            for scheduler in [OURS, THEIRS] {
-                let spec = json!({"tolerations": everything(), "nodeSelector": {"marker": "nowhere"}});
-                self.client.post(PODS, &pod("marker", scheduler, json!({}), spec)).expect("it is created");
-                wait_until_explained(&self.client, "marker");
-                delete_pod(&self.client, "marker");
-            }
-        });
-    }
-
-    /// [`Self::wakes`], and `helped` is then bound to `node`.
-    fn helps(&self, helped: &str, node: &str, woken: &[&str], change: impl FnOnce()) {
-        self.woken_by(helped, woken, change, || {
-            for scheduler in [OURS, THEIRS] {
-                assert_eq!(wait_until_bound(&self.client, &format!("{helped}-{scheduler}")), node);
-            }
-        });
-    }
-
-    fn woken_by(&self, what: &str, woken: &[&str], change: impl FnOnce(), arrived: impl FnOnce()) {
-        let mut expected = self.attempts();
-        change();
-        arrived();
-        for attempts in &mut expected {
-            for (name, count) in attempts.iter_mut() {
-                *count += usize::from(woken.contains(name));
-            }
-        }
-        eventually(&format!("{woken:?} are woken by {what}"), PATIENCE, || {
-            let now = self.attempts();
-            let is_there = |(now, expected): (&Attempts, &Attempts)| {
-                expected.iter().all(|(name, count)| now[name] >= *count)
-            };
-            now.iter().zip(&expected).all(is_there).then_some(())
-        });
-        sleep(QUIET);
-        assert_eq!(self.attempts(), expected, "ours and the original's after: {what}");
-    }
-
-    fn patch_node(&self, name: &str, patch: Value) {
-        self.client.merge_patch(&format!("{NODES}/{name}"), &patch).expect("the patch is taken");
-    }
-
-    fn patch_status(&self, name: &str, status: Value) {
-        let path = format!("{NODES}/{name}/status");
-        self.client.merge_patch(&path, &json!({"status": status})).expect("the patch is taken");
-    }
-
-    fn resize(&self, name: &str, cpu: &str, memory: &str) {
-        let resources = json!({"cpu": cpu, "memory": memory, "pods": "20"});
-        self.patch_status(name, json!({"capacity": resources, "allocatable": resources}));
-    }
-
-    fn patch_pods(&self, name: &str, patch: Value) {
-        for scheduler in [OURS, THEIRS] {
-            let path = format!("{PODS}/{name}-{scheduler}");
-            self.client.merge_patch(&path, &patch).expect("the patch is taken");
-        }
-    }
-
-    fn end(self) {
-        self.harbormaster.ends_well();
-        self.original.stop().expect("it ends");
-    }
+/// Pods that wait for other nodes.
+fn waiting_for_nodes(server: Server) -> WakeScene {
+    let nodes = ["n1", "n2", "n3", "n4"].map(unwelcoming);
+    WakeScene::new(server, &nodes, &[], &[], &WAITING, |scheduler| waiting_pods(scheduler).into())
 }
 
 fn everything() -> Value {
@@ -225,7 +70,7 @@ fn waiting_pods(scheduler: &str) -> [Value; 5] {
 }
 
 fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
-    let scene = Scene::new(server);
+    let scene = waiting_for_nodes(server);
     for attempts in scene.attempts() {
         let first = WAITING.map(|name| attempts[name]);
         assert_eq!(first, [1, 1, 1, 1, 0], "each was tried once, the gated one never");
@@ -289,7 +134,7 @@ fn an_event_wakes_the_pods_that_it_can_help_and_no_others(server: Server) {
 }
 
 fn room_that_is_given_back_wakes_those_who_lack_room_and_no_others(server: Server) {
-    let scene = Scene::new(server);
+    let scene = waiting_for_nodes(server);
     let fill = |name: &str, requests: Value| {
         let spec = json!({"nodeName": "n1", "tolerations": everything()});
         scene.client.post(PODS, &pod(name, OURS, requests, spec)).expect("the pod is created");
@@ -306,7 +151,7 @@ fn room_that_is_given_back_wakes_those_who_lack_room_and_no_others(server: Serve
 }
 
 fn new_nodes_and_tolerations_wake_those_who_get_a_place_by_them(server: Server) {
-    let scene = Scene::new(server);
+    let scene = waiting_for_nodes(server);
     scene.wakes("tolerations of its own, helpful or not", &[TAINT], || {
         let more = json!([
             {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
@@ -347,14 +192,6 @@ fn zones() -> Vec<Value> {
         node(&format!("room-{scheduler}"), json!({"zone": "a", "room": scheduler}), "8", "4Gi", 40)
     };
     vec![zone("n1", "a"), zone("n2", "b"), room(OURS), room(THEIRS)]
-}
-
-/// A pod on a node, with labels.
-fn placed(name: &str, node: &str, labels: Value, spec: Value) -> Value {
-    let mut pod = pod(name, "nobody", json!({}), spec);
-    pod["metadata"]["labels"] = labels;
-    pod["spec"]["nodeName"] = json!(node);
-    pod
 }
 
 /// Terms of required affinity or anti-affinity within a zone.
@@ -433,8 +270,8 @@ fn pods_among_pods(scheduler: &str) -> Vec<Value> {
     .into()
 }
 
-fn among_pods(server: Server) -> Scene {
-    let scene = Scene::of(server, &zones(), &obstacles(), &[], &AMONG_PODS, pods_among_pods);
+fn among_pods(server: Server) -> WakeScene {
+    let scene = WakeScene::new(server, &zones(), &obstacles(), &[], &AMONG_PODS, pods_among_pods);
     for attempts in scene.attempts() {
         assert_eq!(AMONG_PODS.map(|name| attempts[name]), [1; 6], "each was tried once");
     }
@@ -521,57 +358,5 @@ fn nodes_wake_those_whose_topology_they_change(server: Server) {
     scene.helps(KEYS, "n4", &[KEYS], || label(json!({"row": "1"})));
     scene.helps(FOE, "n4", &[FOE, SPREAD], || label(json!({"zone": null})));
     scene.helps(SPREAD, "n5", &[SPREAD, FRIEND], || add("n5", json!({"zone": "c"})));
-    scene.end();
-}
-
-const DISK: &str = "disk-taken";
-const FULL: &str = "node-full";
-const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
-const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
-
-/// The disks of a pod.
-fn disks(ids: &[&str]) -> Value {
-    let disk = |id: &&str| json!({"name": id, "awsElasticBlockStore": {"volumeID": id}});
-    json!({"volumes": ids.iter().map(disk).collect::<Vec<_>>()})
-}
-
-/// A node's driver that can take two disks.
-fn csi_node(name: &str) -> Value {
-    let driver = json!({"name": "ebs.csi.aws.com", "nodeID": name, "allocatable": {"count": 2}});
-    json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}})
-}
-
-fn volumes_that_go_wake_those_who_need_their_place(server: Server) {
-    let holder = |name: &str, ids: &[&str]| placed(name, "n1", json!({}), disks(ids));
-    let attachment = |driver: &str| {
-        let source = json!({"persistentVolumeName": "elsewhere"});
-        json!({"metadata": {"name": "a"}, "spec": {"attacher": driver, "nodeName": "n1", "source": source}})
-    };
-    let waiting = |scheduler: &str| {
-        [(DISK, ["vol-1"].as_slice()), (FULL, &["vol-2", "vol-3"])]
-            .map(|(name, ids)| pod(&format!("{name}-{scheduler}"), scheduler, json!({}), disks(ids)))
-            .into()
-    };
-    let scene = Scene::of(
-        server,
-        &[node("n1", json!({}), "4", "4Gi", 40)],
-        &[holder("holder", &["vol-1"]), holder("twin", &["vol-1"])],
-        &[(CSI_NODES, csi_node("n1"))],
-        &[DISK, FULL],
-        waiting,
-    );
-    let detach = |driver: &str| {
-        scene.client.post(ATTACHMENTS, &attachment(driver)).expect("the attachment is created");
-        scene.client.delete(&format!("{ATTACHMENTS}/a")).expect("the attachment is deleted");
-    };
-    scene.wakes("limits of another node", &[FULL], || {
-        scene.client.post(CSI_NODES, &csi_node("n2")).expect("the object is created");
-    });
-    scene.wakes("limits that are gone", &[], || {
-        scene.client.delete(&format!("{CSI_NODES}/n2")).expect("the object is deleted");
-    });
-    scene.wakes("a disk of another driver that is detached", &[], || detach("csi.example.com"));
-    scene.wakes("a disk of the driver that is detached", &[FULL], || detach("ebs.csi.aws.com"));
-    scene.wakes("one of two pods with the disk", &[FULL, DISK], || delete_pod(&scene.client, "twin"));
     scene.end();
 }

@@ -18,6 +18,8 @@
 //! [`soak`] watches what Harbormaster costs after hours of pods, on the API
 //! server in memory, [`embedded`].
 //!
+//! [`provisioner`] makes volumes as CSI drivers do, and fails as they do.
+//!
 //! The components are one program, written in Go under `tests/real`, that links
 //! the originals as libraries; real kubectls lie in `tests/kubectl`. They are
 //! built once, on first use; see [`components::RealBinary`].
@@ -30,6 +32,7 @@ pub mod embedded;
 pub mod generate;
 pub mod harbormaster;
 pub mod process;
+pub mod provisioner;
 pub mod scheduler;
 pub mod soak;
 pub mod verdict_oracle;

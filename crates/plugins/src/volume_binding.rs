@@ -22,7 +22,8 @@
 //! # Requeued by
 //! The pod's own claims; any new or changed volume; a class that is new or allows other places; a node that is new or
 //! has other labels, and what it says of in-tree disks; storage capacity that is new or has grown; a driver that no
-//! longer tells its capacity, for pods with inline volumes of it; a pod with claims that gives its node up.
+//! longer tells its capacity, for pods with inline volumes of it; a pod with claims that gives its node up before it is
+//! bound.
 //!
 //! # Differs from kube-scheduler
 //! Of equally small volumes the first by name is taken, and the first set aside of several; there it is chance. What is

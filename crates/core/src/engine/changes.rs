@@ -100,22 +100,22 @@ impl Engine {
         self.victim_is_going(uid);
         let nominated = self.nominator.node_of(uid).is_some() || old.status.nominated_node_name.is_some();
         self.nominator.clear(uid);
-        if !self.bindings.contains(uid) {
-            self.cache.cluster.give_back(uid);
-        }
         if old.node_name.is_some() {
             self.cache.remove(uid);
             self.pod_left_its_node(&old, now);
-            return;
-        }
-        self.queue.delete(&old);
-        if self.cache.is_assumed(uid) {
-            self.assumed_pod_deleted(&old, now);
-            if self.bindings.contains(uid) {
-                self.reporter.call_off(uid, "pod does not exist any more");
+        } else {
+            self.queue.delete(&old);
+            if self.cache.is_assumed(uid) {
+                self.assumed_pod_deleted(&old, now);
+            } else if nominated {
+                self.room_given_up(&old, now);
             }
-        } else if nominated {
-            self.room_given_up(&old, now);
+        }
+        // Whatever the pod looked like at last: what was decided for it is taken back when its binding ends.
+        if self.bindings.contains(uid) {
+            self.reporter.call_off(uid, "pod does not exist any more");
+        } else {
+            self.cache.cluster.give_back(uid);
         }
     }
 

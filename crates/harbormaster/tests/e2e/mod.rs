@@ -10,3 +10,6 @@ pub mod proxy;
 pub mod scene;
 pub mod server;
 pub mod tunnel;
+pub mod volume_scene;
+pub mod volumes;
+pub mod wake_scene;

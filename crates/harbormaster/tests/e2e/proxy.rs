@@ -116,21 +116,34 @@ impl Fault {
 
 /// Holds requests back until it is opened. Clones are the same gate.
 #[derive(Clone, Default)]
-pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+pub struct Gate(Arc<(Mutex<Passage>, Condvar)>);
+
+#[derive(Default)]
+struct Passage {
+    is_open: bool,
+    came: usize,
+}
 
 impl Gate {
     pub fn open(&self) {
-        *lock(&self.0.0) = true;
+        lock(&self.0.0).is_open = true;
         self.0.1.notify_all();
     }
 
     pub fn is_open(&self) -> bool {
-        *lock(&self.0.0)
+        lock(&self.0.0).is_open
+    }
+
+    /// How many requests have come, held back or not.
+    pub fn came(&self) -> usize {
+        lock(&self.0.0).came
     }
 
     fn wait(&self) {
-        let closed = self.0.1.wait_while(lock(&self.0.0), |open| !*open);
-        drop(closed.unwrap_or_else(PoisonError::into_inner));
+        let mut passage = lock(&self.0.0);
+        passage.came += 1;
+        let passed = self.0.1.wait_while(passage, |passage| !passage.is_open);
+        drop(passed.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -263,8 +276,7 @@ impl Proxy {
 
     /// Ends open watches of everything now.
     pub fn close_all(&self) {
-        self.close("pods");
-        self.close("nodes");
+        assert!(self.each_open(|_| true, |watch| watch.end(Cut::Complete)) > 0, "nobody watches anything");
     }
 
     /// Ends open watches of `resource` now.
@@ -273,11 +285,15 @@ impl Proxy {
     }
 
     fn each_watch(&self, resource: &str, act: impl Fn(&mut OpenWatch)) -> usize {
+        self.each_open(|of| of == resource, act)
+    }
+
+    fn each_open(&self, is_meant: impl Fn(&str) -> bool, act: impl Fn(&mut OpenWatch)) -> usize {
         let watches = lock(&self.state).watches.clone();
         let mut touched = 0;
         for watch in watches {
             let mut watch = lock(&watch);
-            if watch.resource == resource && !watch.over {
+            if is_meant(&watch.resource) && !watch.over {
                 act(&mut watch);
                 touched += 1;
             }

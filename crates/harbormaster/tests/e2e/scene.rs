@@ -1,6 +1,12 @@
 //! A scheduler behind a proxy that can make trouble.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use harbormaster_oracle::components::{ApiClient, Endpoint};
 use serde_json::{Value, json};
@@ -39,18 +45,24 @@ pub struct Scene {
     pub client: ApiClient,
     pub watch: PodWatch,
     cluster: Arc<Cluster>,
+    /// How many schedulers were started.
+    started: AtomicUsize,
 }
 
 impl Scene {
     /// With one node of 2 CPUs.
     pub fn new(server: Server, name: &'static str) -> Self {
-        let cluster = server.shared();
-        let client = cluster.client().clone();
-        let scene =
-            Self { name, proxy: Proxy::new(&cluster), watch: PodWatch::start(&client), client, cluster };
+        let scene = Self::on(server.shared(), name);
         create_priority_classes(&scene.client);
         scene.create_node("node", "2", "a");
         scene
+    }
+
+    /// Without nodes.
+    pub fn on(cluster: Arc<Cluster>, name: &'static str) -> Self {
+        let client = cluster.client().clone();
+        let (proxy, watch) = (Proxy::new(&cluster), PodWatch::start(&client));
+        Self { name, proxy, watch, client, cluster, started: AtomicUsize::new(0) }
     }
 
     pub fn create_node(&self, name: &str, cpu: &str, rack: &str) {
@@ -138,7 +150,9 @@ impl Scene {
 
     /// Harbormaster with that configuration, which finds the server by that flag.
     pub fn start_with(&self, config: &Value, way: String) -> Harbormaster {
-        let path = self.cluster.directory().join(format!("{}.json", self.name));
+        // A name of its own: several may run at a time, or one after the other.
+        let started = self.started.fetch_add(1, Ordering::Relaxed);
+        let path = self.cluster.directory().join(format!("{}-{started}.json", self.name));
         std::fs::write(&path, config.to_string()).expect("the configuration is written");
         let args = [format!("--config={}", path.display()), way];
         Harbormaster::start(&args, path.with_extension("log"))

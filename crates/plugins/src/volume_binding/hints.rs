@@ -8,6 +8,9 @@ use crate::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, claim, csi,
 };
 
+/// The condition that says that a pod is bound.
+const SCHEDULED: &str = "PodScheduled";
+
 pub(super) fn events() -> Vec<Registration<VolumeBinding>> {
     let known = Action::ADD | Action::UPDATE;
     vec![
@@ -79,9 +82,12 @@ fn after_capacity(
     queue_if(old.is_none() || limit(new) > limit(old))
 }
 
-/// A pod that gave its node up may have been going to have a volume that the API server never knew of.
+/// A pod that gave its node up may have been going to have a volume that the API server never knew of. Of one that was bound
+/// it knows.
 fn after_pod(_: &VolumeBinding, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);
-    queue_if(gone.node_name.is_some() && gone.spec.volumes.iter().any(|volume| is_claim(&volume.source)))
+    let was_bound = gone.condition(SCHEDULED).is_some_and(|condition| &*condition.status == "True");
+    let had_node = gone.node_name.is_some() && !was_bound;
+    queue_if(had_node && gone.spec.volumes.iter().any(|volume| is_claim(&volume.source)))
 }

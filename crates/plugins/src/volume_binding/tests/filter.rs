@@ -93,6 +93,25 @@ fn an_in_tree_disk_is_looked_for_by_the_drivers_label_where_a_driver_serves_it()
 }
 
 #[test]
+fn a_free_in_tree_disk_is_looked_for_by_its_own_label_even_where_a_driver_serves_it() {
+    let key = "topology.kubernetes.io/zone";
+    let mut world = world([
+        node("label-of-kubernetes").label(key, "a"),
+        node("label-of-driver").label("topology.ebs.csi.aws.com/zone", "a"),
+    ]);
+    let disk = json!({"spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}}});
+    set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", LOCAL, &json!({}))]);
+    set_custom::<PersistentVolume>(&mut world, [volume("v", &merged(&on(key, "a"), &disk))]);
+    let served = |name: &str| {
+        let annotations = json!({"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"});
+        json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"drivers": []}})
+    };
+    set_custom::<CsiNode>(&mut world, ["label-of-kubernetes", "label-of-driver"].map(served));
+    assert_eq!(lacks(&world, user(&["c"]), "label-of-kubernetes"), "");
+    assert_eq!(lacks(&world, user(&["c"]), "label-of-driver"), VOLUME);
+}
+
+#[test]
 fn a_claim_for_which_a_node_is_selected_fits_there_only_and_is_matched_with_no_volume() {
     let mut world = zones();
     let selected =

@@ -1,3 +1,4 @@
+use harbormaster_api::pod::PodCondition;
 use harbormaster_framework::events::{ClusterEvent, Hint};
 use harbormaster_testkit::{custom, node};
 
@@ -121,12 +122,31 @@ fn capacity_that_is_new_or_has_grown_wakes() {
 }
 
 #[test]
-fn a_pod_with_claims_that_gives_its_node_up_wakes() {
+fn a_pod_with_claims_that_gives_its_node_up_before_it_is_bound_wakes() {
     let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
-    let hint = |gone: PodBuilder| {
-        let gone = gone.build();
-        trial().hint(event, &user(&["c"]).info(), &Change::Pod { old: Some(&gone), new: None })
+    for (what, gone, scheduled, expected) in [
+        ("decided", user(&["d"]).on("n"), None, Hint::Queue),
+        ("decided after a failure", user(&["d"]).on("n"), Some("False"), Hint::Queue),
+        ("bound", user(&["d"]).on("n"), Some("True"), Hint::Skip),
+        ("without claims", pod("plain").on("n"), None, Hint::Skip),
+        ("without a node", user(&["d"]), None, Hint::Skip),
+    ] {
+        let mut gone = gone.build();
+        gone.status.conditions.extend(scheduled.map(|status| PodCondition {
+            type_: "PodScheduled".into(),
+            status: status.into(),
+            ..Default::default()
+        }));
+        let change = Change::Pod { old: Some(&gone), new: None };
+        assert_eq!(trial().hint(event, &user(&["c"]).info(), &change), Some(expected), "{what}");
+    }
+}
+
+#[test]
+fn a_driver_that_no_longer_tells_its_capacity_wakes_nobody_who_has_only_claims() {
+    let driver = |tells: bool| {
+        custom::<CsiDriver>(&json!({"metadata": {"name": "csi"}, "spec": {"storageCapacity": tells}}))
     };
-    assert_eq!(hint(user(&["d"]).on("n")), Some(Hint::Queue));
-    assert_eq!(hint(pod("plain").on("n")), Some(Hint::Skip));
+    let hint = trial().custom_hint(&user(&["c"]).info(), Some(&driver(true)), Some(&driver(false)));
+    assert_eq!(hint, Some(Hint::Skip), "as upstream, although there may be room now");
 }

@@ -1,0 +1,124 @@
+//! PreBind in trouble: whatever becomes of its writes, of the API server, of whoever makes volumes and of the scheduler itself, pods
+//! end on nodes that their volumes can be used from, no volume has two claims, and what was set aside in vain can be had by others.
+//!
+//! What must hold at the end is in `e2e/volume_scene.rs`, once for all. What goes while PreBind waits is in `e2e_volume_wait.rs`.
+
+mod e2e;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::sleep,
+    time::Duration,
+};
+
+use e2e::{
+    cluster::{PATIENCE, eventually},
+    proxy::{Fault, Request},
+    scene::statuses,
+    server::{Server, on_both_servers},
+    volume_scene::VolumeScene,
+};
+
+on_both_servers! {
+    writes_of_volumes_that_fail_in_any_way_end_well,
+    writes_of_claims_that_fail_in_any_way_end_well,
+    bindings_of_pods_with_volumes_that_fail_in_any_way_end_well,
+    an_api_server_that_goes_away_at_any_write_is_waited_for,
+}
+
+/// What can become of a write, by the name of the claim and pod that it concerns; and how often.
+fn faults() -> [(&'static str, usize, Fault); 7] {
+    [
+        ("conflict", 1, Fault::status(409, "Conflict")),
+        ("throttled", 2, Fault::retry_after_a_second(429, "TooManyRequests")),
+        ("failing", 6, Fault::status(500, "InternalError")),
+        ("away", 6, Fault::status(503, "ServiceUnavailable")),
+        ("refused", 6, Fault::Break),
+        // Both are carried out.
+        ("unanswered", 1, Fault::BreakAfterwards),
+        ("denied", 1, Fault::LieAfterwards { status: 500 }),
+    ]
+}
+
+type Matcher = Box<dyn Fn(&Request) -> bool + Send>;
+
+/// All kinds of faults at once, each for a pod and claim of its own, while that `write` is made for it.
+fn writes_fail(
+    server: Server,
+    name: &'static str,
+    class: &str,
+    write: impl Fn(&VolumeScene, &str) -> Matcher,
+) {
+    let scene = VolumeScene::new(server, name);
+    let _provisioner = scene.provision(&[]);
+    for (index, (name, times, fault)) in faults().into_iter().enumerate() {
+        if class == "there" {
+            scene.create_volume(&format!("v-{index}"), if index % 2 == 0 { "a" } else { "b" });
+        }
+        scene.proxy.fault(times, fault, write(&scene, name));
+    }
+    let harbormaster = scene.started();
+    let pods = faults().map(|(name, ..)| name);
+    for name in pods {
+        scene.create_user(name, class);
+    }
+    for (name, times, _) in faults() {
+        scene.is_bound(name);
+        let answers = statuses(&scene.proxy.records(write(&scene, name)));
+        assert!((times..=times + 6).contains(&answers.len()), "{name}: {answers:?}");
+        assert_ne!(answers[0], 200, "{name}: {answers:?}");
+    }
+    for name in ["conflict", "failing", "away", "refused"] {
+        assert!(harbormaster.attempts(&scene.full(name)) >= 2, "{name} is decided anew");
+    }
+    scene.create_volume("spare", "b");
+    scene.ends_in_order(harbormaster, &pods, true);
+}
+
+fn writes_of_volumes_that_fail_in_any_way_end_well(server: Server) {
+    writes_fail(server, "setting-aside", "there", |scene, name| Box::new(scene.is_setting_aside(name)));
+}
+
+fn writes_of_claims_that_fail_in_any_way_end_well(server: Server) {
+    writes_fail(server, "selecting", "made", |scene, name| Box::new(scene.is_selecting_for(name)));
+}
+
+fn bindings_of_pods_with_volumes_that_fail_in_any_way_end_well(server: Server) {
+    writes_fail(server, "binding", "there", |scene, name| Box::new(scene.is_binding(name)));
+}
+
+fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
+    let scene = VolumeScene::new(server, "outage");
+    let _provisioner = scene.provision(&[]);
+    let is_away = Arc::new(AtomicBool::new(false));
+    let writes: [(&str, &str, Matcher); 3] = [
+        ("aside", "there", Box::new(scene.is_setting_aside("aside"))),
+        ("selected", "made", Box::new(scene.is_selecting_for("selected"))),
+        ("bound", "there", Box::new(scene.is_binding("bound"))),
+    ];
+    ["v-1", "v-2"].iter().for_each(|volume| scene.create_volume(volume, "a"));
+    for (_, _, write) in writes {
+        // It goes away just before.
+        let (away, begun) = (Arc::clone(&is_away), AtomicBool::new(false));
+        scene.proxy.fault(usize::MAX, Fault::Break, move |request| {
+            if write(request) && !begun.swap(true, Ordering::Relaxed) {
+                away.store(true, Ordering::Relaxed);
+            }
+            away.load(Ordering::Relaxed)
+        });
+    }
+    let harbormaster = scene.started();
+    let pods = [("aside", "there"), ("selected", "made"), ("bound", "there")];
+    for (name, class) in pods {
+        scene.create_user(name, class);
+        eventually("the API server goes away", PATIENCE, || is_away.load(Ordering::Relaxed).then_some(()));
+        scene.proxy.close_all();
+        sleep(Duration::from_secs(3));
+        is_away.store(false, Ordering::Relaxed);
+        scene.is_bound(name);
+    }
+    scene.ends_in_order(harbormaster, &pods.map(|(name, _)| name), true);
+}

@@ -1,0 +1,57 @@
+//! Following all claims.
+
+use std::io::BufRead;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::components::{ApiClient, Error};
+
+const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
+
+/// The time after which an API server that is away is asked again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Sends every state of every claim, those that are deleted as they were last
+/// and marked so, until `ended` is set.
+pub(super) fn watch(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) {
+    while !ended.load(Ordering::Relaxed) {
+        if follow(client, ended, sender).is_err() {
+            sleep(AGAIN);
+        }
+    }
+}
+
+/// Lists, then watches until the server has forgotten where we are.
+fn follow(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) -> Result<(), Error> {
+    let mut list = client.get(CLAIMS)?;
+    let mut version = list["metadata"]["resourceVersion"].take();
+    for claim in list["items"].as_array_mut().into_iter().flatten() {
+        // The receiver is gone only when all of it ends.
+        let _ = sender.send(claim.take());
+    }
+    while !ended.load(Ordering::Relaxed) {
+        let from = version.as_str().unwrap_or_default();
+        // Short, to see soon that it has ended.
+        let query = format!("{CLAIMS}?watch=1&timeoutSeconds=1&resourceVersion={from}");
+        for line in client.stream(&query)?.lines() {
+            // A connection that breaks is one that ends.
+            let Some(mut event) = line.ok().and_then(|line| serde_json::from_str::<Value>(&line).ok()) else {
+                break;
+            };
+            let mut claim = event["object"].take();
+            if event["type"] == "ERROR" {
+                return Ok(());
+            }
+            version = claim["metadata"]["resourceVersion"].clone();
+            if event["type"] == "DELETED" {
+                claim["metadata"]["deletionTimestamp"] = "now".into();
+            }
+            let _ = sender.send(claim);
+        }
+    }
+    Ok(())
+}
