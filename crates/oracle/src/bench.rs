@@ -10,6 +10,8 @@ mod churn;
 mod creation;
 mod measurement;
 mod report;
+mod volume_controller;
+mod watch;
 mod watcher;
 mod workload;
 

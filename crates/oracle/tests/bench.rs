@@ -1,18 +1,23 @@
 //! A benchmark runs to its end and measures something.
 
 use harbormaster_oracle::bench::{Options, Sizing, WORKLOADS, run};
+use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
-#[test]
-fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_numbers() {
-    let options = Options {
-        workloads: WORKLOADS.iter().filter(|w| ["plain", "PreemptionAsync"].contains(&w.name)).collect(),
-        sizing: Sizing { nodes: Some(30), init_pods: Some(30), pods: Some(60), scale: 1.0 },
+fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
+    Options {
+        workloads: WORKLOADS.iter().filter(|workload| workloads.contains(&workload.name)).collect(),
+        sizing: Sizing { nodes: Some(nodes), init_pods: Some(nodes), pods: Some(pods), scale: 1.0 },
         pairs: 1,
         threads: 2,
         backlog: false,
         foundation: false,
-    };
+    }
+}
+
+#[test]
+fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_numbers() {
+    let options = options(&["plain", "PreemptionAsync"], 30, 60);
     let contender = Contender::KubeScheduler;
     let mut order = Vec::new();
     let report = run(&options, [&contender, &contender], |workload, _, _| order.push(workload)).unwrap();
@@ -26,4 +31,23 @@ fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_numbers() {
     }
     let text = report.to_string();
     assert!(text.contains("CPU-ms/pod") && text.contains("kube-scheduler ÷ kube-scheduler"), "{text}");
+}
+
+#[test]
+fn both_schedulers_do_equal_work_where_pods_have_volumes() {
+    let options = Options {
+        sizing: Sizing { init_pods: Some(5), ..options(&[], 20, 10).sizing },
+        ..options(&["SchedulingMigratedInTreePVs", "LocalVolumes"], 20, 10)
+    };
+    let contenders = [Contender::KubeScheduler, Contender::Harbormaster(harbormaster_binary(false).unwrap())];
+    let report = run(&options, [&contenders[0], &contenders[1]], |_, _, _| {}).unwrap();
+    let failures: Vec<_> = report.failures().map(|failed| (failed.name, &failed.failure)).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+    for workload in &report.workloads {
+        assert_eq!(workload.unequal, [], "{}", workload.name);
+        let writes = if workload.name == "LocalVolumes" { 10 } else { 0 };
+        for run in workload.runs.iter().flatten() {
+            assert_eq!((run.events, run.volume_writes), (10, writes), "{}: {run:?}", workload.name);
+        }
+    }
 }

@@ -27,6 +27,7 @@ pub mod pod_index;
 pub mod pod_topology_spread;
 pub mod priority_sort;
 mod rows;
+mod rows_by_label;
 pub mod scheduling_gates;
 mod shape;
 mod sign;

@@ -129,6 +129,10 @@ impl PreFilter for NodeVolumeLimits {
         if nothing(&migrated) && nothing(&plain) {
             return Ok(PreFiltered::Skip);
         }
+        let is_unlimited = !self.needs_drivers && !cx.index::<AttachedVolumes>()?.has_any_limits();
+        if is_unlimited && migrated.is_ok() && plain.is_ok() {
+            return Ok(PreFiltered::Skip);
+        }
         Ok(PreFiltered::state(Needed { migrated, plain, changed: Vec::new() }))
     }
 
@@ -165,7 +169,11 @@ impl Filter for NodeVolumeLimits {
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &Needed, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let attached: &AttachedVolumes = cx.index()?;
-        for row in sweep.rows().iter() {
+        let rows = match self.may_reject(state, attached) {
+            Some(some) => sweep.rows().iter().filter(|row| some.contains(*row)).collect(),
+            None => sweep.rows().clone(),
+        };
+        for row in &rows {
             match self.judge(cx, state, attached, cx.nodes.node(row)) {
                 Ok(()) => {}
                 Err(Stop::Reject(reject)) => sweep.reject(row, reject),
@@ -177,6 +185,13 @@ impl Filter for NodeVolumeLimits {
 }
 
 impl NodeVolumeLimits {
+    /// The only rows that [`Self::judge`] may reject; `None` if it may be any.
+    fn may_reject(&self, state: &Needed, attached: &AttachedVolumes) -> Option<NodeSet> {
+        let Needed { migrated: Ok(asked), plain: Ok(_), changed } = state else { return None };
+        let changed = changed.iter().copied();
+        (!self.needs_drivers).then(|| attached.tight_for(asked).chain(changed).collect())
+    }
+
     fn judge(
         &self,
         cx: &Cycle<'_>,

@@ -32,8 +32,8 @@
 //! clock, insists that a claim has the very volume that was chosen for it, and looks whether the node is still there
 //! once, when the volumes are. Classes that go away in the middle of a decision are not met with.
 //!
-//! Reading order: `claims` (the pod), `on_node` (one node), `reach` and `offers` (their means), `decision` (what comes
-//! of it), `bind` (until it has come about), `score`, `hints`.
+//! Reading order: `claims` (the pod), `on_node` (one node), `supply` (what there is), `reach` and `offers` (their means),
+//! `decision` (what comes of it), `bind` (until it has come about), `score`, `hints`.
 
 mod bind;
 mod claims;
@@ -43,6 +43,7 @@ mod offers;
 mod on_node;
 mod reach;
 mod score;
+mod supply;
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,6 +60,8 @@ use crate::{
 use bind::Binding;
 use claims::Claims;
 pub use decision::Decision;
+use on_node::Lack;
+pub use supply::Supply;
 
 /// See the [module documentation](self).
 #[derive(Clone, Debug)]
@@ -78,7 +81,7 @@ impl Plugin for VolumeBinding {
     type ScoreState = PodClaims;
 
     fn points(points: &mut Points<Self>) {
-        points.pre_filter().filter().pre_score().score().reserve().pre_bind();
+        points.pre_filter().filter().pre_score().score().reserve().pre_bind().indexed();
         points.resource::<PersistentVolumeClaim>().resource::<PersistentVolume>();
         points.resource::<StorageClass>().resource::<CsiNode>();
         points.resource::<CsiDriver>().resource::<CsiStorageCapacity>();
@@ -107,18 +110,50 @@ impl Build for VolumeBinding {
     }
 }
 
+impl Indexed for VolumeBinding {
+    type Index = Supply;
+}
+
 impl PreFilter for VolumeBinding {
+    /// Without claims that wait, and with volumes that can be used from everywhere, there is nothing left to do.
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<PodClaims>, Stop> {
         Ok(match Claims::of(cx)? {
-            Some(claims) => PreFiltered::state(PodClaims(Arc::new(claims))),
-            None => PreFiltered::Skip,
+            Some(claims) if !claims.delayed.is_empty() || !claims.fit_everywhere() => {
+                PreFiltered::state(PodClaims(Arc::new(claims)))
+            }
+            _ => PreFiltered::Skip,
         })
     }
 }
 
 impl Filter for VolumeBinding {
     fn filter(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> Verdict {
-        claims.on(cx.objects, node).map(drop)
+        claims.on(cx.objects, cx.index()?, node).map(drop)
+    }
+
+    fn filter_batch(
+        &self,
+        cx: &Cycle<'_>,
+        PodClaims(claims): &PodClaims,
+        sweep: &mut Sweep<'_>,
+    ) -> PluginResult<()> {
+        if claims.fit_everywhere() {
+            return Ok(());
+        }
+        let supply: &Supply = cx.index()?;
+        if let Some(only) = claims.only_rows(supply) {
+            let others = sweep.rows().iter().filter(|row| !only.contains(*row));
+            sweep.reject_each(others, &Lack::Reach.reject());
+            return Ok(());
+        }
+        for row in sweep.rows().iter() {
+            match claims.on(cx.objects, supply, cx.nodes.node(row)) {
+                Ok(_) => {}
+                Err(Stop::Reject(reject)) => sweep.reject(row, reject),
+                Err(Stop::Error(error)) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -138,7 +173,7 @@ impl PreScore for VolumeBinding {
 
 impl Score for VolumeBinding {
     fn score(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> PluginResult<i64> {
-        match (&self.shape, claims.on(cx.objects, node)) {
+        match (&self.shape, claims.on(cx.objects, cx.index()?, node)) {
             (Some(shape), Ok(found)) => Ok(score::score(shape, &found)),
             (None, _) | (_, Err(Stop::Reject(_))) => Ok(0),
             (_, Err(Stop::Error(error))) => Err(error),
@@ -159,7 +194,7 @@ impl Reserve for VolumeBinding {
         if claims.delayed.is_empty() {
             return Ok(Decision::default());
         }
-        let decision = Decision::of(&claims.on(cx.objects, node)?);
+        let decision = Decision::of(&claims.on(cx.objects, cx.index()?, node)?);
         decision.assume(node.name(), assume);
         Ok(decision)
     }

@@ -32,9 +32,10 @@ use harbormaster_api::{
     Str,
     node::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA},
 };
-use harbormaster_framework::prelude::*;
+use harbormaster_framework::{prelude::*, table::NodeTable};
 
 use crate::{
+    rows_by_label::RowsByLabel,
     sign,
     storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, claim, class, volume},
 };
@@ -73,6 +74,7 @@ impl Plugin for VolumeZone {
         points
             .pre_filter()
             .filter()
+            .indexed()
             .resource::<PersistentVolumeClaim>()
             .resource::<PersistentVolume>()
             .resource::<StorageClass>();
@@ -97,6 +99,48 @@ impl Build for VolumeZone {
     type Args = NoArgs;
     fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
         Ok(Self)
+    }
+}
+
+impl Indexed for VolumeZone {
+    type Index = NodeZones;
+}
+
+/// Which nodes have which values of the labels that count.
+#[derive(Debug, PartialEq)]
+pub struct NodeZones(RowsByLabel);
+
+impl Default for NodeZones {
+    fn default() -> Self {
+        let (mut rows, nobody) = (RowsByLabel::default(), NodeTable::default());
+        LABELS.iter().for_each(|(key, _)| rows.ask(&nobody, &Str::from(*key)));
+        Self(rows)
+    }
+}
+
+impl Index for NodeZones {
+    fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) {
+        self.0.set(row, view.nodes.node(row).labels());
+    }
+}
+
+impl NodeZones {
+    /// The rows with some label that counts.
+    fn labelled(&self) -> NodeSet {
+        let mut all = NodeSet::default();
+        LABELS.iter().filter_map(|(key, _)| self.0.having(key)).for_each(|rows| all.unite(rows));
+        all
+    }
+
+    /// The rows that are in such a place.
+    fn within(&self, place: &Place) -> NodeSet {
+        let rows = |key: &'static str| place.values.iter().flat_map(move |value| self.0.with(key, value));
+        let mut all: NodeSet = rows(place.stand_in).collect();
+        if place.key != place.stand_in {
+            self.0.having(place.key).into_iter().for_each(|own| all.subtract(own));
+            rows(place.key).for_each(|row| all.insert(row));
+        }
+        all
     }
 }
 
@@ -160,6 +204,17 @@ impl Filter for VolumeZone {
             value.is_some_and(|value| place.values.contains(value))
         };
         if places.iter().all(is_in) { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
+    }
+
+    fn filter_batch(&self, cx: &Cycle<'_>, places: &Vec<Place>, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+        let zones: &NodeZones = cx.index()?;
+        let labelled = zones.labelled();
+        for place in places {
+            let mut outside = labelled.clone();
+            outside.subtract(&zones.within(place));
+            sweep.reject_each(outside.iter(), &Reject::unresolvable(REASON));
+        }
+        Ok(())
     }
 }
 

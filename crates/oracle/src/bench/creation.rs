@@ -3,9 +3,9 @@
 use std::thread;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::json;
 
-use super::workload::{MEASURED, Size, Workload};
+use super::workload::{Creation, MEASURED, Size, VOLUMES, Workload, local_volume_name, node_name};
 use crate::components::ApiClient;
 
 /// At most so many pods show that a scheduler is at work. They also open its
@@ -31,14 +31,25 @@ impl Creator<'_> {
         for (collection, object) in self.workload.fixtures() {
             self.client.post(collection, &object).context("creating a fixture")?;
         }
-        self.create(self.size.nodes, |index| ("/api/v1/nodes".to_owned(), self.workload.node(index)))
-            .context("creating nodes")?;
+        self.create(self.size.nodes, |index| {
+            let mut all = vec![("/api/v1/nodes".to_owned(), self.workload.node(index))];
+            all.append(&mut self.workload.storage_of_node(index));
+            all
+        })
+        .context("creating nodes")?;
+        if self.workload.has_waiting_claims() {
+            self.make_volumes_available().context("making volumes available")?;
+        }
+        self.create(self.size.pods, |index| self.workload.storage_of_measured_pod(index))
+            .context("creating the volumes of measured pods")?;
         self.create(self.size.init_pods, |index| {
+            let mut all = self.workload.storage_of_init_pod(self.size, index);
             let (namespace, pod) = self.workload.init_pod(self.size, index);
-            (pods(&namespace), pod)
+            all.push((pods(&namespace), pod));
+            all
         })
         .context("creating init pods")?;
-        self.create(self.warm_up(), |index| (pods(MEASURED), Workload::warm_up_pod(index)))
+        self.create(self.warm_up(), |index| vec![(pods(MEASURED), Workload::warm_up_pod(index))])
             .context("creating warm-up pods")
     }
 
@@ -49,27 +60,38 @@ impl Creator<'_> {
 
     /// The pods that are measured.
     pub(super) fn create_measured(&self) -> Result<()> {
-        self.create(self.size.pods, |index| (pods(MEASURED), self.workload.measured_pod(index)))
+        self.create(self.size.pods, |index| vec![(pods(MEASURED), self.workload.measured_pod(index))])
             .context("creating measured pods")
     }
 
-    /// Creates `count` objects in the collections that come with them.
-    fn create(&self, count: usize, object: impl Fn(usize) -> (String, Value) + Sync) -> Result<()> {
-        let threads = self.threads.max(1);
-        let create_every = |first: usize| -> Result<()> {
-            for index in (first..count).step_by(threads) {
-                let (collection, object) = object(index);
+    /// What the volume controller says of a volume that it has looked at.
+    fn make_volumes_available(&self) -> Result<()> {
+        let available = json!({"status": {"phase": "Available"}});
+        self.each(self.size.nodes, |index| {
+            let name = local_volume_name(&node_name(index));
+            self.client.merge_patch(&format!("{VOLUMES}/{name}/status"), &available)?;
+            Ok(())
+        })
+    }
+
+    /// Creates objects `count` times, in the collections that come with them.
+    fn create(&self, count: usize, objects: impl Fn(usize) -> Vec<Creation> + Sync) -> Result<()> {
+        self.each(count, |index| {
+            for (collection, object) in objects(index) {
                 self.client.post(&collection, &object)?;
             }
             Ok(())
-        };
+        })
+    }
+
+    /// Does something for every number below `count`.
+    fn each(&self, count: usize, act: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+        let threads = self.threads.max(1);
         thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|first| {
-                    scope.spawn({
-                        let work = &create_every;
-                        move || work(first)
-                    })
+                    let act = &act;
+                    scope.spawn(move || (first..count).step_by(threads).try_for_each(act))
                 })
                 .collect();
             workers.into_iter().try_for_each(|worker| {

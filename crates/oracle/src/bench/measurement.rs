@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::churn::Churn;
 use super::creation::Creator;
+use super::volume_controller::VolumeController;
 use super::watcher::Watcher;
 use super::workload::{Size, Workload};
 use super::{Options, configuration};
@@ -50,6 +51,8 @@ pub struct Measurement {
     pub events: usize,
     /// From the last binding until the last of these events was seen, in seconds.
     pub last_event_s: f64,
+    /// How often the scheduler wrote a volume, in shapes in which it chooses volumes; once for each pod is all.
+    pub volume_writes: usize,
     /// Pods that were created beside the measured ones. They come by the clock:
     /// a faster scheduler meets fewer, and its CPU time has less of them.
     pub churn_pods: usize,
@@ -70,6 +73,8 @@ pub(super) fn measure(
         creator.create_measured()?;
     }
     let watcher = Watcher::bindings(&client)?;
+    let binds_volumes = workload.has_waiting_claims();
+    let volumes = binds_volumes.then(|| VolumeController::start(&client, options.threads)).transpose()?;
 
     let start_options =
         StartOptions { config: configuration(options).to_string(), ..StartOptions::default() };
@@ -115,6 +120,7 @@ pub(super) fn measure(
         events,
         last_event_s: last_event
             .map_or(0.0, |event| event.saturating_duration_since(last_binding).as_secs_f64()),
+        volume_writes: volumes.as_ref().map_or(0, VolumeController::writes),
         churn_pods,
     })
 }

@@ -43,14 +43,26 @@ pub struct Comparison {
     pub failure: Option<String>,
 }
 
-/// A pair of runs after which the API server had more events from one contender
-/// than from the other.
+/// A pair of runs after which the API server had more from one contender than
+/// from the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Unequal {
     /// The pair, from 1.
     pub pair: usize,
     /// [`Measurement::events`] of either contender.
     pub events: [usize; 2],
+    /// [`Measurement::volume_writes`] of either contender.
+    pub volume_writes: [usize; 2],
+}
+
+impl Unequal {
+    fn of(pair: usize, left: &Measurement, right: &Measurement) -> Option<Self> {
+        let events = [left.events, right.events];
+        let volume_writes = [left.volume_writes, right.volume_writes];
+        let differ = |[left, right]: [usize; 2]| left != right;
+        (differ(events) || differ(volume_writes)).then_some(Self { pair, events, volume_writes })
+    }
 }
 
 /// One column of the comparison.
@@ -149,13 +161,10 @@ impl Comparison {
         failure: Option<String>,
     ) -> Self {
         let pairs = || runs[0].iter().zip(&runs[1]);
-        let equal: Vec<_> = pairs().filter(|(left, right)| left.events == right.events).collect();
+        let equal: Vec<_> = pairs().filter(|(left, right)| Unequal::of(0, left, right).is_none()).collect();
         let ratios = COLUMNS.iter().filter_map(|column| ratio(*column, &equal)).collect();
-        let unequal = |(index, (left, right)): (usize, (&Measurement, &Measurement))| {
-            let events = [left.events, right.events];
-            (left.events != right.events).then_some(Unequal { pair: index + 1, events })
-        };
-        let unequal = pairs().enumerate().filter_map(unequal).collect();
+        let unequal = (1..).zip(pairs()).filter_map(|(pair, (left, right))| Unequal::of(pair, left, right));
+        let unequal = unequal.collect();
         Self { name, size, runs, ratios, unequal, cpu_against_plain: [None; 2], failure }
     }
 
@@ -223,12 +232,20 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.table())?;
         writeln!(f, "medians over the runs; ratio: {right} ÷ {left}, median over the pairs (least-most)")?;
         for workload in &self.workloads {
-            for Unequal { pair, events } in &workload.unequal {
-                writeln!(
+            for Unequal { pair, events, volume_writes } in &workload.unequal {
+                write!(
                     f,
-                    "{}, pair {pair}: unequal work: {left} wrote {} events, {right} {}; the pair has no ratio",
+                    "{}, pair {pair}: unequal work: {left} wrote {} events, {right} {}; ",
                     workload.name, events[0], events[1]
                 )?;
+                if volume_writes[0] != volume_writes[1] {
+                    write!(
+                        f,
+                        "{left} wrote volumes {} times, {right} {}; ",
+                        volume_writes[0], volume_writes[1]
+                    )?;
+                }
+                writeln!(f, "the pair has no ratio")?;
             }
         }
         for workload in self.failures() {

@@ -1,12 +1,12 @@
 //! Bindings and events as an outsider sees them.
 
-use std::io::BufRead;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use super::watch::Watch;
 use crate::components::ApiClient;
 
 /// Pods in [`MEASURED`](super::workload::MEASURED) that have a node; one appears
@@ -30,7 +30,6 @@ pub(super) struct Watcher(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    query: &'static str,
     /// Objects without this are not counted.
     mark: &'static [u8],
     seen: Mutex<Vec<Instant>>,
@@ -51,11 +50,11 @@ impl Watcher {
     }
 
     fn start(client: &ApiClient, query: &'static str, mark: &'static [u8]) -> Result<Self> {
+        let watch = Watch::start(client, query)?;
         let (seen, ended, changed) = Default::default();
-        let shared = Arc::new(Shared { query, mark, seen, ended, changed });
-        let stream: Box<dyn BufRead + Send> = Box::new(client.stream(query)?);
-        let (writer, client) = (Arc::clone(&shared), client.clone());
-        thread::spawn(move || writer.follow(&client, stream));
+        let shared = Arc::new(Shared { mark, seen, ended, changed });
+        let writer = Arc::clone(&shared);
+        thread::spawn(move || writer.follow(watch));
         Ok(Self(shared))
     }
 
@@ -92,34 +91,15 @@ impl Watcher {
 }
 
 impl Shared {
-    /// Reads until the API server is gone. It closes a watch whose reader it finds slow, which on a busy machine is
-    /// anyone; the next one goes on where the last ended.
-    fn follow(&self, client: &ApiClient, mut stream: Box<dyn BufRead + Send>) {
-        let mut last = String::new();
-        let ended = loop {
-            self.read(&mut stream, &mut last);
-            match client.stream(&format!("{}&resourceVersion={last}", self.query)) {
-                Ok(next) => stream = Box::new(next),
-                Err(error) => break error.to_string(),
-            }
-        };
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
-    }
-
-    /// Reads one watch to its end; `last` becomes the resource version of the last object.
-    fn read(&self, stream: &mut impl BufRead, last: &mut String) {
-        let mut line = Vec::new();
-        while stream.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            if line.starts_with(ADDED) && has(&line, self.mark) {
+    /// Reads until the API server is gone.
+    fn follow(&self, watch: Watch) {
+        let ended = watch.read(|line| {
+            if line.starts_with(ADDED) && has(line, self.mark) {
                 self.lock().push(Instant::now());
                 self.changed.notify_all();
             }
-            if let Some(version) = resource_version(&line) {
-                last.clear();
-                last.push_str(version);
-            }
-            line.clear();
-        }
+        });
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Instant>> {
@@ -133,25 +113,9 @@ fn has(line: &[u8], mark: &[u8]) -> bool {
     mark.is_empty() || line[..line.len().min(NEAR)].windows(mark.len()).any(|window| window == mark)
 }
 
-/// The resource version of an event's object: the first one of the line.
-fn resource_version(line: &[u8]) -> Option<&str> {
-    const KEY: &[u8] = br#""resourceVersion":""#;
-    let start = line.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
-    let length = line[start..].iter().position(|byte| *byte == b'"')?;
-    std::str::from_utf8(&line[start..start + length]).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_resource_version_of_an_event_is_found_without_decoding_it() {
-        let line =
-            br#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"p","resourceVersion":"42"}}}"#;
-        assert_eq!(resource_version(line), Some("42"));
-        assert_eq!(resource_version(br#"{"type":"BOOKMARK"}"#), None);
-    }
 
     #[test]
     fn events_about_measured_pods_are_told_from_those_about_others() {

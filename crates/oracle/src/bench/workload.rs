@@ -2,10 +2,15 @@
 //! Kubernetes' own `scheduler_perf`.
 
 mod pods;
+mod volumes;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+pub(super) use volumes::{Creation, VOLUMES, local_volume_name};
+
+use volumes::{Source, Volumes};
 
 /// Where the measured pods are created, and before them the pods that show
 /// that a scheduler is at work.
@@ -34,6 +39,7 @@ pub struct Workload {
     init_namespaces: Namespaces,
     /// By its number.
     measured_pod: fn(usize) -> Value,
+    volumes: Volumes,
     /// Collections, and what they must contain before the first pod.
     fixtures: fn() -> Vec<(&'static str, Value)>,
     /// Created at regular intervals during the measurement.
@@ -82,8 +88,11 @@ enum Namespaces {
 /// 4 CPUs hold 40 pods of 100m.
 const BY_CPU: Room = Room { init_pods: 40, pods: 40 };
 
-/// Every pod of the shape keeps the others off its node.
+/// Every pod of the shape keeps the others off its node, or has the only volume there.
 const ALONE: Room = Room { init_pods: 1, pods: 1 };
+
+/// Every pod has a volume, and a node can only have so many.
+const BY_VOLUMES: Room = Room { init_pods: volumes::PER_NODE, pods: volumes::PER_NODE };
 
 const ONE_ZONE: &[&str] = &["zone-1"];
 
@@ -97,12 +106,13 @@ const BASE: Workload = Workload {
     init_pod: pods::plain,
     init_namespaces: Namespaces::One,
     measured_pod: |_| pods::plain(),
+    volumes: Volumes::None,
     fixtures: Vec::new,
     churn_pod: None,
 };
 
 /// All shapes.
-pub static WORKLOADS: [Workload; 10] = [
+pub static WORKLOADS: [Workload; 14] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
@@ -173,6 +183,35 @@ pub static WORKLOADS: [Workload; 10] = [
         churn_pod: Some(pods::preemptor),
         ..BASE
     },
+    Workload {
+        name: "SchedulingInTreePVs",
+        size: Size { nodes: 5000, init_pods: 1000, pods: 2000 },
+        volumes: Volumes::Bound { source: Source::InTree, limited: false },
+        ..BASE
+    },
+    Workload {
+        name: "SchedulingMigratedInTreePVs",
+        size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
+        room: BY_VOLUMES,
+        volumes: Volumes::Bound { source: Source::InTree, limited: true },
+        ..BASE
+    },
+    Workload {
+        name: "SchedulingCSIPVs",
+        size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
+        room: BY_VOLUMES,
+        volumes: Volumes::Bound { source: Source::Csi, limited: true },
+        ..BASE
+    },
+    Workload {
+        name: "LocalVolumes",
+        // kube-scheduler looks at every volume for every node: with 5,000 of each a run would take too long.
+        size: Size { nodes: 500, init_pods: 0, pods: 400 },
+        room: ALONE,
+        volumes: Volumes::Local,
+        fixtures: || vec![("/apis/storage.k8s.io/v1/storageclasses", volumes::local_class())],
+        ..BASE
+    },
 ];
 
 impl Workload {
@@ -208,6 +247,16 @@ impl Workload {
         (self.fixtures)()
     }
 
+    /// Whether claims wait for their pods, so that somebody must let them have the volumes that the scheduler chooses.
+    pub(super) fn has_waiting_claims(&self) -> bool {
+        self.volumes == Volumes::Local
+    }
+
+    /// What a node of that number brings with it.
+    pub(super) fn storage_of_node(&self, index: usize) -> Vec<Creation> {
+        self.volumes.of_node(&node_name(index))
+    }
+
     /// A node with the label that a kubelet sets, and in a zone if the shape has zones.
     pub(super) fn node(&self, index: usize) -> Value {
         let name = node_name(index);
@@ -225,6 +274,16 @@ impl Workload {
     /// A namespace and a pod in it that has a node already: consecutive pods are
     /// on consecutive nodes.
     pub(super) fn init_pod(&self, size: Size, index: usize) -> (String, Value) {
+        let (namespace, pod, _) = self.init_pod_and_storage(size, index);
+        (namespace, pod)
+    }
+
+    /// What must exist before that pod.
+    pub(super) fn storage_of_init_pod(&self, size: Size, index: usize) -> Vec<Creation> {
+        self.init_pod_and_storage(size, index).2
+    }
+
+    fn init_pod_and_storage(&self, size: Size, index: usize) -> (String, Value, Vec<Creation>) {
         let namespace = match self.init_namespaces {
             Namespaces::One => 0,
             Namespaces::Many => index / PODS_PER_NAMESPACE,
@@ -232,7 +291,9 @@ impl Workload {
         let mut pod = (self.init_pod)();
         pod["metadata"]["name"] = format!("init-{index}").into();
         pod["spec"]["nodeName"] = node_name(index % size.nodes).into();
-        (init_namespace(namespace), pod)
+        let namespace = init_namespace(namespace);
+        let storage = self.volumes.of_init_pod(&namespace, &mut pod);
+        (namespace, pod, storage)
     }
 
     /// A pod in [`MEASURED`] that the scheduler finds when it starts. It asks for
@@ -245,9 +306,19 @@ impl Workload {
 
     /// A pod in [`MEASURED`].
     pub(super) fn measured_pod(&self, index: usize) -> Value {
+        self.measured_pod_and_storage(index).0
+    }
+
+    /// What must exist before that pod.
+    pub(super) fn storage_of_measured_pod(&self, index: usize) -> Vec<Creation> {
+        self.measured_pod_and_storage(index).1
+    }
+
+    fn measured_pod_and_storage(&self, index: usize) -> (Value, Vec<Creation>) {
         let mut pod = (self.measured_pod)(index);
         pod["metadata"]["name"] = format!("pod-{index}").into();
-        pod
+        let storage = self.volumes.of_measured_pod(MEASURED, &mut pod);
+        (pod, storage)
     }
 }
 
@@ -266,7 +337,7 @@ impl Sizing {
     }
 }
 
-fn node_name(index: usize) -> String {
+pub(super) fn node_name(index: usize) -> String {
     format!("node-{index}")
 }
 

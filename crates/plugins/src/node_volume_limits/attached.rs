@@ -6,7 +6,7 @@
 //!
 //! Invariant: after any sequence of changes it equals one that is made anew.
 
-use std::hash::Hash;
+use std::{collections::BTreeSet, hash::Hash};
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
@@ -28,6 +28,10 @@ use crate::{
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AttachedVolumes {
     rows: FxHashMap<NodeIdx, NodeVolumes>,
+    /// The rows with a limit for a driver, by how many more volumes of it they can take; below zero if there are too many.
+    room: FxHashMap<Str, BTreeSet<(i64, NodeIdx)>>,
+    /// The rows with limits of whose pods a volume cannot be told.
+    unsure: BTreeSet<NodeIdx>,
     claims: Claims,
     /// By name.
     attachments: FxHashMap<Str, Attachment>,
@@ -83,6 +87,24 @@ impl AttachedVolumes {
         self.rows.get(&row).is_some_and(|node| !node.limits.is_empty())
     }
 
+    /// Whether some node has limits.
+    pub(super) fn has_any_limits(&self) -> bool {
+        !self.room.is_empty()
+    }
+
+    /// The rows that [`Self::exceeds`] may be true of, whatever volumes are there already, and those of which it cannot tell.
+    pub(super) fn tight_for(&self, asked: &[DriverVolume]) -> impl Iterator<Item = NodeIdx> {
+        let tight = asked.iter().enumerate().filter_map(|(at, volume)| {
+            let driver = volume.driver();
+            // Once for each driver.
+            let is_first = asked[..at].iter().all(|other| other.driver() != driver);
+            let rows = self.room.get(driver).filter(|_| is_first)?;
+            let new = asked.iter().filter(|volume| volume.driver() == driver).count();
+            Some(rows.range(..(i64::try_from(new).unwrap_or(i64::MAX), NodeIdx(0))).map(|(_, row)| *row))
+        });
+        tight.flatten().chain(self.unsure.iter().copied())
+    }
+
     /// Whether a volume of some pod there cannot be told.
     pub(super) fn is_unsure_of(&self, row: NodeIdx) -> bool {
         self.rows.get(&row).is_some_and(|node| node.unsure > 0)
@@ -112,23 +134,62 @@ impl AttachedVolumes {
         node.exceeds(asked, |volume| used.contains(volume), count)
     }
 
-    fn row(&mut self, row: NodeIdx) -> &mut NodeVolumes {
-        self.rows.entry(row).or_default()
+    /// Changes what is known of a row.
+    fn change(&mut self, row: NodeIdx, change: impl FnOnce(&mut NodeVolumes)) {
+        let node = self.rows.entry(row).or_default();
+        change(node);
+        if *node == NodeVolumes::default() {
+            self.rows.remove(&row);
+        }
+    }
+
+    /// Changes who says that a volume is on a row.
+    fn change_uses(&mut self, row: NodeIdx, volume: DriverVolume, change: impl FnOnce(&mut Uses)) {
+        let driver = volume.driver().clone();
+        let room = |all: &Self| all.rows.get(&row).and_then(|node| node.room(&driver));
+        let before = room(self);
+        self.change(row, |node| node.change(volume, change));
+        let after = room(self);
+        if before != after {
+            self.set_room(row, &driver, before, after);
+        }
+    }
+
+    fn change_unsure(&mut self, row: NodeIdx, change: impl FnOnce(&mut usize)) {
+        self.change(row, |node| change(&mut node.unsure));
+        self.note_unsure(row);
+    }
+
+    fn note_unsure(&mut self, row: NodeIdx) {
+        let is_unsure = |node: &NodeVolumes| node.unsure > 0 && !node.limits.is_empty();
+        if self.rows.get(&row).is_some_and(is_unsure) {
+            self.unsure.insert(row);
+        } else {
+            self.unsure.remove(&row);
+        }
+    }
+
+    fn set_room(&mut self, row: NodeIdx, driver: &Str, before: Option<i64>, after: Option<i64>) {
+        let rows = self.room.entry(driver.clone()).or_default();
+        before.map(|room| rows.remove(&(room, row)));
+        after.map(|room| rows.insert((room, row)));
+        if rows.is_empty() {
+            self.room.remove(driver);
+        }
     }
 
     fn add(&mut self, row: NodeIdx, meaning: Meaning) {
         match meaning {
-            Meaning::Uses(volume, count) => self.row(row).change(volume, |uses| uses.pods += count),
-            Meaning::Unsure(count) => self.row(row).unsure += count,
+            Meaning::Uses(volume, count) => self.change_uses(row, volume, |uses| uses.pods += count),
+            Meaning::Unsure(count) => self.change_unsure(row, |unsure| *unsure += count),
         }
     }
 
     fn subtract(&mut self, row: NodeIdx, meaning: Meaning) {
         match meaning {
-            Meaning::Uses(volume, count) => self.row(row).change(volume, |uses| uses.pods -= count),
-            Meaning::Unsure(count) => self.row(row).unsure -= count,
+            Meaning::Uses(volume, count) => self.change_uses(row, volume, |uses| uses.pods -= count),
+            Meaning::Unsure(count) => self.change_unsure(row, |unsure| *unsure -= count),
         }
-        self.drop_if_empty(row);
     }
 
     fn shift(&mut self, (before, after): (Shift, Shift)) {
@@ -136,24 +197,18 @@ impl AttachedVolumes {
         after.into_iter().for_each(|(row, meaning)| self.add(row, meaning));
     }
 
-    fn drop_if_empty(&mut self, row: NodeIdx) {
-        if self.rows.get(&row).is_some_and(|node| *node == NodeVolumes::default()) {
-            self.rows.remove(&row);
-        }
-    }
-
-    fn set_limits(&mut self, objects: &Objects, row: NodeIdx, name: &Str) {
-        let drivers = found::<CsiNode>(objects, "", name);
-        let node = self.row(row);
-        node.has_drivers = drivers.is_some();
-        node.limits.clear();
-        for driver in drivers.into_iter().flat_map(|node| &node.drivers) {
-            if let Some(count) = driver.allocatable.count {
-                // Of two entries for one driver the last one counts.
-                node.limits.retain(|(name, _)| *name != driver.name);
-                node.limits.push((driver.name.clone(), i64::from(count)));
-            }
-        }
+    /// A row's node has another name, or what it says of its drivers may have changed.
+    fn set_node(&mut self, objects: &Objects, row: NodeIdx, name: Option<&Str>) {
+        let drivers = name.and_then(|name| found::<CsiNode>(objects, "", name));
+        let before = self.rows.get(&row).map(NodeVolumes::rooms).unwrap_or_default();
+        self.change(row, |node| {
+            node.name = name.cloned();
+            node.set_limits(drivers);
+        });
+        let after = self.rows.get(&row).map(NodeVolumes::rooms).unwrap_or_default();
+        before.iter().for_each(|(driver, room)| self.set_room(row, driver, Some(*room), None));
+        after.iter().for_each(|(driver, room)| self.set_room(row, driver, None, Some(*room)));
+        self.note_unsure(row);
     }
 
     /// Looks at an attachment anew.
@@ -184,14 +239,13 @@ impl AttachedVolumes {
         let Some(PersistentVolumeSource::Csi { handle, .. }) = source else { return };
         let volume = DriverVolume::Existing { driver: attachment.driver.clone(), handle: handle.clone() };
         attachment.counts = Some((row, volume.clone()));
-        self.row(row).change(volume, |uses| uses.attachments += 1);
+        self.change_uses(row, volume, |uses| uses.attachments += 1);
     }
 
     fn uncount(&mut self, name: &Str) {
         let counted = self.attachments.get_mut(name).and_then(|attachment| attachment.counts.take());
         if let Some((row, volume)) = counted {
-            self.row(row).change(volume, |uses| uses.attachments -= 1);
-            self.drop_if_empty(row);
+            self.change_uses(row, volume, |uses| uses.attachments -= 1);
         }
     }
 
@@ -208,6 +262,31 @@ impl AttachedVolumes {
 }
 
 impl NodeVolumes {
+    fn set_limits(&mut self, drivers: Option<&Custom<CsiNode>>) {
+        self.has_drivers = drivers.is_some();
+        self.limits.clear();
+        for driver in drivers.into_iter().flat_map(|node| &node.drivers) {
+            if let Some(count) = driver.allocatable.count {
+                // Of two entries for one driver the last one counts.
+                self.limits.retain(|(name, _)| *name != driver.name);
+                self.limits.push((driver.name.clone(), i64::from(count)));
+            }
+        }
+    }
+
+    /// How many more volumes of a driver it can take; `None` without a limit.
+    fn room(&self, driver: &Str) -> Option<i64> {
+        let (_, limit) = self.limits.iter().find(|(limited, _)| limited == driver)?;
+        let count = self.counts.get(driver).copied().unwrap_or_default();
+        Some(limit - i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    /// The same for every driver with a limit.
+    fn rooms(&self) -> Vec<(Str, i64)> {
+        let room = |(driver, _): &(Str, i64)| Some((driver.clone(), self.room(driver)?));
+        self.limits.iter().filter_map(room).collect()
+    }
+
     fn change(&mut self, volume: DriverVolume, change: impl FnOnce(&mut Uses)) {
         let driver = volume.driver().clone();
         let uses = self.volumes.entry(volume.clone()).or_default();
@@ -297,18 +376,9 @@ impl Index for AttachedVolumes {
         }
         let gone = was.map(|was| named(&self.by_node, &was)).unwrap_or_default();
         gone.iter().for_each(|attachment| self.uncount(attachment));
-        self.row(row).name.clone_from(&is);
-        match &is {
-            Some(name) => {
-                self.set_limits(view.objects, row, name);
-                named(&self.by_node, name).iter().for_each(|attachment| self.count(view, attachment));
-            }
-            None => {
-                let node = self.row(row);
-                node.has_drivers = false;
-                node.limits.clear();
-                self.drop_if_empty(row);
-            }
+        self.set_node(view.objects, row, is.as_ref());
+        if let Some(name) = &is {
+            named(&self.by_node, name).iter().for_each(|attachment| self.count(view, attachment));
         }
     }
 
@@ -330,7 +400,7 @@ impl Index for AttachedVolumes {
             && let Some(row) = view.nodes.find(&key.name)
             && self.rows.get(&row).is_some_and(|node| node.name.is_some())
         {
-            self.set_limits(view.objects, row, &key.name);
+            self.set_node(view.objects, row, Some(&key.name));
         }
     }
 }

@@ -134,7 +134,7 @@ impl Binding<'_> {
             let found = self.api.get::<PersistentVolume>("", volume).await?;
             let found = found.ok_or_else(|| missing_volume(volume))?;
             let reach = VolumeReach::of(&found);
-            let drivers = match reach.asks_for_drivers() {
+            let drivers = match reach.asks_for_drivers(&node.metadata.labels) {
                 true => self.api.get::<CsiNode>("", name).await?,
                 false => None,
             };

@@ -1,15 +1,15 @@
 //! What a pod's claims need, found out once for all nodes: the state that PreFilter makes.
 
-use harbormaster_api::{Quantity, Str};
+use harbormaster_api::{Quantity, Str, selector::LabelSelector};
 use harbormaster_framework::prelude::*;
 
 use super::{
-    offers::Offers,
     reach::{Reach, VolumeReach},
+    supply::Supply,
 };
 use crate::storage::{
-    ClaimPhase, ClaimRef, CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim,
-    StorageClass, VolumePhase,
+    AccessMode, ClaimPhase, ClaimRef, CsiDriver, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeMode,
     claim::{self, Claimed},
     class::NO_PROVISIONER,
 };
@@ -31,16 +31,25 @@ pub(super) struct Claims {
 #[derive(Debug)]
 pub(super) struct Delayed {
     pub(super) claim: ClaimId,
-    pub(super) class: Str,
-    /// Nothing asked for is zero.
-    pub(super) requested: Quantity,
+    pub(super) demand: Demand,
     /// The node for which a volume is being made already.
     pub(super) selected_node: Option<Str>,
     /// A volume that was set aside for the claim: no other will do.
     pub(super) set_aside: Option<(Candidate, Reach)>,
-    /// Volumes that would do, the smallest first, of several equal ones by name.
-    pub(super) volumes: Offers<Candidate>,
     pub(super) provision: Provision,
+}
+
+/// What a claim asks of a volume.
+#[derive(Debug)]
+pub(super) struct Demand {
+    pub(super) class: Str,
+    /// Nothing asked for is zero.
+    pub(super) requested: Quantity,
+    pub(super) access_modes: Vec<AccessMode>,
+    pub(super) volume_mode: VolumeMode,
+    pub(super) attributes_class: Str,
+    /// Well-formed.
+    pub(super) selector: Option<LabelSelector>,
 }
 
 /// A claim in the version that was looked at.
@@ -67,8 +76,8 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) struct Provision {
     pub(super) class: StorageClass,
-    /// The storage capacities that suffice, each as its `capacity` in bytes; `None` if capacity does not matter.
-    pub(super) capacities: Option<Offers<i64>>,
+    /// How many bytes some storage capacity must be good for; `None` if capacity does not matter.
+    pub(super) bytes: Option<i64>,
 }
 
 impl Claims {
@@ -101,7 +110,7 @@ impl Claims {
         if has_immediate {
             return Err(Reject::unresolvable(REASON_IMMEDIATE).into());
         }
-        Ok(Some(Self { bound, delayed: wait_for_node(cx.objects, delayed)? }))
+        Ok(Some(Self { bound, delayed: wait_for_node(cx, delayed)? }))
     }
 }
 
@@ -152,72 +161,32 @@ fn delaying_class<'a>(
 
 type Waiting<'a> = (&'a Custom<PersistentVolumeClaim>, &'a StorageClass);
 
-fn wait_for_node(objects: &Objects, waiting: Vec<Waiting<'_>>) -> PluginResult<Vec<Delayed>> {
-    let mut found = candidates(objects, &waiting)?.into_iter();
+fn wait_for_node(cx: &Cycle<'_>, waiting: Vec<Waiting<'_>>) -> PluginResult<Vec<Delayed>> {
     let mut delayed = Vec::with_capacity(waiting.len());
     for (claim, class) in waiting {
-        let Found { set_aside, free } = found.next().unwrap_or_default();
-        let Metadata { namespace, name, uid, resource_version, .. } = &claim.metadata;
+        let selected_node = claim::selected_node(claim).cloned();
+        let set_aside = match selected_node {
+            Some(_) => None,
+            None => {
+                check_selector(claim)?;
+                set_aside_for(cx, claim)?
+            }
+        };
         delayed.push(Delayed {
-            claim: ClaimId {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                uid: uid.clone(),
-                version: resource_version.clone(),
-            },
-            class: claim.class.clone(),
-            requested: requested(claim),
-            selected_node: claim::selected_node(claim).cloned(),
+            claim: ClaimId::of(claim),
+            demand: Demand::of(claim),
+            selected_node,
             set_aside,
-            volumes: Offers::new(free),
-            provision: Provision {
-                class: class.clone(),
-                capacities: capacities(objects, claim, &class.provisioner)?,
-            },
+            provision: Provision { class: class.clone(), bytes: bytes_to_find(cx.objects, claim, class)? },
         });
     }
     // Stable, as upstream's is for the few claims that a pod has.
     delayed.sort_by(|a, b| match (&a.selected_node, &b.selected_node) {
         (Some(_), Some(_)) => std::cmp::Ordering::Equal,
-        (None, None) => a.requested.cmp(&b.requested),
+        (None, None) => a.demand.requested.cmp(&b.demand.requested),
         (a, b) => b.is_some().cmp(&a.is_some()),
     });
     Ok(delayed)
-}
-
-fn requested(claim: &PersistentVolumeClaim) -> Quantity {
-    claim.requested.unwrap_or_else(|| Quantity::from_units(0))
-}
-
-/// The volumes that a claim could have.
-#[derive(Default)]
-struct Found {
-    set_aside: Option<(Candidate, Reach)>,
-    /// The smallest first.
-    free: Vec<(Candidate, Reach)>,
-}
-
-/// The volumes that each claim could have; none for a claim for which one is being made.
-fn candidates(objects: &Objects, waiting: &[Waiting<'_>]) -> PluginResult<Vec<Found>> {
-    let mut all: Vec<Found> = waiting.iter().map(|_| Found::default()).collect();
-    let mut open = Vec::new();
-    for ((claim, _), found) in waiting.iter().zip(&mut all) {
-        if claim::selected_node(claim).is_none() {
-            check_selector(claim)?;
-            open.push((*claim, found));
-        }
-    }
-    if !open.is_empty() {
-        for volume in objects.all::<PersistentVolume>()? {
-            for (claim, found) in &mut open {
-                found.consider(volume, claim);
-            }
-        }
-    }
-    drop(open);
-    // They came by name, and the sort keeps that order.
-    all.iter_mut().for_each(|found| found.free.sort_by_key(|(volume, _)| volume.capacity));
-    Ok(all)
 }
 
 fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
@@ -228,42 +197,69 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
     })
 }
 
-impl Found {
-    /// Keeps the volume if the claim could have it on some node.
-    fn consider(&mut self, volume: &Custom<PersistentVolume>, claim: &Custom<PersistentVolumeClaim>) {
-        let capacity = volume.capacity.unwrap_or_else(|| Quantity::from_units(0));
-        let is_possible = volume.class == claim.class
-            && volume.claim_ref.as_ref().is_none_or(|claimed| names(claimed, claim))
-            && capacity >= requested(claim)
-            && volume.volume_mode == claim.volume_mode
-            && volume.attributes_class == claim.attributes_class
+/// The smallest volume that was set aside for the claim and that it could have on some node; of several equal ones the
+/// first by name.
+fn set_aside_for(
+    cx: &Cycle<'_>,
+    claim: &Custom<PersistentVolumeClaim>,
+) -> PluginResult<Option<(Candidate, Reach)>> {
+    let (supply, demand): (&Supply, _) = (cx.index()?, Demand::of(claim));
+    let mut best: Option<&Custom<PersistentVolume>> = None;
+    for name in supply.set_aside_for(&claim.metadata.namespace, &claim.metadata.name) {
+        let Some(volume) = cx.objects.get::<PersistentVolume>("", name)? else { continue };
+        let is_possible = volume.class == demand.class
+            && volume.claim_ref.as_ref().is_some_and(|claimed| names(claimed, claim))
+            && capacity_of(volume) >= demand.requested
+            && volume.volume_mode == demand.volume_mode
+            && volume.attributes_class == demand.attributes_class
             && volume.metadata.deletion_timestamp.is_none();
-        let is_set_aside = volume.claim_ref.is_some();
-        if !is_possible || !(is_set_aside || suits(volume, claim)) {
-            return;
+        if is_possible && best.is_none_or(|best| capacity_of(best) > capacity_of(volume)) {
+            best = Some(volume);
         }
-        let Metadata { name, uid, resource_version, .. } = &volume.metadata;
-        let candidate = Candidate {
+    }
+    Ok(best.map(|volume| (Candidate::of(volume), Reach::of_affinity(volume.node_affinity.as_ref()))))
+}
+
+fn capacity_of(volume: &PersistentVolume) -> Quantity {
+    volume.capacity.unwrap_or_else(|| Quantity::from_units(0))
+}
+
+impl ClaimId {
+    fn of(claim: &Custom<PersistentVolumeClaim>) -> Self {
+        let Metadata { namespace, name, uid, resource_version, .. } = &claim.metadata;
+        Self {
+            namespace: namespace.clone(),
             name: name.clone(),
             uid: uid.clone(),
             version: resource_version.clone(),
-            capacity,
-            claim_ref: volume.claim_ref.clone(),
-        };
-        let found = (candidate, Reach::of_affinity(volume.node_affinity.as_ref()));
-        if !is_set_aside {
-            self.free.push(found);
-        } else if self.set_aside.as_ref().is_none_or(|(known, _)| known.capacity > capacity) {
-            self.set_aside = Some(found);
         }
     }
 }
 
-/// Whether a volume that nobody has is one that the claim asks for.
-fn suits(volume: &Custom<PersistentVolume>, claim: &PersistentVolumeClaim) -> bool {
-    volume.phase == VolumePhase::Available
-        && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.metadata.labels))
-        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
+impl Candidate {
+    pub(super) fn of(volume: &Custom<PersistentVolume>) -> Self {
+        let Metadata { name, uid, resource_version, .. } = &volume.metadata;
+        Self {
+            name: name.clone(),
+            uid: uid.clone(),
+            version: resource_version.clone(),
+            capacity: capacity_of(volume),
+            claim_ref: volume.claim_ref.clone(),
+        }
+    }
+}
+
+impl Demand {
+    fn of(claim: &PersistentVolumeClaim) -> Self {
+        Self {
+            class: claim.class.clone(),
+            requested: claim.requested.unwrap_or_else(|| Quantity::from_units(0)),
+            access_modes: claim.access_modes.clone(),
+            volume_mode: claim.volume_mode,
+            attributes_class: claim.attributes_class.clone(),
+            selector: claim.selector.clone(),
+        }
+    }
 }
 
 /// Whether a volume that says this is for the claim. Without a UID it is for whichever claim has the name.
@@ -274,31 +270,25 @@ pub(super) fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -
         && (claimed.uid.is_empty() || claimed.uid == *uid)
 }
 
-/// The storage capacities that suffice for the claim; `None` if the provisioner does not tell how much it can make.
-fn capacities(
+/// How many bytes some storage capacity must be good for; `None` if the provisioner does not tell how much it can make.
+fn bytes_to_find(
     objects: &Objects,
     claim: &PersistentVolumeClaim,
-    provisioner: &str,
-) -> PluginResult<Option<Offers<i64>>> {
+    class: &StorageClass,
+) -> PluginResult<Option<i64>> {
     let Some(requested) = &claim.requested else { return Ok(None) };
-    let driver = objects.get::<CsiDriver>("", provisioner)?;
-    if !driver.is_some_and(|driver| driver.storage_capacity) {
-        return Ok(None);
-    }
-    let suffices = |capacity: &&Custom<CsiStorageCapacity>| {
-        let limit = capacity.limit();
-        capacity.class == claim.class && limit.is_some_and(|limit| limit.value() >= requested.value())
-    };
-    let sufficient = objects.all::<CsiStorageCapacity>()?.filter(suffices).filter_map(|capacity| {
-        let reach = Reach::Labels(capacity.node_topology.clone()?);
-        Some((capacity.capacity.map_or(0, |capacity| capacity.value()), reach))
-    });
-    Ok(Some(Offers::new(sufficient)))
+    let driver = objects.get::<CsiDriver>("", &class.provisioner)?;
+    Ok(driver.filter(|driver| driver.storage_capacity).map(|_| requested.value()))
 }
 
 impl Provision {
     /// Whether anybody makes volumes of the class.
     pub(super) fn is_offered(&self) -> bool {
         !self.class.provisioner.is_empty() && self.class.provisioner != NO_PROVISIONER
+    }
+
+    /// Whether one can be made wherever the pod goes.
+    pub(super) fn is_offered_everywhere(&self) -> bool {
+        self.is_offered() && self.class.allowed_topologies.is_empty() && self.bytes.is_none()
     }
 }

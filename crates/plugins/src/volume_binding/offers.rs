@@ -1,50 +1,78 @@
 //! Things of which some can be had on a node: the best of them is found without looking at all.
 
+use std::{
+    collections::BTreeMap,
+    ops::Bound::{Included, Unbounded},
+};
+
 use harbormaster_api::{Labels, Str};
 use rustc_hash::FxHashMap;
 
 use super::reach::Reach;
 
-/// Things in order, the best first, each with its reach.
-#[derive(Debug)]
-pub(super) struct Offers<T> {
-    all: Vec<T>,
-    /// Where one label decides: places in `all`, by the label's key and its value.
-    by_label: FxHashMap<Str, FxHashMap<Str, Vec<usize>>>,
+/// Things in the order of their keys, the best first, each with its reach.
+#[derive(Debug, PartialEq)]
+pub(super) struct Offers<K: Ord, T> {
+    /// Where one label decides: by the label's key and its value.
+    by_label: FxHashMap<Str, FxHashMap<Str, BTreeMap<K, T>>>,
     /// Where more does.
-    others: Vec<(usize, Reach)>,
+    others: BTreeMap<K, (Reach, T)>,
 }
 
-impl<T> Offers<T> {
-    /// `all`, the best first.
-    pub(super) fn new(all: impl IntoIterator<Item = (T, Reach)>) -> Self {
-        let mut offers = Self { all: Vec::new(), by_label: FxHashMap::default(), others: Vec::new() };
-        for (offer, reach) in all {
-            let at = offers.all.len();
-            offers.all.push(offer);
-            match reach.one_label() {
-                Some((key, values)) => {
-                    let by_value = offers.by_label.entry(key.clone()).or_default();
-                    for value in values {
-                        by_value.entry(value.clone()).or_default().push(at);
-                    }
+impl<K: Ord, T> Default for Offers<K, T> {
+    fn default() -> Self {
+        Self { by_label: FxHashMap::default(), others: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone, T: Clone> Offers<K, T> {
+    pub(super) fn insert(&mut self, key: &K, reach: &Reach, offer: &T) {
+        match reach.one_label() {
+            Some((label, values)) => {
+                let by_value = self.by_label.entry(label.clone()).or_default();
+                for value in values {
+                    by_value.entry(value.clone()).or_default().insert(key.clone(), offer.clone());
                 }
-                None => offers.others.push((at, reach)),
             }
+            None => drop(self.others.insert(key.clone(), (reach.clone(), offer.clone()))),
         }
-        offers
     }
 
-    /// The best that can be had on a node with these labels and that `is_free`.
-    pub(super) fn best(&self, node: &Labels, is_free: impl Fn(&T) -> bool) -> Option<&T> {
-        let is_free = |at: &usize| is_free(&self.all[*at]);
-        let by_label = self.by_label.iter().filter_map(|(key, by_value)| {
-            let here = by_value.get(node.get(key)?)?;
-            here.iter().copied().find(is_free)
+    /// Takes out what was inserted with that key and reach.
+    pub(super) fn remove(&mut self, key: &K, reach: &Reach) {
+        let Some((label, values)) = reach.one_label() else {
+            self.others.remove(key);
+            return;
+        };
+        let Some(by_value) = self.by_label.get_mut(label) else { return };
+        for value in values {
+            if let Some(offers) = by_value.get_mut(value) {
+                offers.remove(key);
+                if offers.is_empty() {
+                    by_value.remove(value);
+                }
+            }
+        }
+        if by_value.is_empty() {
+            self.by_label.remove(label);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_label.is_empty() && self.others.is_empty()
+    }
+
+    /// The best that can be had on a node with these labels and that `suits`, of those whose key is at least `least`.
+    pub(super) fn best(&self, node: &Labels, least: &K, suits: impl Fn(&T) -> bool) -> Option<&T> {
+        let from = (Included(least), Unbounded);
+        let by_label = self.by_label.iter().filter_map(|(label, by_value)| {
+            let here = by_value.get(node.get(label)?)?;
+            here.range(from).find(|(_, offer)| suits(offer))
         });
-        let other = self.others.iter().find(|(at, reach)| is_free(at) && reach.includes(node));
-        let best = by_label.chain(other.map(|(at, _)| *at)).min()?;
-        Some(&self.all[best])
+        let mut others = self.others.range(from);
+        let other = others.find(|(_, (reach, offer))| suits(offer) && reach.includes(node));
+        let other = other.map(|(key, (_, offer))| (key, offer));
+        by_label.chain(other).min_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, offer)| offer)
     }
 }
 
@@ -87,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_what_one_would_find_by_looking_at_all_in_order() {
+    fn the_best_is_what_one_would_find_by_looking_at_all_in_order_whatever_came_and_went_before() {
         let nodes: Vec<Labels> = ["1", "2", "3", "4"]
             .iter()
             .flat_map(|a| ["1", "2"].map(|b| labels(&[("a", a), ("b", b)])))
@@ -95,14 +123,24 @@ mod tests {
             .collect();
         for seed in 0..200 {
             let mut dice = Dice::new(seed);
-            let all: Vec<(usize, Reach)> = (0..12).map(|at| (at, reach(&mut dice))).collect();
-            let taken = dice.below(1 << 12);
-            let is_free = |at: &usize| taken & (1 << at) == 0;
-            let offers = Offers::new(all.clone());
+            let all: Vec<(u64, Reach)> = (0..12).map(|at| (at, reach(&mut dice))).collect();
+            let (taken, gone, least) = (dice.below(1 << 12), dice.below(1 << 12), dice.below(4));
+            let is_there = |at: u64| gone & (1 << at) == 0;
+            let suits = |at: &u64| taken & (1 << *at) == 0;
+            let mut offers = Offers::default();
+            all.iter().rev().for_each(|(at, reach)| offers.insert(at, reach, at));
+            all.iter().filter(|(at, _)| !is_there(*at)).for_each(|(at, reach)| offers.remove(at, reach));
+            let mut anew = Offers::default();
+            let left = || all.iter().filter(|(at, _)| is_there(*at));
+            left().for_each(|(at, reach)| anew.insert(at, reach, at));
+            assert_eq!(offers, anew, "{seed}");
             for node in &nodes {
-                let expected = all.iter().find(|(at, reach)| is_free(at) && reach.includes(node));
-                assert_eq!(offers.best(node, is_free), expected.map(|(at, _)| at), "{seed} {node:?}");
+                let mut left = left().filter(|(at, _)| *at >= least);
+                let expected = left.find(|(at, reach)| suits(at) && reach.includes(node));
+                assert_eq!(offers.best(node, &least, suits), expected.map(|(at, _)| at), "{seed} {node:?}");
             }
+            all.iter().for_each(|(at, reach)| offers.remove(at, reach));
+            assert!(offers.is_empty(), "{seed}");
         }
     }
 }

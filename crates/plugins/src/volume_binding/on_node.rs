@@ -3,7 +3,11 @@
 use harbormaster_api::Labels;
 use harbormaster_framework::prelude::*;
 
-use super::claims::{Candidate, Claims, Delayed};
+use super::{
+    claims::{Candidate, Claims, Delayed},
+    reach::{VolumeReach, WhichNodes},
+    supply::Supply,
+};
 
 /// Why a node will not do. In the order in which upstream tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +23,11 @@ pub(super) enum Lack {
 }
 
 impl Lack {
+    /// The rejection of a node that lacks nothing else.
+    pub(super) fn reject(self) -> Reject {
+        Reject { fix: Fix::NothingHelps, reasons: vec![self.reason().into()] }
+    }
+
     fn reason(self) -> &'static str {
         match self {
             Self::Reach => "node(s) didn't match PersistentVolume's node affinity",
@@ -43,10 +52,15 @@ impl Claims {
     ///
     /// # Errors
     /// Rejects the node with everything that it lacks.
-    pub(super) fn on(&self, objects: &Objects, node: NodeRef<'_>) -> Result<Found<'_>, Stop> {
+    pub(super) fn on<'a>(
+        &'a self,
+        objects: &Objects,
+        supply: &'a Supply,
+        node: NodeRef<'_>,
+    ) -> Result<Found<'a>, Stop> {
         let labels = node.labels().cloned().unwrap_or_default();
         let bound = self.bound_lacks(objects, node, &labels)?;
-        match (self.find(node.name(), &labels), bound) {
+        match (self.find(supply, node.name(), &labels), bound) {
             (Ok(found), None) => Ok(found),
             (found, bound) => {
                 let mut lacks: Vec<Lack> = found.err().into_iter().chain(bound).collect();
@@ -55,6 +69,43 @@ impl Claims {
                 Err(Reject { fix: Fix::NothingHelps, reasons }.into())
             }
         }
+    }
+
+    /// Whether every node will do.
+    pub(super) fn fit_everywhere(&self) -> bool {
+        let is_everywhere = |volume: &VolumeReach| matches!(volume.which_nodes(), WhichNodes::All);
+        self.find_something_everywhere()
+            && self.bound.iter().all(|volume| volume.as_ref().is_some_and(is_everywhere))
+    }
+
+    /// The only rows that will do, where the volumes that claims have decide alone and by labels; all others lack
+    /// [`Lack::Reach`].
+    pub(super) fn only_rows(&self, supply: &Supply) -> Option<NodeSet> {
+        let mut only: Option<NodeSet> = None;
+        if !self.find_something_everywhere() {
+            return None;
+        }
+        for volume in &self.bound {
+            let rows = match volume.as_ref()?.which_nodes() {
+                WhichNodes::All => continue,
+                WhichNodes::Labelled(label, values) => supply.rows_with(label, values),
+                WhichNodes::Some => return None,
+            };
+            match &mut only {
+                Some(only) => only.intersect(&rows),
+                None => only = Some(rows),
+            }
+        }
+        only
+    }
+
+    /// Whether the claims that wait would get something on every node.
+    fn find_something_everywhere(&self) -> bool {
+        self.delayed.iter().all(|delayed| {
+            delayed.selected_node.is_none()
+                && delayed.set_aside.is_none()
+                && delayed.provision.is_offered_everywhere()
+        })
     }
 
     /// What the first volume that will not do lacks.
@@ -66,7 +117,7 @@ impl Claims {
     ) -> PluginResult<Option<Lack>> {
         for volume in &self.bound {
             let Some(volume) = volume else { return Ok(Some(Lack::Object)) };
-            let drivers = match volume.asks_for_drivers() {
+            let drivers = match volume.asks_for_drivers(labels) {
                 true => objects.get("", node.name())?,
                 false => None,
             };
@@ -77,21 +128,21 @@ impl Claims {
         Ok(None)
     }
 
-    fn find(&self, node: &str, labels: &Labels) -> Result<Found<'_>, Lack> {
+    fn find<'a>(&'a self, supply: &'a Supply, node: &str, labels: &Labels) -> Result<Found<'a>, Lack> {
         let mut found = Found::default();
         let mut to_make = Vec::new();
         for delayed in &self.delayed {
             match &delayed.selected_node {
                 Some(selected) if *selected != node => return Err(Lack::Volume),
                 Some(_) => to_make.push(delayed),
-                None => match delayed.volume(labels, &found.matched) {
+                None => match delayed.volume(supply, labels, &found.matched) {
                     Some(volume) => found.matched.push((delayed, volume)),
                     None => to_make.push(delayed),
                 },
             }
         }
         for delayed in to_make {
-            found.made.push((delayed, delayed.capacity(labels)?));
+            found.made.push((delayed, delayed.capacity(supply, labels)?));
         }
         Ok(found)
     }
@@ -99,21 +150,27 @@ impl Claims {
 
 impl Delayed {
     /// The volume that the claim would have, but for those that other claims of the pod would have.
-    fn volume(&self, node: &Labels, taken: &[(&Delayed, &Candidate)]) -> Option<&Candidate> {
+    fn volume<'a>(
+        &'a self,
+        supply: &'a Supply,
+        node: &Labels,
+        taken: &[(&Delayed, &Candidate)],
+    ) -> Option<&'a Candidate> {
         if let Some((volume, reach)) = &self.set_aside {
             return reach.includes(node).then_some(volume);
         }
-        self.volumes.best(node, |volume| taken.iter().all(|(_, taken)| taken.name != volume.name))
+        let is_open = |volume: &Candidate| taken.iter().all(|(_, taken)| taken.name != volume.name);
+        supply.volume(&self.demand, node, is_open)
     }
 
     /// From which capacity a volume would be made.
-    fn capacity(&self, node: &Labels) -> Result<Option<i64>, Lack> {
+    fn capacity(&self, supply: &Supply, node: &Labels) -> Result<Option<i64>, Lack> {
         if !self.provision.is_offered() || !self.provision.class.allows(node) {
             return Err(Lack::Volume);
         }
-        match &self.provision.capacities {
+        match self.provision.bytes {
             None => Ok(None),
-            Some(capacities) => capacities.best(node, |_| true).copied().map(Some).ok_or(Lack::Capacity),
+            Some(bytes) => supply.capacity(&self.demand.class, bytes, node).map(Some).ok_or(Lack::Capacity),
         }
     }
 }

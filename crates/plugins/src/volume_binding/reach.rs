@@ -11,7 +11,7 @@ use harbormaster_framework::prelude::*;
 use crate::storage::{CsiNode, PersistentVolume, csi, volume::Migrated};
 
 /// The nodes on which something can be had, by their labels.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reach {
     Everywhere,
     /// A volume's. It is matched against labels alone, as upstream does: what it says of the node's name counts for nothing.
@@ -54,15 +54,47 @@ pub(super) struct VolumeReach {
     migrated: Option<Migrated>,
 }
 
+/// What decides whether a volume can be used from a node.
+pub(super) enum WhichNodes<'a> {
+    /// Nothing: it can.
+    All,
+    /// Whether this label has one of these values.
+    Labelled(&'a Str, &'a [Str]),
+    /// More than that.
+    Some,
+}
+
 impl VolumeReach {
     pub(super) fn of(volume: &PersistentVolume) -> Self {
         let reach = Reach::of_affinity(volume.node_affinity.as_ref());
         Self { reach, migrated: volume.migrated.clone() }
     }
 
-    /// Whether what the node says of its drivers matters.
-    pub(super) fn asks_for_drivers(&self) -> bool {
-        self.migrated.is_some()
+    /// What of a node decides.
+    pub(super) fn which_nodes(&self) -> WhichNodes<'_> {
+        match (&self.reach, &self.migrated) {
+            (Reach::Everywhere, None) => WhichNodes::All,
+            (Reach::Everywhere, Some(Migrated { translation: Ok(translation), .. }))
+                if translation.node_affinity.is_none() =>
+            {
+                WhichNodes::All
+            }
+            (reach, None) => reach
+                .one_label()
+                .map_or(WhichNodes::Some, |(label, values)| WhichNodes::Labelled(label, values)),
+            _ => WhichNodes::Some,
+        }
+    }
+
+    /// Whether what a node with these labels says of its drivers matters.
+    pub(super) fn asks_for_drivers(&self, node: &Labels) -> bool {
+        self.migrated.as_ref().is_some_and(|Migrated { translation, .. }| match translation {
+            Ok(translation) => {
+                let migrated = Reach::of_affinity(translation.node_affinity.as_ref());
+                migrated.includes(node) != self.reach.includes(node)
+            }
+            Err(_) => true,
+        })
     }
 
     /// Whether the volume can be used from a node with these labels and drivers.

@@ -22,15 +22,15 @@ struct Share {
 pub(super) fn score(shape: &Shape, found: &Found<'_>) -> i64 {
     let mut classes: BTreeMap<&Str, Share> = BTreeMap::new();
     for (delayed, volume) in &found.matched {
-        let share = classes.entry(&delayed.class).or_default();
-        share.requested = share.requested.wrapping_add(delayed.requested.value());
+        let share = classes.entry(&delayed.demand.class).or_default();
+        share.requested = share.requested.wrapping_add(delayed.demand.requested.value());
         share.capacity = share.capacity.wrapping_add(volume.capacity.value());
     }
     if found.matched.is_empty() {
         let known = found.made.iter().filter_map(|(delayed, capacity)| Some((delayed, (*capacity)?)));
         for (delayed, capacity) in known {
-            let share = classes.entry(&delayed.class).or_default();
-            share.requested = share.requested.wrapping_add(delayed.requested.value());
+            let share = classes.entry(&delayed.demand.class).or_default();
+            share.requested = share.requested.wrapping_add(delayed.demand.requested.value());
             // All volumes of a class come from the same room.
             share.capacity = capacity;
         }

@@ -7,6 +7,7 @@ mod matching;
 mod pre_filter;
 mod reserve;
 mod scoring;
+mod supply;
 
 use harbormaster_api::pod::VolumeSource;
 use harbormaster_testkit::{NodeBuilder, PodBuilder, Trial, cluster, pod, set_custom};

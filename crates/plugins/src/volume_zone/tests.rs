@@ -1,7 +1,8 @@
 use harbormaster_api::pod::VolumeSource;
 use harbormaster_framework::{events::ClusterEvent, points::PreFilterAnswer};
 use harbormaster_testkit::{
-    NodeBuilder, PodBuilder, Trial, cluster, custom, node, pod, rejection, set_custom,
+    NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, custom, index_equals_one_made_anew, node,
+    pod, random::Dice, rejection, set_custom,
 };
 use serde_json::{Value, json};
 
@@ -143,5 +144,33 @@ fn classes_that_wait_claims_of_the_pod_and_zones_of_volumes_help() {
     for action in [Action::ADD, Action::UPDATE_NODE_LABEL] {
         let event = ClusterEvent::new(EventResource::Node, action);
         assert_eq!(trial.hint(event, &waiting, &Change::Other), Some(Hint::Queue));
+    }
+}
+
+fn random_labels(dice: &mut Dice, values: &[&'static str]) -> Vec<(&'static str, &'static str)> {
+    let all = [LABEL_ZONE, LABEL_ZONE_BETA, LABEL_REGION, LABEL_REGION_BETA];
+    let some: Vec<_> = all.into_iter().filter(|_| dice.one_in(2)).collect();
+    some.into_iter().map(|key| (key, dice.pick(values))).collect()
+}
+
+fn random_node(dice: &mut Dice, name: &str) -> NodeBuilder {
+    let labels = random_labels(dice, &["a", "b", "c"]);
+    labels.into_iter().fold(node(name), |node, (key, value)| node.label(key, value))
+}
+
+#[test]
+fn the_index_equals_one_made_anew() {
+    for seed in 0..20 {
+        index_equals_one_made_anew::<NodeZones>(seed, random_node, |_, name| pod(name));
+    }
+}
+
+#[test]
+fn batches_say_of_every_node_what_it_is_told_alone() {
+    for seed in 0..200 {
+        let mut dice = Dice::new(seed);
+        let nodes: Vec<_> = (0..6).map(|at| random_node(&mut dice, &format!("n{at}"))).collect();
+        let world = bound(nodes, &random_labels(&mut dice, &["a", "a__b", "c", "b__"]));
+        batch_equals_single(&Trial::of(VolumeZone), &world, &claims(&["c"]).info());
     }
 }

@@ -13,6 +13,7 @@ fn runs(values: &[f64]) -> Vec<Measurement> {
         server_cpu_ms_per_pod: 1.0,
         events: SIZE.pods,
         last_event_s: 0.0,
+        volume_writes: 0,
         churn_pods: 0,
     };
     values.iter().map(run).collect()
@@ -82,8 +83,21 @@ fn a_pair_that_did_unequal_work_has_no_ratio_and_the_report_says_so() {
     );
     assert!(text.contains("none: unequal work") && text.contains(" 0-1 of 2 "), "{text}");
     let json = serde_json::to_value(&report).unwrap();
-    assert_eq!(json["workloads"][1]["unequal"][1], serde_json::json!({"pair": 2, "events": [2, 0]}));
+    assert_eq!(
+        json["workloads"][1]["unequal"][1],
+        serde_json::json!({"pair": 2, "events": [2, 0], "volumeWrites": [0, 0]})
+    );
     assert_eq!(json["workloads"][0]["runs"][1][0]["events"], 1);
+}
+
+#[test]
+fn a_pair_that_wrote_volumes_unequally_often_has_no_ratio_either() {
+    let (left, mut right) = (runs(&[1.0]), runs(&[2.0]));
+    right[0].volume_writes = 3;
+    let one = Comparison::new("LocalVolumes", SIZE, [left, right], None);
+    assert_eq!(one.ratios, []);
+    let text = Report::new(["a", "b"], vec![one]).to_string();
+    assert!(text.contains("a wrote volumes 0 times, b 3; the pair has no ratio"), "{text}");
 }
 
 #[test]

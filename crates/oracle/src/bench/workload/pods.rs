@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 const HIGH_PRIORITY: &str = "high";
 

@@ -146,3 +146,54 @@ fn deployments_that_keep_apart_come_in_turn() {
         &first["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(terms[0]["labelSelector"]["matchLabels"], labels(&first));
 }
+
+fn storage(workload: &Workload, size: Size) -> Vec<(String, Value)> {
+    let of_nodes = (0..size.nodes).flat_map(|index| workload.storage_of_node(index));
+    let of_init_pods = (0..size.init_pods).flat_map(|index| workload.storage_of_init_pod(size, index));
+    let of_measured = (0..size.pods).flat_map(|index| workload.storage_of_measured_pod(index));
+    of_nodes.chain(of_init_pods).chain(of_measured).collect()
+}
+
+#[test]
+fn every_pod_of_a_shape_with_bound_volumes_has_a_claim_and_a_volume_that_have_each_other() {
+    for name in ["SchedulingInTreePVs", "SchedulingMigratedInTreePVs", "SchedulingCSIPVs"] {
+        let workload = Workload::named(name).unwrap();
+        let size = Size { nodes: 3, init_pods: 4, pods: 5 };
+        let storage = storage(workload, size);
+        let object = |kind: &str, name: &Value| {
+            let of_kind = |(collection, object): &&(String, Value)| {
+                collection.ends_with(kind) && object["metadata"]["name"] == *name
+            };
+            storage.iter().find(of_kind).unwrap_or_else(|| panic!("no {kind} {name}"))
+        };
+        let measured = (0..size.pods).map(|index| (MEASURED.to_owned(), workload.measured_pod(index)));
+        let mut taken = BTreeSet::new();
+        for (namespace, pod) in init_pods(workload, size).into_iter().chain(measured) {
+            let name = &pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"];
+            let claims = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
+            let (collection, claim) = object(&claims, name);
+            assert_eq!(*collection, claims);
+            let (_, volume) = object("persistentvolumes", &claim["spec"]["volumeName"]);
+            assert_eq!((&volume["spec"]["claimRef"]["name"]), name);
+            assert_eq!(volume["spec"]["claimRef"]["namespace"], namespace.as_str());
+            assert!(taken.insert(volume["metadata"]["name"].to_string()), "{name} shares its volume");
+        }
+        let csi_nodes = storage.iter().filter(|(collection, _)| collection.ends_with("csinodes")).count();
+        assert_eq!(csi_nodes, if name == "SchedulingInTreePVs" { 0 } else { size.nodes }, "{name}");
+    }
+}
+
+#[test]
+fn there_is_a_local_volume_on_every_node_for_claims_that_wait() {
+    let workload = Workload::named("LocalVolumes").unwrap();
+    let size = Size { nodes: 3, init_pods: 0, pods: 2 };
+    let [(_, class)] = &workload.fixtures()[..] else { panic!("one fixture") };
+    let class = &class["metadata"]["name"];
+    let storage = storage(workload, size);
+    assert_eq!(storage.len(), size.nodes + size.pods);
+    assert!(storage.iter().all(|(_, object)| object["spec"]["storageClassName"] == *class));
+    let (_, volume) = &workload.storage_of_node(1)[0];
+    assert_eq!(volume["metadata"]["name"], local_volume_name("node-1"));
+    let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
+    assert_eq!(terms[0]["matchExpressions"][0]["values"], json!(["node-1"]));
+}

@@ -1,5 +1,6 @@
 //! Which volume a claim gets, against a model that looks at everything.
 
+use harbormaster_framework::index::IndexKind;
 use harbormaster_testkit::{node, random::Dice};
 
 use super::*;
@@ -10,10 +11,11 @@ const SIZES: [&str; 4] = ["1Gi", "2Gi", "2048Mi", "4Gi"];
 
 /// What Reserve would give the claims on that node, as `claim=volume` in the order of the claims' names; `None` if the node
 /// will not do.
-fn given(world: &Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
+fn given(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
+    world.keep(IndexKind::of::<Supply>());
     let claims = Claims::of(&Cycle::new(world, pod)).unwrap().unwrap();
     let row = world.find(node).unwrap();
-    let found = claims.on(world.objects(), world.nodes().node(row)).ok()?;
+    let found = claims.on(world.objects(), world.indexes().get().unwrap(), world.nodes().node(row)).ok()?;
     let shown = |Match { claim, volume }: &Match| format!("{}={}", claim.name, volume.name);
     let mut given: Vec<String> = Decision::of(&found).matches.iter().map(shown).collect();
     given.sort();
@@ -107,7 +109,7 @@ fn every_claim_gets_the_smallest_volume_and_the_first_by_name_of_equal_ones() {
             } else {
                 refused += 1;
             }
-            assert_eq!(given(&world, &pod, zone), expected, "seed {seed}, zone {zone}, {claims:?}");
+            assert_eq!(given(&mut world, &pod, zone), expected, "seed {seed}, zone {zone}, {claims:?}");
         }
     }
     assert!(placed > 100 && refused > 100, "{placed} {refused}");

@@ -1,0 +1,104 @@
+//! Lets claims have the volumes that a scheduler has chosen for them.
+//!
+//! It stands in for the volume controller of kube-controller-manager, as a stand-in does in `scheduler_perf`: that one
+//! writes each volume and each claim twice and one after the other, so its rate would be measured and not the scheduler's.
+//! This one writes each claim once, as soon as a volume names it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::Result;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::watch::Watch;
+use crate::components::ApiClient;
+
+/// All volumes, and what becomes of them.
+const ALL: &str = "/api/v1/persistentvolumes?watch=1&timeoutSeconds=3600";
+
+/// How every line of a changed object begins.
+const MODIFIED: &[u8] = br#"{"type":"MODIFIED""#;
+
+/// See the [module documentation](self). Its threads end with the API server.
+#[derive(Debug)]
+pub(super) struct VolumeController {
+    writes: Arc<AtomicUsize>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    object: Volume,
+}
+
+#[derive(Deserialize)]
+struct Volume {
+    metadata: Metadata,
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    claim_ref: Option<ClaimRef>,
+}
+
+#[derive(Deserialize)]
+struct ClaimRef {
+    namespace: String,
+    name: String,
+}
+
+impl VolumeController {
+    /// Serves with that many threads besides the one that watches.
+    pub(super) fn start(client: &ApiClient, threads: usize) -> Result<Self> {
+        let watch = Watch::start(client, ALL)?;
+        let (send, receive) = mpsc::channel();
+        let receive = Arc::new(Mutex::new(receive));
+        for _ in 0..threads.max(1) {
+            let (client, receive) = (client.clone(), Arc::clone(&receive));
+            thread::spawn(move || serve(&client, &receive));
+        }
+        let writes = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&writes);
+        thread::spawn(move || {
+            watch.read(|line| {
+                if line.starts_with(MODIFIED) {
+                    seen.fetch_add(1, Ordering::Relaxed);
+                    // A line that says less is of no volume that a claim could have.
+                    if let Ok(Event { object }) = serde_json::from_slice(line) {
+                        let _ = send.send(object);
+                    }
+                }
+            })
+        });
+        Ok(Self { writes })
+    }
+
+    /// How often a volume was written since the start. Nobody but the scheduler does.
+    pub(super) fn writes(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
+}
+
+fn serve(client: &ApiClient, volumes: &Mutex<Receiver<Volume>>) {
+    loop {
+        let next = volumes.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Volume { metadata, spec }) = next else { return };
+        let Some(ClaimRef { namespace, name }) = spec.claim_ref else { continue };
+        let has = json!({
+            "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"volumeName": metadata.name},
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
+        // A claim that cannot have the volume leaves its pod without a node, of which the run tells.
+        let _ = client.merge_patch(&path, &has);
+    }
+}

@@ -1,0 +1,68 @@
+//! The lines of a watch.
+
+use std::io::BufRead;
+
+use anyhow::Result;
+
+use crate::components::ApiClient;
+
+/// A watch that was started.
+pub(super) struct Watch {
+    client: ApiClient,
+    query: &'static str,
+    stream: Box<dyn BufRead + Send>,
+}
+
+impl Watch {
+    /// Asks for `query`, which has parameters.
+    pub(super) fn start(client: &ApiClient, query: &'static str) -> Result<Self> {
+        Ok(Self { client: client.clone(), query, stream: Box::new(client.stream(query)?) })
+    }
+
+    /// Tells of every line until the API server is gone; why it ended. The API server closes a watch whose reader it finds
+    /// slow, which on a busy machine is anyone; the next one goes on where the last ended.
+    pub(super) fn read(mut self, mut tell: impl FnMut(&[u8])) -> String {
+        let mut last = String::new();
+        loop {
+            self.read_one(&mut last, &mut tell);
+            match self.client.stream(&format!("{}&resourceVersion={last}", self.query)) {
+                Ok(next) => self.stream = Box::new(next),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+
+    /// Reads one watch to its end; `last` becomes the resource version of the last object.
+    fn read_one(&mut self, last: &mut String, tell: &mut impl FnMut(&[u8])) {
+        let mut line = Vec::new();
+        while self.stream.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            tell(&line);
+            if let Some(version) = resource_version(&line) {
+                last.clear();
+                last.push_str(version);
+            }
+            line.clear();
+        }
+    }
+}
+
+/// The resource version of an event's object: the first one of the line.
+fn resource_version(line: &[u8]) -> Option<&str> {
+    const KEY: &[u8] = br#""resourceVersion":""#;
+    let start = line.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
+    let length = line[start..].iter().position(|byte| *byte == b'"')?;
+    std::str::from_utf8(&line[start..start + length]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resource_version_of_an_event_is_found_without_decoding_it() {
+        let line =
+            br#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"p","resourceVersion":"42"}}}"#;
+        assert_eq!(resource_version(line), Some("42"));
+        assert_eq!(resource_version(br#"{"type":"BOOKMARK"}"#), None);
+    }
+}

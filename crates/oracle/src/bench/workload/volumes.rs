@@ -1,0 +1,151 @@
+//! The volumes of the shapes, and what nodes say of them.
+
+use serde_json::{Value, json};
+
+use super::pods;
+
+/// A collection and an object in it.
+pub(in crate::bench) type Creation = (String, Value);
+
+/// How many volumes of [`DRIVER`] a node can have, as in `scheduler_perf`.
+pub(super) const PER_NODE: usize = 39;
+
+pub(in crate::bench) const VOLUMES: &str = "/api/v1/persistentvolumes";
+
+const DRIVER: &str = "ebs.csi.aws.com";
+
+/// The in-tree plugin whose disks [`DRIVER`] serves today.
+const IN_TREE_PLUGIN: &str = "kubernetes.io/aws-ebs";
+
+const LOCAL_CLASS: &str = "local";
+
+/// What volumes the pods of a shape have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Volumes {
+    None,
+    /// Each has a claim and a volume of its own, which belong together before the pod comes.
+    Bound {
+        source: Source,
+        /// Whether nodes have a CSINode with the driver's limit.
+        limited: bool,
+    },
+    /// Each measured pod has a claim that waits for it, and each node has a volume that only its pods can use.
+    Local,
+}
+
+/// Where the data of a volume is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    InTree,
+    Csi,
+}
+
+impl Volumes {
+    /// What a node of the shape brings with it.
+    pub(super) fn of_node(self, node: &str) -> Vec<Creation> {
+        match self {
+            Self::Bound { limited: true, source } => vec![csi_node(node, source)],
+            Self::Local => vec![(VOLUMES.to_owned(), local_volume(node))],
+            Self::None | Self::Bound { limited: false, .. } => Vec::new(),
+        }
+    }
+
+    /// Gives an init pod that is complete but for this its volume; what must exist before it.
+    pub(super) fn of_init_pod(self, namespace: &str, pod: &mut Value) -> Vec<Creation> {
+        match self {
+            Self::Bound { source, .. } => bound(source, namespace, pod),
+            Self::None | Self::Local => Vec::new(),
+        }
+    }
+
+    /// The same for a measured pod.
+    pub(super) fn of_measured_pod(self, namespace: &str, pod: &mut Value) -> Vec<Creation> {
+        match self {
+            Self::Bound { source, .. } => bound(source, namespace, pod),
+            Self::Local => vec![waiting_claim(namespace, pod)],
+            Self::None => Vec::new(),
+        }
+    }
+}
+
+/// The class of [`Volumes::Local`].
+pub(super) fn local_class() -> Value {
+    json!({
+        "metadata": {"name": LOCAL_CLASS},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    })
+}
+
+/// The volume of a node. One that is created is not available until its status says so.
+pub(in crate::bench) fn local_volume_name(node: &str) -> String {
+    format!("local-{node}")
+}
+
+fn local_volume(node: &str) -> Value {
+    let here = json!({"key": pods::HOSTNAME, "operator": "In", "values": [node]});
+    let mut volume = volume(&local_volume_name(node), "ReadWriteOnce");
+    volume["spec"]["storageClassName"] = LOCAL_CLASS.into();
+    volume["spec"]["local"] = json!({"path": "/mnt/disk"});
+    volume["spec"]["nodeAffinity"] =
+        json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+    volume
+}
+
+fn waiting_claim(namespace: &str, pod: &mut Value) -> Creation {
+    let mut claim = claim(pod, "ReadWriteOnce");
+    claim["spec"]["storageClassName"] = LOCAL_CLASS.into();
+    (claims(namespace), claim)
+}
+
+/// A volume and a claim that have each other. Nobody needs to look after them: they say what the volume controller
+/// would make them say.
+fn bound(source: Source, namespace: &str, pod: &mut Value) -> Vec<Creation> {
+    let mut claim = claim(pod, "ReadOnlyMany");
+    let name = claim["metadata"]["name"].clone();
+    let volume_name = format!("{namespace}-{}", name.as_str().unwrap_or_default());
+    let mut volume = volume(&volume_name, "ReadOnlyMany");
+    match source {
+        Source::InTree => volume["spec"]["awsElasticBlockStore"] = json!({"volumeID": volume_name}),
+        Source::Csi => volume["spec"]["csi"] = json!({"driver": DRIVER, "volumeHandle": volume_name}),
+    }
+    volume["spec"]["claimRef"] =
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name});
+    claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+    claim["spec"]["volumeName"] = volume_name.into();
+    vec![(VOLUMES.to_owned(), volume), (claims(namespace), claim)]
+}
+
+/// A claim named like the pod, which gets it.
+fn claim(pod: &mut Value, mode: &str) -> Value {
+    let name = pod["metadata"]["name"].clone();
+    pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+    let resources = json!({"requests": {"storage": "1Gi"}});
+    json!({"metadata": {"name": name}, "spec": {"accessModes": [mode], "resources": resources}})
+}
+
+fn volume(name: &str, mode: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": [mode],
+            "capacity": {"storage": "1Gi"},
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+    })
+}
+
+/// What a node says of its driver, and whether that serves in-tree disks.
+fn csi_node(node: &str, source: Source) -> Creation {
+    let driver = json!({"name": DRIVER, "nodeID": node, "allocatable": {"count": PER_NODE}});
+    let mut object = json!({"metadata": {"name": node}, "spec": {"drivers": [driver]}});
+    if source == Source::InTree {
+        object["metadata"]["annotations"] =
+            json!({"storage.alpha.kubernetes.io/migrated-plugins": IN_TREE_PLUGIN});
+    }
+    ("/apis/storage.k8s.io/v1/csinodes".to_owned(), object)
+}
+
+fn claims(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+}
