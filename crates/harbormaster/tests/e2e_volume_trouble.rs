@@ -1,7 +1,8 @@
-//! PreBind in trouble: whatever becomes of its writes, of the API server, of whoever makes volumes and of the scheduler itself, pods
-//! end on nodes that their volumes can be used from, no volume has two claims, and what was set aside in vain can be had by others.
+//! PreBind in trouble: whatever becomes of its writes and of the API server, pods end on nodes that their volumes can be
+//! used from, no volume has two claims, and what was set aside in vain can be had by others.
 //!
-//! What must hold at the end is in `e2e/volume_scene.rs`, once for all. What goes while PreBind waits is in `e2e_volume_wait.rs`.
+//! What must hold at the end is in `e2e/volume_scene.rs`, once for all. Trouble while PreBind waits is in
+//! `e2e_volume_wait.rs`.
 
 mod e2e;
 
@@ -94,13 +95,14 @@ fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
     let scene = VolumeScene::new(server, "outage");
     let _provisioner = scene.provision(&[]);
     let is_away = Arc::new(AtomicBool::new(false));
-    let writes: [(&str, &str, Matcher); 3] = [
-        ("aside", "there", Box::new(scene.is_setting_aside("aside"))),
-        ("selected", "made", Box::new(scene.is_selecting_for("selected"))),
-        ("bound", "there", Box::new(scene.is_binding("bound"))),
+    let pods = [("aside", "there"), ("selected", "made"), ("bound", "there")];
+    let writes: [Matcher; 3] = [
+        Box::new(scene.is_setting_aside("aside")),
+        Box::new(scene.is_selecting_for("selected")),
+        Box::new(scene.is_binding("bound")),
     ];
     ["v-1", "v-2"].iter().for_each(|volume| scene.create_volume(volume, "a"));
-    for (_, _, write) in writes {
+    for write in writes {
         // It goes away just before.
         let (away, begun) = (Arc::clone(&is_away), AtomicBool::new(false));
         scene.proxy.fault(usize::MAX, Fault::Break, move |request| {
@@ -111,7 +113,6 @@ fn an_api_server_that_goes_away_at_any_write_is_waited_for(server: Server) {
         });
     }
     let harbormaster = scene.started();
-    let pods = [("aside", "there"), ("selected", "made"), ("bound", "there")];
     for (name, class) in pods {
         scene.create_user(name, class);
         eventually("the API server goes away", PATIENCE, || is_away.load(Ordering::Relaxed).then_some(()));
