@@ -11,7 +11,6 @@ fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_numbers() {
         pairs: 1,
         threads: 2,
         backlog: false,
-        foundation: false,
     };
     let contender = Contender::KubeScheduler;
     let mut order = Vec::new();

@@ -71,8 +71,7 @@ pub(super) fn measure(
     }
     let watcher = Watcher::bindings(&client)?;
 
-    let start_options =
-        StartOptions { config: configuration(options).to_string(), ..StartOptions::default() };
+    let start_options = StartOptions { config: configuration().to_string(), ..StartOptions::default() };
     let start = Instant::now();
     let mut scheduler = Scheduler::start(contender, &cluster, &start_options)?;
     let warm_up = creator.warm_up();
