@@ -4,9 +4,11 @@
 //! Two plays see the same only if nothing hangs on how fast the volume
 //! controller is:
 //!
-//! - What pods claim is there from the start; a claim that waits for a pod is
-//!   used by one pod until it is bound. Pods that use a claim together come when
-//!   nobody without a node uses claims.
+//! - What pods claim is there from the start. Pods that are tried in a row have
+//!   claims that need no pod to be bound: of the others two plays to
+//!   kube-scheduler itself differ.
+//! - A claim that waits for a pod is used by one pod until it is bound. Pods that
+//!   use a claim together come when nobody without a node uses claims.
 //! - No two volumes are of one size: of equal ones chance takes one.
 //! - A driver that fails for good makes pods fail, which are then tried again
 //!   beside whatever comes next; so only scripts in which a backoff ends have one.
@@ -251,17 +253,18 @@ impl Storage {
 
     fn source(&mut self, pod: &mut Value, company: Company) -> (Value, Company) {
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
-        let kinds = if company == Company::Many { 11 } else { 17 };
+        let kinds = if company == Company::Many { 6 } else { 17 };
         match self.random.below(kinds) {
-            0..6 => (self.private(&namespace, true), company),
-            6 | 7 => (self.private(&namespace, false), company),
-            8 => (self.set_aside(&namespace, true), company),
-            9 => (self.set_aside(&namespace, false), company),
+            0..3 => (self.private(&namespace, false), company),
+            3 => (self.set_aside(&namespace, true), company),
+            4 => (self.set_aside(&namespace, false), company),
+            5 => (self.missing(&namespace), company),
+            6..10 => (self.private(&namespace, true), company),
             10 => (self.with_failures(&namespace, Outcome::FailTimes(2), Duration::from_millis(50)), company),
             11 | 12 => (self.shared(&namespace, "ReadWriteOncePod"), Company::Undisturbed),
             13 => (self.shared(&namespace, "ReadWriteMany"), Company::Undisturbed),
             14 => (self.ephemeral(), company),
-            15 => (self.missing(&namespace), company),
+            15 => (self.private(&namespace, true), company),
             _ if !self.retries => (self.private(&namespace, true), company),
             _ if self.random.chance(30) => {
                 pod["spec"]["schedulerName"] = HASTY.into();
