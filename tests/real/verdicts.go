@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
@@ -67,7 +69,13 @@ type nodeScore struct {
 }
 
 // runVerdicts answers requests, one JSON document per line, until the input ends.
+// Its flag --feature-gates is that of kube-scheduler.
 func runVerdicts() int {
+	flags := flag.NewFlagSet("verdicts", flag.ContinueOnError)
+	flags.Func("feature-gates", "as kube-scheduler takes them", utilfeature.DefaultMutableFeatureGate.Set)
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		return 2
+	}
 	debug.SetGCPercent(400)
 	metrics.Register()
 	oracle := newOracle(context.Background())

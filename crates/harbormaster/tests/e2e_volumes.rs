@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 on_both_servers! {
     claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen,
     a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again,
+    a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do,
 }
 
 /// A cluster of two nodes with a class whose claims wait, and Harbormaster.
@@ -56,9 +57,24 @@ impl Scene {
 
     /// A pod, and the claim of the same name that it uses.
     fn create_user(&self, name: &str) {
+        self.create_claim(name);
+        self.create_pod(name);
+    }
+
+    fn create_claim(&self, name: &str) {
         self.client().post(CLAIMS, &claim(name, "waits")).unwrap();
+    }
+
+    /// A pod that uses the claim of its name.
+    fn create_pod(&self, name: &str) {
         let spec = json!({"volumes": users_of(&[name])});
         self.client().post(PODS, &pod(name, "default-scheduler", json!({}), spec)).unwrap();
+    }
+
+    /// What a volume says that is the claim's.
+    fn claim_ref(&self, name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name,
+            "uid": self.claim(name)["metadata"]["uid"]})
     }
 
     fn claim(&self, name: &str) -> Value {
@@ -123,10 +139,22 @@ fn a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again(
     scene.told("one", "binding volumes: provisioning failed for PVC \"one\"");
 
     let on = selected();
-    let claim = scene.claim("one");
-    let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "one",
-        "uid": claim["metadata"]["uid"]});
-    scene.create_volume("made", &on, &json!({"claimRef": claim_ref}));
+    scene.create_volume("made", &on, &json!({"claimRef": scene.claim_ref("one")}));
     assert_eq!(scene.bound("one"), on);
     assert_eq!(scene.claim("one")["spec"]["volumeName"], "made");
+}
+
+fn a_volume_that_names_nodes_which_do_not_exist_is_used_from_those_that_do(server: Server) {
+    let scene = Scene::new(server, "kubernetes.io/no-provisioner");
+    for (name, nodes) in [("some", ["gone", "b", "never-was"]), ("none", ["gone", "never-was", "B"])] {
+        scene.create_claim(name);
+        let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": nodes});
+        let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+        let spec = json!({"claimRef": scene.claim_ref(name), "nodeAffinity": affinity});
+        scene.create_volume(&format!("of-{name}"), "", &spec);
+        scene.create_pod(name);
+    }
+    assert_eq!(scene.bound("some"), "b");
+    assert_eq!(scene.claim("some")["spec"]["volumeName"], "of-some");
+    scene.told("none", "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity.");
 }

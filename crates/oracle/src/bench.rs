@@ -22,7 +22,6 @@ pub use measurement::Measurement;
 pub use report::{Comparison, Ratio, Report, Unequal};
 pub use workload::{PLAIN, Size, Sizing, WORKLOADS, Workload};
 
-use crate::generate::UNBUILT;
 use crate::scheduler::Contender;
 
 /// What to run.
@@ -39,8 +38,6 @@ pub struct Options {
     /// Whether the measured pods exist, too, when the scheduler starts. The
     /// rate then is that of the scheduler, not of the creation.
     pub backlog: bool,
-    /// Disable the plugins that Harbormaster does not have yet on both sides.
-    pub foundation: bool,
 }
 
 /// Runs both contenders in turn with every workload and tells `progress` the
@@ -80,15 +77,10 @@ pub fn run(
 }
 
 /// The scheduler configuration of both contenders.
-fn configuration(options: &Options) -> Value {
-    let mut config = json!({
+fn configuration() -> Value {
+    json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"qps": 5000, "burst": 5000},
-    });
-    if options.foundation {
-        let disabled: Vec<Value> = UNBUILT.iter().map(|name| json!({"name": name})).collect();
-        config["profiles"] = json!([{"plugins": {"multiPoint": {"disabled": disabled}}}]);
-    }
-    config
+    })
 }

@@ -34,11 +34,15 @@
 //!   class says Never. In some scripts victims vanish at once, and then no
 //!   other pod waits for a node; in others they linger until a later step ends
 //!   them, one by one.
+//! - The volume controller and the drivers (see `provisioner`) have done their part
+//!   before a step ends, and before pods are created claims that need no pod have
+//!   their volumes. What that asks of pods with claims is in `storage`.
 //! - Which node preemption chooses must not hang on a tie: all running pods have
 //!   different start times, and there are at most 100 nodes, so that every
 //!   candidate is looked at.
 
 mod board;
+mod claims;
 mod compare;
 mod kubelet;
 mod outcome;
@@ -49,12 +53,13 @@ mod report;
 mod script;
 mod settle;
 mod shrink;
+mod storage;
 
 use std::time::{Duration, Instant};
 
 pub use compare::Difference;
 pub use outcome::{Outcomes, PodOutcome};
-pub use plan::Size;
+pub use plan::{Options, Size};
 pub use player::{Play, Stage};
 pub use report::{Finding, Report};
 pub use script::{Script, Step};
@@ -80,6 +85,7 @@ pub fn compare_on(
         pods: left.outcomes.last().map_or(0, Outcomes::len),
         pending: left.outcomes.last().map_or(0, Outcomes::pending),
         preempted: left.outcomes.last().map_or(0, Outcomes::preempted),
+        claiming: left.outcomes.last().map_or(0, Outcomes::claiming),
         refused: left.refused,
         elapsed: [left.elapsed, right.elapsed],
         total: start.elapsed(),

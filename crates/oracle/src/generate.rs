@@ -2,7 +2,7 @@
 //!
 //! A cluster mixes a few [flavours](Flavour), each of which knows one part of
 //! the API: taints, host ports, images, ... A new plugin adds a file with a
-//! flavour, one line in `flavour::all`, and leaves [`config::UNBUILT`].
+//! flavour and one line in `flavour::all`.
 //!
 //! Equal seeds and shapes give equal clusters on every machine.
 
@@ -30,11 +30,11 @@ mod taints;
 mod world;
 
 pub use cluster::{Cluster, Generator, Shape, is_pending};
-pub use config::UNBUILT;
 pub use flavour::Flavour;
 pub(crate) use gates::priority_class_name;
 pub use namespaces::namespaces;
 pub(crate) use owners::service;
 pub use random::Random;
 pub(crate) use taints::taint;
+pub(crate) use world::push;
 pub use world::{Profile, World};

@@ -123,9 +123,16 @@ pub struct VerdictOracle {
 impl VerdictOracle {
     /// Builds the real program if need be and starts the oracle.
     pub fn start() -> Result<Self, Error> {
+        Self::with_features(&[])
+    }
+
+    /// The same with these feature gates on; they hold as long as it runs.
+    pub fn with_features(features: &[String]) -> Result<Self, Error> {
+        let gates: Vec<String> = features.iter().map(|feature| format!("{feature}=true")).collect();
         let log = tempfile::tempfile()?;
         let mut child = Command::new(RealBinary::ensure()?.path())
             .arg("verdicts")
+            .arg(format!("--feature-gates={}", gates.join(",")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log.try_clone()?)

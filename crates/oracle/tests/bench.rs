@@ -11,7 +11,6 @@ fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
         pairs: 1,
         threads: 2,
         backlog: false,
-        foundation: false,
     }
 }
 

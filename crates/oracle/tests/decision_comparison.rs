@@ -1,7 +1,7 @@
 //! Two plays of one script to the real scheduler are equal, and a change of
 //! the configuration is seen.
 
-use harbormaster_oracle::decisions::{Script, Size, Stage, compare_on};
+use harbormaster_oracle::decisions::{Options, Script, Size, Stage, compare_on};
 use harbormaster_oracle::scheduler::Contender;
 
 const SIZE: Size = Size { nodes: 10, pods: 40, changes: 8 };
@@ -9,7 +9,7 @@ const SIZE: Size = Size { nodes: 10, pods: 40, changes: 8 };
 #[test]
 fn the_real_scheduler_decides_twice_in_the_same_way() {
     let mut stage = Stage::start().unwrap();
-    let script = Script::new(2, SIZE, false);
+    let script = Script::new(2, SIZE, Options::default());
     let contender = Contender::KubeScheduler;
     let report = compare_on(&mut stage, &script, &contender, &contender).unwrap();
     assert!(report.finding.is_none(), "{report}");
@@ -19,7 +19,7 @@ fn the_real_scheduler_decides_twice_in_the_same_way() {
 #[test]
 fn the_real_scheduler_preempts_twice_in_the_same_way() {
     let mut stage = Stage::start().unwrap();
-    let script = Script::new(5, Size { nodes: 10, pods: 30, changes: 2 }, false);
+    let script = Script::new(5, Size { nodes: 10, pods: 30, changes: 2 }, Options::default());
     let contender = Contender::KubeScheduler;
     let report = compare_on(&mut stage, &script, &contender, &contender).unwrap();
     assert!(report.finding.is_none(), "{report}");
@@ -29,7 +29,7 @@ fn the_real_scheduler_preempts_twice_in_the_same_way() {
 #[test]
 fn a_scheduler_with_another_configuration_decides_otherwise() {
     let mut stage = Stage::start().unwrap();
-    let script = Script::new(2, SIZE, false);
+    let script = Script::new(2, SIZE, Options::default());
     let mut packing = script.clone();
     let strategy = serde_json::json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]});
     for profile in packing.config["profiles"].as_array_mut().unwrap() {

@@ -1,6 +1,6 @@
 //! Harbormaster in parity mode does with every pod what kube-scheduler does.
 
-use harbormaster_oracle::decisions::{Report, Script, Size, Stage, compare_on};
+use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, compare_on};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
@@ -10,7 +10,7 @@ const SMALL: Size = Size { nodes: 10, pods: 30, changes: 2 };
 fn compare(seed: u64, size: Size) -> Report {
     let right = Contender::Harbormaster(harbormaster_binary(false).expect("cargo builds harbormaster"));
     let mut stage = Stage::start().expect("the API server starts");
-    let script = Script::new(seed, size, false);
+    let script = Script::new(seed, size, Options::default());
     let report =
         compare_on(&mut stage, &script, &Contender::KubeScheduler, &right).expect("both schedulers play");
     assert!(report.finding.is_none(), "{report}");

@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
+use harbormaster_api::features::Features;
 use harbormaster_core::{EngineConfig, cache::Cache};
 use harbormaster_framework::{
     attempt::{Attempt, Found, Runner, Search},
@@ -29,7 +30,7 @@ pub struct Explained {
     pub explanations: Vec<PodExplanation>,
 }
 
-/// Judges every pending pod of `objects` (Kubernetes objects as JSON) on the given cluster.
+/// Judges every pending pod of `objects` (Kubernetes objects as JSON) on the given cluster, with these feature gates.
 ///
 /// Made for comparing many small clusters: the profiles of the last configuration are kept per thread.
 ///
@@ -37,19 +38,22 @@ pub struct Explained {
 /// When the configuration or an object is wrong.
 pub fn explain_independent(
     config: Option<&str>,
+    features: Features,
     objects: Vec<serde_json::Value>,
 ) -> Result<Explained, SimError> {
     thread_local! {
-        static LAST: RefCell<Option<(Option<String>, Arc<Setup>)>> = const { RefCell::new(None) };
+        static LAST: RefCell<Option<((Option<String>, Features), Arc<Setup>)>> = const { RefCell::new(None) };
     }
+    let wanted = (config.map(str::to_owned), features);
     let kept = LAST.with_borrow(|last| {
-        last.as_ref().filter(|(text, _)| text.as_deref() == config).map(|(_, setup)| setup.clone())
+        last.as_ref().filter(|(known, _)| *known == wanted).map(|(_, setup)| setup.clone())
     });
     let setup = match kept {
         Some(setup) => setup,
         None => {
-            let setup = Arc::new(Setup::read(config.map(|text| ("", text)), &Choices::default())?);
-            LAST.set(Some((config.map(str::to_owned), setup.clone())));
+            let choices = Choices { features, ..Choices::default() };
+            let setup = Arc::new(Setup::read(config.map(|text| ("", text)), &choices)?);
+            LAST.set(Some((wanted, setup.clone())));
             setup
         }
     };

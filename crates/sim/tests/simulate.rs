@@ -1,6 +1,6 @@
 //! Simulations of small clusters.
 
-use harbormaster_api::{Node, Pod};
+use harbormaster_api::{Node, Pod, features::Features};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
     Explained, Inventory, PodExplanation, PodReport, Report, explain_independent, explain_simulated,
@@ -244,7 +244,7 @@ fn objects() -> Vec<Value> {
 
 #[test]
 fn the_json_form_is_the_promised_one() {
-    let explained = explain_independent(None, objects()).unwrap();
+    let explained = explain_independent(None, Features::default(), objects()).unwrap();
     let outside = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
     let code = "UnschedulableAndUnresolvable";
     let expected = json!({
@@ -274,13 +274,15 @@ fn scores_are_raw_normalized_and_weighted() {
                   - plugins: {multiPoint: {enabled: [{name: NodeResourcesFit, weight: 5}]}}\n";
     // The second time the profile is the kept one.
     for _ in 0..2 {
-        let report =
-            serde_json::to_value(explain_independent(Some(config), objects.clone()).unwrap()).unwrap();
+        let report = serde_json::to_value(
+            explain_independent(Some(config), Features::default(), objects.clone()).unwrap(),
+        )
+        .unwrap();
         let large = &report["explanations"][0]["fits"][0];
         let fit = &large["plugins"]["NodeResourcesFit"];
         assert_eq!(fit["weighted"].as_i64().unwrap(), 5 * fit["normalized"].as_i64().unwrap());
         assert!(large["plugins"]["TaintToleration"]["raw"].is_i64(), "{large}");
         assert_eq!(report["pods"][0]["node"], "large");
     }
-    assert!(explain_independent(Some("kind: X"), vec![]).is_err());
+    assert!(explain_independent(Some("kind: X"), Features::default(), vec![]).is_err());
 }

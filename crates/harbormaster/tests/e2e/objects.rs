@@ -1,6 +1,5 @@
 //! Nodes, pods and configurations as JSON.
 
-use harbormaster_oracle::generate::UNBUILT;
 use serde_json::{Value, json};
 
 pub const NODES: &str = "/api/v1/nodes";
@@ -17,14 +16,10 @@ pub fn default_config() -> Value {
     })
 }
 
-/// [`default_config`] with one profile, without the plugins that are not built yet.
+/// [`default_config`] with one profile.
 pub fn config(scheduler_name: &str) -> Value {
-    let disabled: Vec<Value> = UNBUILT.iter().map(|name| json!({"name": name})).collect();
     let mut config = default_config();
-    config["profiles"] = json!([{
-        "schedulerName": scheduler_name,
-        "plugins": {"multiPoint": {"disabled": disabled}},
-    }]);
+    config["profiles"] = json!([{"schedulerName": scheduler_name}]);
     config
 }
 

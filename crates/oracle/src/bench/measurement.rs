@@ -76,8 +76,7 @@ pub(super) fn measure(
     let binds_volumes = workload.has_waiting_claims();
     let volumes = binds_volumes.then(|| VolumeController::start(&client, options.threads)).transpose()?;
 
-    let start_options =
-        StartOptions { config: configuration(options).to_string(), ..StartOptions::default() };
+    let start_options = StartOptions { config: configuration().to_string(), ..StartOptions::default() };
     let start = Instant::now();
     let mut scheduler = Scheduler::start(contender, &cluster, &start_options)?;
     let warm_up = creator.warm_up();

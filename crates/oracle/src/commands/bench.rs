@@ -42,9 +42,6 @@ pub(crate) struct Arguments {
     /// Create the measured pods before the scheduler starts.
     #[arg(long)]
     backlog: bool,
-    /// Disable the plugins that Harbormaster does not have yet on both sides.
-    #[arg(long)]
-    foundation: bool,
     /// Who is compared with kube-scheduler; Harbormaster is built optimised.
     #[arg(long, value_enum, default_value_t = Side::Harbormaster)]
     right: Side,
@@ -64,7 +61,6 @@ impl Arguments {
             pairs: self.pairs.max(1),
             threads: self.threads,
             backlog: self.backlog,
-            foundation: self.foundation,
         };
         let left = self.harbormaster.contender(Side::KubeScheduler, true)?;
         let right = self.harbormaster.contender(self.right, true)?;

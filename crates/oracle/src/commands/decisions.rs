@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use harbormaster_oracle::decisions::{Report, Script, Size, Stage, compare_on, shrink};
+use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, compare_on, shrink};
 use harbormaster_oracle::scheduler::Contender;
 
 use super::{HarbormasterArguments, Side};
@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// Turn opportunistic batching on.
     #[arg(long)]
     batching: bool,
+    /// Give pods claims, with the volume controller and drivers that make volumes.
+    #[arg(long)]
+    volumes: bool,
     /// A saved script instead of generated ones.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -89,7 +92,8 @@ impl Arguments {
             return Ok(vec![serde_json::from_str(&text).with_context(|| path.display().to_string())?]);
         }
         let size = Size { nodes: self.nodes, pods: self.pods, changes: self.changes };
-        Ok(self.seeds.clone().map(|seed| Script::new(seed, size, self.batching)).collect())
+        let options = Options { batching: self.batching, volumes: self.volumes };
+        Ok(self.seeds.clone().map(|seed| Script::new(seed, size, options)).collect())
     }
 
     fn one(&self, stage: &mut Stage, script: &Script, right: &Contender) -> Result<Report> {

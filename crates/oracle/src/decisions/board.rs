@@ -1,5 +1,5 @@
-//! The nodes, pods, budgets and events of the API server as they change. Names
-//! of pods are unique in a script, whatever their namespace.
+//! The nodes, pods, budgets, claims and events of the API server as they change.
+//! Names of pods are unique in a script, whatever their namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -10,14 +10,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::claims::Claims;
 use super::outcome::{Outcomes, PodOutcome};
-use super::paths::{NODES, everywhere, path};
+use super::paths::{everywhere, path};
 use crate::components::{ApiClient, Error};
 
 /// The label that budgets select pods by. The disruption controller follows
 /// neither changes of labels nor pods with two budgets, so every pod has at most
 /// one of these labels, and keeps it.
 pub(super) const BUDGET_LABEL: &str = "example.com/budget";
+
+/// What a scheduler says that looks at a new pod before the volume controller does.
+const EARLY: &str = "waiting for ephemeral volume controller";
 
 /// Follows a cluster until it is dropped.
 #[derive(Debug)]
@@ -37,8 +41,9 @@ struct State {
     victims: BTreeSet<String>,
     /// PodDisruptionBudgets by path.
     budgets: BTreeMap<String, Value>,
-    /// The resource version of every node and pod, by kind and name.
-    versions: BTreeMap<(String, String), u64>,
+    claims: Claims,
+    /// The resource version of every object of which the scheduler's view must be the newest, by path.
+    versions: BTreeMap<String, u64>,
     last_change: Instant,
 }
 
@@ -53,19 +58,27 @@ struct Note {
 }
 
 impl Board {
-    /// Watches from now on; the cluster has no pods.
-    pub(super) fn new(client: &ApiClient) -> Result<Self, Error> {
+    /// Watches from now on; the cluster has no pods. `provisioners` make volumes.
+    pub(super) fn new(client: &ApiClient, provisioners: BTreeSet<String>) -> Result<Self, Error> {
         let state = State {
             pods: BTreeMap::new(),
             notes: BTreeMap::new(),
             names: BTreeMap::new(),
             victims: BTreeSet::new(),
             budgets: BTreeMap::new(),
+            claims: Claims::new(provisioners),
             versions: BTreeMap::new(),
             last_change: Instant::now(),
         };
         let board = Self { state: Arc::new(Mutex::new(state)), ended: Arc::new(AtomicBool::new(false)) };
-        board.follow(client, NODES, |_, _, _| {})?;
+        for kind in ["Node", "CSINode", "CSIDriver", "CSIStorageCapacity"] {
+            board.follow(client, &everywhere(kind), |_, _, _| {})?;
+        }
+        for kind in ["StorageClass", "PersistentVolume", "PersistentVolumeClaim"] {
+            board.follow(client, &everywhere(kind), |state, kind, object| {
+                state.claims.change(kind == "DELETED", object);
+            })?;
+        }
         board.follow(client, &everywhere("Pod"), State::pod)?;
         board.follow(client, &everywhere("Event"), State::event)?;
         board.follow(client, &everywhere("PodDisruptionBudget"), State::budget)?;
@@ -118,6 +131,7 @@ impl Board {
             let is_gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
             let is_answered = outcome.condition[0] == "False"
                 && outcome.condition[1] != "SchedulingGated"
+                && !outcome.condition[2].contains(EARLY)
                 && !outcome.event.is_empty();
             (outcome.node.is_empty() && !is_gated && !is_answered)
                 .then(|| format!("nothing is said about {name}"))
@@ -127,11 +141,18 @@ impl Board {
             let is_unsaid = |name: &&String| state.note("Preempted", name).is_none();
             state.victims.iter().find(is_unsaid).map(|name| format!("{name} is preempted without an event"))
         };
-        unanswered().or_else(unsaid).or_else(|| state.stale_budget())
+        let unbound = || state.claims.unfinished();
+        unanswered().or_else(unsaid).or_else(|| state.stale_budget()).or_else(unbound)
+    }
+
+    /// What the volume controller and the provisioner must still do, if anything.
+    pub(super) fn unfinished_claims(&self) -> Option<String> {
+        lock(&self.state).claims.unfinished()
     }
 
     /// Whether a pod waits for nothing but its turn: it has been nominated, and
-    /// what was to make room has ended.
+    /// what was to make room has ended; or its volumes may be there by now; or
+    /// it has failed for no fault of its own.
     pub(super) fn awaits_its_turn(&self) -> bool {
         let state = lock(&self.state);
         state.pods.values().any(|pod| {
@@ -139,7 +160,10 @@ impl Board {
             let is_on_it = |other: &Value| {
                 other["spec"]["nodeName"] == *node && !other["metadata"]["deletionTimestamp"].is_null()
             };
-            node.is_string() && pod["spec"]["nodeName"].is_null() && !state.pods.values().any(is_on_it)
+            let has_room = || node.is_string() && !state.pods.values().any(is_on_it);
+            let has_failed = || PodOutcome::new(pod, None).condition[1] == "SchedulerError";
+            pod["spec"]["nodeName"].is_null()
+                && (has_room() || has_failed() || state.claims.may_be_binding(pod))
         })
     }
 
@@ -152,8 +176,10 @@ impl Board {
     /// then has at every other watcher, give or take its speed. An object that
     /// the change removed is no longer here.
     pub(super) fn has_seen(&self, answer: &Value, is_removed: bool) -> bool {
-        let Some(key) = key(answer) else { return true };
-        match lock(&self.state).versions.get(&key) {
+        if !is_versioned(answer) {
+            return true;
+        }
+        match lock(&self.state).versions.get(&path(answer)) {
             Some(seen) => !is_removed && *seen >= version(answer),
             None => is_removed,
         }
@@ -184,11 +210,11 @@ impl State {
         if object["kind"] != "Event" || object["regarding"]["kind"] == "Pod" {
             self.last_change = Instant::now();
         }
-        if let Some(key) = key(&object) {
+        if is_versioned(&object) {
             if kind == "DELETED" {
-                self.versions.remove(&key);
+                self.versions.remove(&path(&object));
             } else {
-                self.versions.insert(key, version(&object));
+                self.versions.insert(path(&object), version(&object));
             }
         }
         apply(self, kind, object);
@@ -238,10 +264,13 @@ impl State {
     fn outcome(&self, name: &str, pod: &Value) -> PodOutcome {
         let preempted = self.note("Preempted", name).unwrap_or_default();
         let event_is_repeated = self.last("FailedScheduling", name).is_some_and(|note| note.is_repeated);
+        let has_node = !pod["spec"]["nodeName"].is_null();
+        let event = self.note("FailedScheduling", name).filter(|note| !(has_node && note.contains(EARLY)));
         PodOutcome {
             preempted,
             event_is_repeated,
-            ..PodOutcome::new(pod, self.note("FailedScheduling", name))
+            claims: self.claims.outcome(pod),
+            ..PodOutcome::new(pod, event)
         }
     }
 
@@ -288,10 +317,19 @@ fn is_healthy(pod: &Value) -> bool {
         && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Kind and name of a node or a pod.
-fn key(object: &Value) -> Option<(String, String)> {
-    let kind = object["kind"].as_str().filter(|kind| matches!(*kind, "Node" | "Pod"))?;
-    Some((kind.to_owned(), object["metadata"]["name"].as_str()?.to_owned()))
+/// Whether a change of `object` must have arrived before it counts as made.
+fn is_versioned(object: &Value) -> bool {
+    let kinds = [
+        "Node",
+        "Pod",
+        "CSINode",
+        "CSIDriver",
+        "CSIStorageCapacity",
+        "StorageClass",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+    ];
+    kinds.iter().any(|kind| object["kind"] == *kind)
 }
 
 /// kube-apiserver's resource versions are numbers that grow.

@@ -27,6 +27,9 @@ pub struct PodOutcome {
     pub preempted: String,
     /// The condition DisruptionTarget: status, reason and message.
     pub disruption: String,
+    /// Its claims and what they are bound to, volumes that were made for them by
+    /// class and topology.
+    pub claims: String,
     /// `terminating`, or `gone` for a preempted pod that does not exist any more.
     pub end: &'static str,
 }
@@ -50,6 +53,7 @@ impl PodOutcome {
             nominated_node: text(&pod["status"]["nominatedNodeName"]),
             preempted: String::new(),
             disruption: fields("DisruptionTarget").join(" ").trim().to_owned(),
+            claims: String::new(),
             end: if pod["metadata"]["deletionTimestamp"].is_null() { "" } else { "terminating" },
         }
     }
@@ -63,7 +67,7 @@ impl PodOutcome {
 
     /// The fields with their names, for a comparison.
     #[must_use]
-    pub fn fields(&self) -> [(&'static str, &str); 9] {
+    pub fn fields(&self) -> [(&'static str, &str); 10] {
         let [status, reason, message] = &self.condition;
         [
             ("node", &self.node),
@@ -74,6 +78,7 @@ impl PodOutcome {
             ("nominated node", &self.nominated_node),
             ("Preempted event", &self.preempted),
             ("DisruptionTarget", &self.disruption),
+            ("claims", &self.claims),
             ("end", self.end),
         ]
     }
@@ -106,5 +111,11 @@ impl Outcomes {
     #[must_use]
     pub fn preempted(&self) -> usize {
         self.0.values().filter(|outcome| !outcome.preempted.is_empty()).count()
+    }
+
+    /// How many have a node, and claims that are bound.
+    #[must_use]
+    pub fn claiming(&self) -> usize {
+        self.0.values().filter(|outcome| !outcome.node.is_empty() && outcome.claims.contains("Bound")).count()
     }
 }

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-/// Kind, group and version, and resource of what scripts create in namespaces.
-pub(super) const NAMESPACED: &[(&str, &str, &str)] = &[
+/// Kind, group and version, and resource of what scripts create in namespaces,
+/// in an order in which they can be removed.
+const NAMESPACED: &[(&str, &str, &str)] = &[
     ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets"),
     ("Pod", "/api/v1", "pods"),
     ("Service", "/api/v1", "services"),
@@ -11,16 +12,35 @@ pub(super) const NAMESPACED: &[(&str, &str, &str)] = &[
     ("ReplicaSet", "/apis/apps/v1", "replicasets"),
     ("StatefulSet", "/apis/apps/v1", "statefulsets"),
     ("Event", "/apis/events.k8s.io/v1", "events"),
+    ("PersistentVolumeClaim", "/api/v1", "persistentvolumeclaims"),
+    ("CSIStorageCapacity", "/apis/storage.k8s.io/v1", "csistoragecapacities"),
+];
+
+/// The same for what is in no namespace.
+const CLUSTER_WIDE: &[(&str, &str, &str)] = &[
+    ("PersistentVolume", "/api/v1", "persistentvolumes"),
+    ("StorageClass", "/apis/storage.k8s.io/v1", "storageclasses"),
+    ("CSIDriver", "/apis/storage.k8s.io/v1", "csidrivers"),
+    ("CSINode", "/apis/storage.k8s.io/v1", "csinodes"),
+    ("Node", "/api/v1", "nodes"),
 ];
 
 /// All nodes.
 pub(super) const NODES: &str = "/api/v1/nodes";
 
+/// Every kind that scripts create, in an order in which they can be removed.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    NAMESPACED.iter().chain(CLUSTER_WIDE).map(|(kind, ..)| *kind)
+}
+
+fn find<'a>(table: &'a [(&str, &str, &str)], kind: &str) -> Option<&'a (&'a str, &'a str, &'a str)> {
+    table.iter().find(|(known, ..)| *known == kind)
+}
+
 /// The objects of all namespaces.
 pub(super) fn everywhere(kind: &str) -> String {
-    NAMESPACED
-        .iter()
-        .find(|(known, ..)| *known == kind)
+    find(NAMESPACED, kind)
+        .or_else(|| find(CLUSTER_WIDE, kind))
         .map_or_else(|| NODES.to_owned(), |(_, group, resource)| format!("{group}/{resource}"))
 }
 
@@ -28,10 +48,10 @@ pub(super) fn everywhere(kind: &str) -> String {
 pub(super) fn collection(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
-    NAMESPACED.iter().find(|(known, ..)| *known == kind).map_or_else(
-        || NODES.to_owned(),
-        |(_, group, resource)| format!("{group}/namespaces/{namespace}/{resource}"),
-    )
+    match find(NAMESPACED, kind) {
+        Some((_, group, resource)) => format!("{group}/namespaces/{namespace}/{resource}"),
+        None => everywhere(kind),
+    }
 }
 
 /// Where `object` is once it has been created.

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::board::BUDGET_LABEL;
 use super::paths::{NODES, path};
 use super::script::{Script, Step, stop_waiting_for_others};
-use crate::generate::{Generator, Random, namespaces, priority_class_name, service, taint};
+use super::storage::{Company, Storage, hasty_profile};
+use crate::generate::{Generator, Random, namespaces, priority_class_name, push, service, taint};
+use crate::provisioner::Driver;
 
 /// How large a script gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,15 @@ pub struct Size {
     pub changes: usize,
 }
 
+/// What scripts are about besides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether opportunistic batching (KEP-5598) is on.
+    pub batching: bool,
+    /// Whether pods have claims.
+    pub volumes: bool,
+}
+
 /// An endless backoff, in seconds.
 const ENDLESS: u32 = 100_000;
 
@@ -27,13 +38,15 @@ const BUDGETS: &[&str] = &["a", "b", "c"];
 impl Script {
     /// The script of `seed`.
     #[must_use]
-    pub fn new(seed: u64, size: Size, batching: bool) -> Self {
-        Plan::new(seed, size).script(seed, size, batching)
+    pub fn new(seed: u64, size: Size, options: Options) -> Self {
+        Plan::new(seed, size, options.volumes).script(seed, size, options.batching)
     }
 }
 
 struct Plan {
     generator: Generator,
+    /// What pods claim, where they do.
+    storage: Option<Storage>,
     /// Chooses the steps, apart from the objects in them.
     random: Random,
     /// In every second script pods preempt others and are retried by priority; in
@@ -56,14 +69,17 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(seed: u64, size: Size) -> Self {
+    fn new(seed: u64, size: Size, volumes: bool) -> Self {
         let mut random = Random::new(seed);
         let mut generator = Generator::new(random.fork(), true, size.nodes);
         generator.world.priorities = vec![0];
+        let preempts = seed % 2 == 1;
+        let storage = volumes.then(|| Storage::new(random.fork(), preempts));
         Self {
             generator,
+            storage,
             random,
-            preempts: seed % 2 == 1,
+            preempts,
             lingers: seed % 4 == 3,
             nodes: Vec::new(),
             gone: Vec::new(),
@@ -82,6 +98,9 @@ impl Plan {
         let mut config = self.generator.config();
         for profile in config["profiles"].as_array_mut().into_iter().flatten() {
             soften_spread_defaults(profile);
+        }
+        if self.storage.is_some() {
+            push(&mut config["profiles"], hasty_profile());
         }
         let backoff = if self.preempts { 1 } else { ENDLESS };
         config["podInitialBackoffSeconds"] = backoff.into();
@@ -102,14 +121,25 @@ impl Plan {
                 self.challenge();
             }
         }
+        let drivers = self.begin_with_storage();
         let (awaits_backoff, preempts) = (self.preempts, self.preempts);
-        Script { seed, config, batching, awaits_backoff, preempts, steps: self.steps }
+        Script { seed, config, batching, awaits_backoff, preempts, drivers, steps: self.steps }
     }
 
     fn begin(&mut self, size: Size) {
         let mut objects = self.generator.objects();
         objects.retain(|object| object["kind"] != "Namespace");
-        objects.extend((0..size.nodes * 9 / 10 + 1).map(|_| self.new_node()));
+        if let Some(storage) = &mut self.storage {
+            objects.extend(storage.infrastructure());
+        }
+        for _ in 0..size.nodes * 9 / 10 + 1 {
+            let node = self.new_node();
+            objects.extend(self.node_drivers());
+            objects.push(node);
+        }
+        if let Some(storage) = &mut self.storage {
+            storage.add_volumes(size.pods / 3, &self.nodes);
+        }
         if self.preempts {
             objects.extend((0..4).map(|_| self.new_budget()));
         }
@@ -117,6 +147,17 @@ impl Plan {
         objects.extend((0..bound).map(|_| self.new_bound_pod()));
         objects.extend((0..size.pods * 2 / 5).map(|_| self.new_pod_of_many(true)));
         self.steps.push(Step::Restart { objects });
+    }
+
+    /// What pods claim is there before the first of them, as the volume
+    /// controller has no say in the middle of a script then.
+    fn begin_with_storage(&mut self) -> Vec<Driver> {
+        let Some((claims, drivers)) = self.storage.take().map(Storage::finish) else { return Vec::new() };
+        if let Some(Step::Restart { objects }) = self.steps.first_mut() {
+            let first = objects.iter().position(|object| object["kind"] == "Pod").unwrap_or(objects.len());
+            objects.splice(first..first, claims);
+        }
+        drivers
     }
 
     fn create_pods(&mut self, average: usize, left: usize) {
@@ -134,7 +175,8 @@ impl Plan {
             }
             _ => {
                 for _ in 0..count {
-                    let pod = self.new_pod(true);
+                    let mut pod = self.new_pod(true);
+                    self.furnish_alone(&mut pod);
                     self.steps.push(Step::Create { objects: vec![pod] });
                 }
             }
@@ -150,7 +192,8 @@ impl Plan {
             if !self.lingers {
                 self.steps.push(Step::Sweep { all: true });
             }
-            let challenger = self.new_challenger();
+            let mut challenger = self.new_challenger();
+            self.furnish_alone(&mut challenger);
             self.steps.push(Step::Create { objects: vec![challenger] });
         }
         if self.lingers {
@@ -160,9 +203,20 @@ impl Plan {
         }
     }
 
+    /// Gives a pod that is tried on its own what it claims.
+    fn furnish_alone(&mut self, pod: &mut Value) {
+        let Some(storage) = &mut self.storage else { return };
+        if storage.furnish(pod, Company::Alone) == Company::Undisturbed {
+            self.steps.push(Step::Sweep { all: false });
+        }
+    }
+
     fn change(&mut self) {
         if self.nodes.len() < 2 {
             return self.add_node();
+        }
+        if self.storage.is_some() && self.random.chance(30) {
+            return self.change_storage();
         }
         let node = self.random.pick(&self.nodes).clone();
         let path = format!("{NODES}/{node}");
@@ -208,6 +262,37 @@ impl Plan {
         }
     }
 
+    fn change_storage(&mut self) {
+        let node = self.random.pick(&self.nodes).clone();
+        let Some(storage) = &mut self.storage else { return };
+        match self.random.below(4) {
+            0 => {
+                // The volume is seen twice: before the volume controller has looked at it, and then.
+                self.steps.push(Step::Sweep { all: false });
+                let mut pod = self.new_pod(true);
+                let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
+                let Some(storage) = &mut self.storage else { return };
+                let (used, volume) = storage.giant(&namespace, &self.nodes);
+                push(&mut pod["spec"]["volumes"], used);
+                self.steps.push(Step::Create { objects: vec![pod] });
+                self.steps.push(Step::Create { objects: vec![volume] });
+            }
+            1 => {
+                let (path, patch) = storage.other_capacity();
+                self.patch(path, patch);
+            }
+            2 => {
+                let (path, patch) = storage.other_limits(&node);
+                self.patch(path, patch);
+            }
+            _ => {
+                if let Some(claim) = storage.late_claim() {
+                    self.steps.push(Step::Create { objects: vec![claim] });
+                }
+            }
+        }
+    }
+
     fn add_node(&mut self) {
         self.steps.push(Step::Probe);
         let node = if self.gone.is_empty() || self.random.chance(50) {
@@ -217,6 +302,15 @@ impl Plan {
             self.named_node(name)
         };
         self.steps.push(Step::Create { objects: vec![node] });
+        // It is there already where the node was before.
+        if let Some(drivers) = self.node_drivers() {
+            self.steps.push(Step::Create { objects: vec![drivers] });
+        }
+    }
+
+    /// The drivers on the newest node.
+    fn node_drivers(&mut self) -> Option<Value> {
+        self.storage.as_mut()?.node_drivers(self.nodes.last()?)
     }
 
     fn delete_node(&mut self, name: &str) {
@@ -283,6 +377,9 @@ impl Plan {
 
     fn named_node(&mut self, name: String) -> Value {
         let mut node = self.generator.node(&name);
+        if let Some(storage) = &mut self.storage {
+            storage.place(&mut node);
+        }
         self.nodes.push(name);
         if self.preempts {
             // Small enough to be full.
@@ -340,6 +437,9 @@ impl Plan {
                 container.as_object_mut().map(|container| container.remove("ports"));
             }
         }
+        if let Some(storage) = &mut self.storage {
+            storage.furnish_bound(&mut pod);
+        }
         self.prepare(&mut pod, true);
         self.pods.push(path(&pod));
         pod
@@ -365,6 +465,9 @@ impl Plan {
     fn new_pod_of_many(&mut self, any_priority: bool) -> Value {
         let mut pod = self.new_pod(any_priority);
         stop_waiting_for_others(&mut pod);
+        if let Some(storage) = &mut self.storage {
+            storage.furnish(&mut pod, Company::Many);
+        }
         pod
     }
 
@@ -447,8 +550,8 @@ mod tests {
 
     #[test]
     fn a_seed_always_gives_the_same_script_with_all_its_pods() {
-        let script = Script::new(4, SIZE, false);
-        assert_eq!(script, Script::new(4, SIZE, false));
+        let script = Script::new(4, SIZE, Options::default());
+        assert_eq!(script, Script::new(4, SIZE, Options::default()));
         let pods =
             script.steps.iter().flat_map(Step::objects).filter(|object| crate::generate::is_pending(object));
         assert!(pods.count() >= 24);
@@ -458,7 +561,7 @@ mod tests {
     #[test]
     fn the_order_of_retries_never_depends_on_time() {
         for seed in 0..40 {
-            let script = Script::new(seed, SIZE, false);
+            let script = Script::new(seed, SIZE, Options::default());
             for step in &script.steps {
                 let classes = |objects: &[Value]| {
                     let class = |pod: &Value| pod["spec"]["priorityClassName"].to_string();

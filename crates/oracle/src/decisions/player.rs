@@ -11,11 +11,12 @@ use super::POLL;
 use super::board::Board;
 use super::kubelet::running_status;
 use super::outcome::Outcomes;
-use super::paths::{NAMESPACED, collection, everywhere};
+use super::paths::{collection, everywhere, kinds};
 use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
 use crate::generate::{namespaces, priority_class_name};
+use crate::provisioner::Provisioner;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -26,6 +27,15 @@ const PROBE: &str = "zz-probe";
 
 /// Priorities that generated pods may have, as classes.
 const PRIORITIES: &[i32] = &[10, -5, 2_000_000];
+
+/// What has a say in what schedulers see.
+const CONTROLLERS: &[&str] = &[
+    "disruption-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "ephemeral-volume-controller",
+];
 
 /// Quiet time after steps whose answer is visible.
 const QUIET: Duration = Duration::from_millis(60);
@@ -38,7 +48,7 @@ const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 const BACKOFF_OVER: Duration = Duration::from_millis(2100);
 
 /// How long a change may take until a watch shows it.
-const ARRIVAL: Duration = Duration::from_secs(30);
+const ARRIVAL: Duration = Duration::from_secs(60);
 
 /// What a scheduler did with a script.
 #[derive(Debug)]
@@ -58,12 +68,12 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts the API server and the disruption controller, and creates the
-    /// priority classes and the namespaces.
+    /// Starts the API server and the controllers of budgets and volumes, and
+    /// creates the priority classes and the namespaces.
     pub fn start() -> Result<Self> {
         let options = ControlPlaneOptions {
             controller_manager: true,
-            controller_manager_flags: vec!["--controllers=disruption-controller".to_owned()],
+            controller_manager_flags: vec![format!("--controllers={}", CONTROLLERS.join(","))],
             ..ControlPlaneOptions::default()
         };
         let cluster = ControlPlane::start(&options)?;
@@ -87,7 +97,9 @@ impl Stage {
     /// Plays `script` to `contender` on an empty cluster.
     pub fn play(&mut self, script: &Script, contender: &Contender) -> Result<Play> {
         self.clear()?;
-        let board = Board::new(self.cluster.client())?;
+        let provisioners = script.drivers.iter().map(|driver| driver.name.clone()).collect();
+        let board = Board::new(self.cluster.client(), provisioners)?;
+        let _provisioner = Provisioner::start(self.cluster.client(), script.drivers.clone());
         let options = StartOptions {
             config: script.config.to_string(),
             feature_gates: vec![format!("OpportunisticBatching={}", script.batching)],
@@ -124,9 +136,7 @@ impl Stage {
 
     fn clear(&self) -> Result<()> {
         let client = self.cluster.client();
-        let mut kinds: Vec<&str> = NAMESPACED.iter().map(|(kind, ..)| *kind).collect();
-        kinds.push("Node");
-        for kind in kinds {
+        for kind in kinds() {
             // A controller may add an event at any time.
             while !remove_all(client, kind)? && kind != "Event" {
                 sleep(POLL);
@@ -216,11 +226,34 @@ impl Player<'_> {
     }
 
     fn create(&mut self, objects: &[Value]) -> Result<()> {
+        let mut last = &Value::Null;
         for object in objects {
+            // Which volume the controller chooses for a claim depends on those that it knows; a pod finds what has been chosen.
+            let kind = &object["kind"];
+            if kind != last && (kind == "PersistentVolumeClaim" || last == "PersistentVolumeClaim") {
+                self.await_claims()?;
+            }
+            last = kind;
             let path = collection(object);
             self.attempt(false, |client| client.post(&path, object))?;
         }
         Ok(())
+    }
+
+    /// Waits for the volume controller and the provisioner.
+    fn await_claims(&self) -> Result<()> {
+        let deadline = Instant::now() + ARRIVAL;
+        loop {
+            let is_quiet = || self.board.quiet_for() >= QUIET_AFTER_WAKING;
+            if is_quiet() && self.board.unfinished_claims().is_none() && is_quiet() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let why = self.board.unfinished_claims().unwrap_or_else(|| "they never rest".to_owned());
+                bail!("claims and volumes are not ready after {ARRIVAL:?}: {why}");
+            }
+            sleep(POLL);
+        }
     }
 
     /// Makes a change and waits until watchers see it. A refusal is part of the

@@ -23,6 +23,8 @@ pub struct Report {
     pub pending: usize,
     /// Pods that have been preempted.
     pub preempted: usize,
+    /// Pods with a node and volumes that they claimed.
+    pub claiming: usize,
     /// Requests that the API server refused.
     pub refused: usize,
     /// How long each scheduler's play took.
@@ -61,12 +63,13 @@ impl fmt::Display for Report {
         let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
         write!(
             f,
-            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} requests refused, {left:.1} s + {right:.1} s: {}",
+            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} requests refused, {left:.1} s + {right:.1} s: {}",
             self.seed,
             self.steps,
             self.pods,
             self.pending,
             self.preempted,
+            self.claiming,
             self.refused,
             if self.finding.is_some() { "DIFFERENT" } else { "equal" }
         )?;

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::claims::claim_names;
+use crate::provisioner::Driver;
+
 /// What is played to a scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -18,6 +21,9 @@ pub struct Script {
     /// Whether pods preempt others, and something plays their kubelet.
     #[serde(default)]
     pub preempts: bool,
+    /// Who makes volumes.
+    #[serde(default)]
+    pub drivers: Vec<Driver>,
     /// The changes. The first one starts the scheduler.
     pub steps: Vec<Step>,
 }
@@ -66,9 +72,11 @@ pub(super) fn waits_for_others(pod: &Value) -> bool {
     let spread = pod["spec"]["topologySpreadConstraints"].as_array();
     spread.is_some_and(|list| list.iter().any(is_hard))
         || !pod["spec"]["affinity"]["podAffinity"][REQUIRED].is_null()
+        // Volumes that are bound for another pod may be what it waits for, as far as a scheduler knows.
+        || claim_names(pod).next().is_some()
 }
 
-/// Makes a pod one that no binding wakes.
+/// Makes a pod one that no binding helps.
 pub(super) fn stop_waiting_for_others(pod: &mut Value) {
     if let Some(Value::Array(constraints)) = pod.pointer_mut("/spec/topologySpreadConstraints") {
         constraints.retain(|constraint| !is_hard(constraint));

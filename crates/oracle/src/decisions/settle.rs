@@ -21,10 +21,10 @@ const TURN: Duration = Duration::from_millis(2500);
 /// Waits until the scheduler has settled, that is until
 ///
 /// 1. every pod without gates has a node, or a condition and an event that say
-///    why not, every preempted pod has an event that says so, and the status of
-///    every budget is up to date,
+///    why not, every preempted pod has an event that says so, the status of
+///    every budget is up to date, and volumes that were decided on are bound,
 /// 2. no pod and no event has changed for `quiet`, or for longer than a short
-///    backoff while a nominated pod has nothing else to wait for, and
+///    backoff while a pod may be about to be tried again or bound, and
 /// 3. where the scheduler serves metrics, no pod is queued, and no attempt was
 ///    made between two looks.
 pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
@@ -34,19 +34,26 @@ pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) 
     // The change that this is about has reached us, but perhaps not the scheduler.
     let earliest = Instant::now() + quiet;
     loop {
-        let unfinished = board.unfinished();
-        let enough = if board.awaits_its_turn() { quiet.max(TURN) } else { quiet };
-        let is_quiet = board.quiet_for() >= enough && Instant::now() >= earliest;
-        if unfinished.is_none() && is_quiet && is_idle(scheduler)? && board.quiet_for() >= enough {
+        // Cheap questions first: all of this is asked again and again.
+        let is_quiet = board.quiet_for() >= quiet && Instant::now() >= earliest;
+        if is_quiet && is_settled(board, scheduler, quiet)? {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            let why = unfinished.unwrap_or_else(|| "it never rests".to_owned());
+            let why = board.unfinished().unwrap_or_else(|| "it never rests".to_owned());
             bail!("the scheduler did not settle in {LIMIT:?}: {why}");
         }
         scheduler.check()?;
         sleep(POLL);
     }
+}
+
+fn is_settled(board: &Board, scheduler: &Scheduler, quiet: Duration) -> Result<bool> {
+    let enough = if board.awaits_its_turn() { quiet.max(TURN) } else { quiet };
+    Ok(board.quiet_for() >= enough
+        && board.unfinished().is_none()
+        && is_idle(scheduler)?
+        && board.quiet_for() >= enough)
 }
 
 fn is_idle(scheduler: &Scheduler) -> Result<bool> {

@@ -23,6 +23,9 @@ pub struct Shape {
 pub struct Cluster {
     /// A KubeSchedulerConfiguration v1.
     pub config: Value,
+    /// Names of feature gates that are on and usually are not.
+    #[serde(default)]
+    pub features: Vec<String>,
     /// Namespaces, services and controllers, then nodes, then pods. A pod with
     /// `spec.nodeName` is bound.
     pub objects: Vec<Value>,
@@ -46,7 +49,7 @@ impl Cluster {
         }
         objects.extend((0..pods).map(|index| generator.pending_pod(&format!("pod-{index}"))));
         objects.iter_mut().filter(|object| object["kind"] == "Pod").for_each(pod_affinity::merge_label_keys);
-        Self { config, objects }
+        Self { config, features: generator.world.features, objects }
     }
 
     /// The objects of `kind`.
@@ -84,6 +87,10 @@ impl Generator {
             (true, false) => flavour.share() / 4,
             (false, _) => flavour.share(),
         };
+        let features = match random.chance(35) && !admitted {
+            true => vec!["StorageCapacityScoring".to_owned()],
+            false => Vec::new(),
+        };
         let flavours = (flavour::all().iter().copied())
             .filter(|flavour| random.chance(share(*flavour)) && (flavour.admitted() || !admitted))
             .collect();
@@ -93,7 +100,7 @@ impl Generator {
         profiles.extend(["packer", "second"].iter().take(random.below(3)).map(ToString::to_string));
         let priorities = vec![0, 0, 10, -5, 2_000_000];
         let zones = random.range(1, 5);
-        let world = World { admitted, node_names, zones, profiles, priorities };
+        let world = World { admitted, node_names, zones, profiles, features, priorities };
         Self { random, world, flavours }
     }
 
@@ -269,17 +276,9 @@ mod tests {
             "monitors",
             "aws:///vol-",
             "claimRef",
+            "StorageCapacityScoring",
         ] {
             assert!(text.contains(field), "{field}");
-        }
-    }
-
-    #[test]
-    fn profiles_disable_what_is_not_built_yet() {
-        let cluster = Cluster::new(1, &shape(false));
-        for profile in cluster.config["profiles"].as_array().unwrap() {
-            let disabled = profile["plugins"]["multiPoint"]["disabled"].to_string();
-            assert!(config::UNBUILT.iter().all(|plugin| disabled.contains(plugin)), "{profile}");
         }
     }
 }

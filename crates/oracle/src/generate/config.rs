@@ -5,10 +5,6 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Profile, Random, World};
 
-/// In-tree plugins that Harbormaster does not have yet. Every generated profile
-/// disables them; a plugin that gets built leaves this list.
-pub const UNBUILT: &[&str] = &[];
-
 /// Plugins that a profile can do without.
 const OPTIONAL: &[&str] = &[
     "NodeUnschedulable",
@@ -38,6 +34,7 @@ const SCORERS: &[&str] = &[
     "ImageLocality",
     "PodTopologySpread",
     "InterPodAffinity",
+    "VolumeBinding",
 ];
 
 /// A KubeSchedulerConfiguration with a profile for each name in `world`.

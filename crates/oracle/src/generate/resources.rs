@@ -208,7 +208,7 @@ fn strategy(random: &mut Random) -> Value {
 }
 
 /// Utilization strictly increasing in 0..=100, scores in 0..=10.
-fn shape(random: &mut Random) -> Vec<Value> {
+pub(super) fn shape(random: &mut Random) -> Vec<Value> {
     let mut points = Vec::new();
     let mut utilization = random.below(30);
     while utilization <= 100 && points.len() < 5 {

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::flavour::Flavour;
 use super::namespaces::NAMESPACES;
+use super::resources::shape;
 use super::world::push;
-use super::{Random, World, labels};
+use super::{Profile, Random, World, labels};
 
 /// In-tree plugins with the field of a volume that names their disks.
 const IN_TREE: &[(&str, &str)] = &[
@@ -53,6 +54,8 @@ const ZONE_KEYS: &[&str] = &[
 /// little more than that are missing now and then.
 const CLAIMS: usize = 14;
 const VOLUMES: usize = 20;
+/// How many claims of a namespace have a volume, whether it is there or not, from the first on.
+const NEVER_WAITING: usize = 5;
 const CLASSES: usize = 6;
 
 /// Claims, volumes, classes, drivers, attachments, and disks in pods.
@@ -114,12 +117,20 @@ impl Flavour for Storage {
             let mut volume = source(random);
             // To kube-scheduler a claim that is named twice and waits is two claims, on which Harbormaster does not insist.
             let claim = volume["persistentVolumeClaim"]["claimName"].clone();
-            if !claim.is_null() && claims.contains(&claim) {
+            let may_wait = !(0..NEVER_WAITING).any(|index| claim == claim_name(index));
+            if !claim.is_null() && may_wait && claims.contains(&claim) {
                 continue;
             }
             claims.push(claim);
             volume["name"] = format!("v-{index}").into();
             push(&mut pod["spec"]["volumes"], volume);
+        }
+    }
+
+    fn profile(&self, random: &mut Random, world: &World, profile: &mut Profile) {
+        let scores = world.features.iter().any(|feature| feature == "StorageCapacityScoring");
+        if scores && random.chance(60) {
+            profile.args.insert("VolumeBinding".to_owned(), json!({"shape": shape(random)}));
         }
     }
 
@@ -289,7 +300,8 @@ fn claim(random: &mut Random, namespace: &str, name: &str) -> Value {
         metadata["annotations"]["volume.beta.kubernetes.io/storage-class"] = class_name(random).into();
     }
     let mut phase = "Pending";
-    if random.chance(75) {
+    let never_waits = (0..NEVER_WAITING).any(|index| name == claim_name(index));
+    if never_waits || random.chance(60) {
         // The last one is missing.
         spec["volumeName"] = format!("volume-{}", random.below(VOLUMES + 1)).into();
         phase = *random.pick(&["Bound", "Bound", "Lost", "Pending"]);

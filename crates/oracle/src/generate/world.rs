@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::config::UNBUILT;
-
 /// The pools that names are drawn from, and how nasty objects may be.
 #[derive(Debug, Clone)]
 pub struct World {
@@ -17,6 +15,8 @@ pub struct World {
     pub zones: usize,
     /// The scheduler names of the profiles.
     pub profiles: Vec<String>,
+    /// Names of feature gates that are on and usually are not.
+    pub features: Vec<String>,
     /// Pod priorities in use; a single one where the order of retries must not
     /// depend on time.
     pub priorities: Vec<i32>,
@@ -27,7 +27,7 @@ pub struct World {
 pub struct Profile {
     /// `schedulerName`.
     pub name: String,
-    /// Plugins to disable beyond those in [`UNBUILT`].
+    /// Plugins to disable.
     pub disabled: Vec<String>,
     /// Plugins to disable at one extension point only.
     pub disabled_at: Vec<(&'static str, String)>,
@@ -44,8 +44,7 @@ impl Profile {
     #[must_use]
     pub fn to_value(&self) -> Value {
         let name = |name: &str| json!({"name": name});
-        let disabled: Vec<Value> =
-            UNBUILT.iter().copied().chain(self.disabled.iter().map(String::as_str)).map(name).collect();
+        let disabled: Vec<Value> = self.disabled.iter().map(String::as_str).map(name).collect();
         let enabled: Vec<Value> = (self.weights.iter())
             .filter(|(plugin, _)| !self.disabled.contains(plugin))
             .map(|(plugin, weight)| json!({"name": plugin, "weight": weight}))
@@ -71,7 +70,7 @@ impl Profile {
 }
 
 /// Appends to a list that may not exist yet.
-pub(super) fn push(list: &mut Value, item: Value) {
+pub(crate) fn push(list: &mut Value, item: Value) {
     if !list.is_array() {
         *list = json!([]);
     }

@@ -2,6 +2,8 @@
 
 use std::panic::catch_unwind;
 
+use anyhow::Context;
+use harbormaster_api::features::{Feature, Features};
 use harbormaster_sim::explain_independent;
 
 use super::judgement::Judgement;
@@ -20,7 +22,12 @@ impl VerdictSource for HarbormasterLibrary {
 
     fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts> {
         let config = cluster.config.to_string();
-        let explain = || explain_independent(Some(&config), cluster.objects.clone());
+        let mut features = Features::default();
+        for name in &cluster.features {
+            let feature = Feature::from_name(name).with_context(|| format!("no feature gate {name}"))?;
+            features.set(feature, true);
+        }
+        let explain = || explain_independent(Some(&config), features, cluster.objects.clone());
         // What the panic says is on stderr already.
         let report = catch_unwind(explain).map_err(|_| anyhow::anyhow!("harbormaster panicked"))??;
         let judgement: Judgement = serde_json::from_value(serde_json::to_value(report)?)?;

@@ -105,6 +105,9 @@ impl fmt::Display for Finding {
         for (side, word) in self.sides.iter().zip([left, right]) {
             writeln!(f, "  {}: {word}", side.name)?;
         }
+        if !self.cluster.features.is_empty() {
+            writeln!(f, "\n# --feature-gates={}=true", self.cluster.features.join("=true,"))?;
+        }
         writeln!(f, "\n# config.yaml\n{}", yaml(&self.cluster.config))?;
         writeln!(f, "# cluster.yaml")?;
         for object in &self.cluster.objects {

@@ -1,6 +1,7 @@
 //! Who can judge a cluster.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::generate::Cluster;
 use crate::verdict_oracle::{PodVerdict, Request, VerdictOracle};
@@ -20,14 +21,21 @@ pub trait VerdictSource {
     fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts>;
 }
 
-/// The original plugins.
+/// The original plugins: a process for each set of feature gates that clusters ask for.
 #[derive(Debug)]
-pub struct Original(VerdictOracle);
+pub struct Original(BTreeMap<Vec<String>, VerdictOracle>);
 
 impl Original {
     /// Builds the original components if need be.
     pub fn start() -> Result<Self> {
-        Ok(Self(VerdictOracle::start()?))
+        Ok(Self(BTreeMap::from([(Vec::new(), VerdictOracle::start()?)])))
+    }
+
+    fn with_features(&mut self, features: &[String]) -> Result<&mut VerdictOracle> {
+        Ok(match self.0.entry(features.to_vec()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(VerdictOracle::with_features(features)?),
+        })
     }
 }
 
@@ -43,7 +51,7 @@ impl VerdictSource for Original {
             objects: cluster.objects.clone(),
             pods: Vec::new(),
         };
-        let response = self.0.ask(&request)?;
+        let response = self.with_features(&cluster.features)?.ask(&request)?;
         if let Some(error) = response.error {
             anyhow::bail!("the original plugins refuse the cluster: {error}");
         }
