@@ -1,6 +1,5 @@
-//! Pods get their volumes: those that are there, and those that are made for them, with the real volume controller.
-//!
-//! The API server in memory has no such controller: the tests play it there. Nobody makes volumes on either: the tests do.
+//! Pods get their volumes: those that are there, and those that are made for them, with the real volume controller and with
+//! the sandbox's. Nobody makes volumes on either server: the tests do.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -32,7 +31,6 @@ struct Scene {
     /// Ends before the cluster does.
     _harbormaster: Harbormaster,
     cluster: Cluster,
-    server: Server,
 }
 
 impl Scene {
@@ -49,7 +47,7 @@ impl Scene {
         let config = cluster.write_scheduler_config(&default_config().to_string()).unwrap();
         let log: PathBuf = cluster.directory().join("harbormaster.log");
         let harbormaster = Harbormaster::start(&[format!("--config={}", config.display())], log);
-        Self { _harbormaster: harbormaster, cluster, server }
+        Self { _harbormaster: harbormaster, cluster }
     }
 
     fn client(&self) -> &ApiClient {
@@ -87,49 +85,16 @@ impl Scene {
         self.client().get(&format!("{CLAIMS}/{name}")).unwrap()
     }
 
-    /// What a volume controller does, where there is none.
-    fn play_controller(&self) {
-        if self.server == Server::Real {
-            return;
-        }
-        for volume in list(self.client(), VOLUMES) {
-            let claim_ref = &volume["spec"]["claimRef"];
-            let phase = if claim_ref["uid"].is_string() { "Bound" } else { "Available" };
-            if volume["status"]["phase"] != phase {
-                let status = json!({"status": {"phase": phase}});
-                self.client()
-                    .merge_patch(&format!("{VOLUMES}/{}/status", name_of(&volume)), &status)
-                    .unwrap();
-            }
-            if phase == "Available" {
-                continue;
-            }
-            let claim = self.claim(claim_ref["name"].as_str().unwrap());
-            if claim["spec"]["volumeName"].is_null() {
-                let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
-                let bound = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": name_of(&volume)}});
-                self.client().merge_patch(&format!("{CLAIMS}/{}", name_of(&claim)), &bound).unwrap();
-            }
-        }
-    }
-
-    fn eventually<T>(&self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-        eventually(what, PATIENCE, || {
-            self.play_controller();
-            ask()
-        })
-    }
-
     /// The node of a pod, once it has one.
     fn bound(&self, name: &str) -> String {
-        self.eventually(&format!("{name} is bound"), || {
+        eventually(&format!("{name} is bound"), PATIENCE, || {
             node_of(&get_pod(self.client(), name)?).map(str::to_owned)
         })
     }
 
     /// Waits until the pod's condition has these words.
     fn told(&self, name: &str, words: &str) {
-        self.eventually(&format!("{name} is told {words:?}"), || {
+        eventually(&format!("{name} is told {words:?}"), PATIENCE, || {
             let pod = get_pod(self.client(), name)?;
             scheduled_condition(&pod)?[2].contains(words).then_some(())
         });
@@ -142,7 +107,7 @@ fn claims_that_wait_get_the_volumes_of_the_nodes_that_are_chosen(server: Server)
     scene.create_volume("small", "b", &json!({}));
     ["one", "two", "three"].iter().for_each(|name| scene.create_user(name));
 
-    let waiting = scene.eventually("all but one are bound", || {
+    let waiting = eventually("all but one are bound", PATIENCE, || {
         let pods = list(scene.client(), PODS);
         let (bound, waiting): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| node_of(pod).is_some());
         (bound.len() == 2).then(|| waiting.iter().map(|pod| name_of(pod).to_owned()).collect::<Vec<_>>())
@@ -170,7 +135,7 @@ fn a_volume_is_made_for_the_chosen_node_and_a_failure_to_make_it_is_tried_again(
     let scene = Scene::new(server, "example.com/by-hand");
     scene.create_user("one");
     let selected = || {
-        scene.eventually("a node is selected", || {
+        eventually("a node is selected", PATIENCE, || {
             scene.claim("one")["metadata"]["annotations"][SELECTED_NODE].as_str().map(str::to_owned)
         })
     };

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::storage::{
     ClaimPhase, ClaimRef, CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim,
-    StorageClass, VolumePhase,
+    StorageClass,
     claim::{self, Claimed},
-    class::NO_PROVISIONER,
+    matching::{self, Fit},
 };
 
 /// What is said of a pod whose claims should have had their volumes before it came.
@@ -166,7 +166,7 @@ fn wait_for_node(objects: &Objects, waiting: Vec<Waiting<'_>>) -> PluginResult<V
                 version: resource_version.clone(),
             },
             class: claim.class.clone(),
-            requested: requested(claim),
+            requested: matching::requested(claim),
             selected_node: claim::selected_node(claim).cloned(),
             set_aside,
             volumes: Offers::new(free),
@@ -183,10 +183,6 @@ fn wait_for_node(objects: &Objects, waiting: Vec<Waiting<'_>>) -> PluginResult<V
         (a, b) => b.is_some().cmp(&a.is_some()),
     });
     Ok(delayed)
-}
-
-fn requested(claim: &PersistentVolumeClaim) -> Quantity {
-    claim.requested.unwrap_or_else(|| Quantity::from_units(0))
 }
 
 /// The volumes that a claim could have.
@@ -231,47 +227,24 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
 impl Found {
     /// Keeps the volume if the claim could have it on some node.
     fn consider(&mut self, volume: &Custom<PersistentVolume>, claim: &Custom<PersistentVolumeClaim>) {
-        let capacity = volume.capacity.unwrap_or_else(|| Quantity::from_units(0));
-        let is_possible = volume.class == claim.class
-            && volume.claim_ref.as_ref().is_none_or(|claimed| names(claimed, claim))
-            && capacity >= requested(claim)
-            && volume.volume_mode == claim.volume_mode
-            && volume.attributes_class == claim.attributes_class
-            && volume.metadata.deletion_timestamp.is_none();
-        let is_set_aside = volume.claim_ref.is_some();
-        if !is_possible || !(is_set_aside || suits(volume, claim)) {
-            return;
-        }
+        let Some(fit) = matching::fit(volume, claim) else { return };
         let Metadata { name, uid, resource_version, .. } = &volume.metadata;
         let candidate = Candidate {
             name: name.clone(),
             uid: uid.clone(),
             version: resource_version.clone(),
-            capacity,
+            capacity: matching::capacity(volume),
             claim_ref: volume.claim_ref.clone(),
         };
+        let is_smaller = |(known, _): &(Candidate, Reach)| known.capacity > candidate.capacity;
+        let is_best = self.set_aside.as_ref().is_none_or(is_smaller);
         let found = (candidate, Reach::of_affinity(volume.node_affinity.as_ref()));
-        if !is_set_aside {
-            self.free.push(found);
-        } else if self.set_aside.as_ref().is_none_or(|(known, _)| known.capacity > capacity) {
-            self.set_aside = Some(found);
+        match fit {
+            Fit::Free => self.free.push(found),
+            Fit::SetAside if is_best => self.set_aside = Some(found),
+            Fit::SetAside => {}
         }
     }
-}
-
-/// Whether a volume that nobody has is one that the claim asks for.
-fn suits(volume: &Custom<PersistentVolume>, claim: &PersistentVolumeClaim) -> bool {
-    volume.phase == VolumePhase::Available
-        && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.metadata.labels))
-        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
-}
-
-/// Whether a volume that says this is for the claim. Without a UID it is for whichever claim has the name.
-pub(super) fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -> bool {
-    let Metadata { namespace, name, uid, .. } = &claim.metadata;
-    claimed.namespace == *namespace
-        && claimed.name == *name
-        && (claimed.uid.is_empty() || claimed.uid == *uid)
 }
 
 /// The storage capacities that suffice for the claim; `None` if the provisioner does not tell how much it can make.
@@ -294,11 +267,4 @@ fn capacities(
         Some((capacity.capacity.map_or(0, |capacity| capacity.value()), reach))
     });
     Ok(Some(Offers::new(sufficient)))
-}
-
-impl Provision {
-    /// Whether anybody makes volumes of the class.
-    pub(super) fn is_offered(&self) -> bool {
-        !self.class.provisioner.is_empty() && self.class.provisioner != NO_PROVISIONER
-    }
 }
