@@ -24,7 +24,8 @@ use std::{
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::resource::{Custom, CustomKey, RawObject, Resource, ResourceKind, ResourceName};
 use harbormaster_objects::value::{name, namespace, text, uid};
-use harbormaster_plugins::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass};
+use harbormaster_plugins::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, claim};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::index::Index;
@@ -33,6 +34,8 @@ use self::index::Index;
 pub const CLAIMS: &str = "persistentvolumeclaims";
 /// The resource of volumes.
 pub const VOLUMES: &str = "persistentvolumes";
+/// The API of classes and drivers.
+const STORAGE: &str = "storage.k8s.io/v1";
 
 /// Namespace and name of a claim.
 pub type ClaimKey = (String, String);
@@ -63,6 +66,8 @@ pub struct Volumes {
     index: Index,
     /// Volumes whose place is not decided yet.
     floating: BTreeSet<String>,
+    /// Volumes that claims have got here, and whether these were made.
+    given: BTreeMap<String, bool>,
     open: Open,
 }
 
@@ -113,6 +118,16 @@ pub struct Said {
     pub message: String,
 }
 
+/// What a claim gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Gets {
+    /// A volume that is there: its name.
+    Volume(String),
+    /// One that would be made: the labels of the nodes from which it could be used. Without any it could from all.
+    Provisioned(BTreeMap<String, String>),
+}
+
 /// What an event means for the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
@@ -149,11 +164,11 @@ impl Volumes {
 
     /// An object as it is now: a claim, a volume, a class or what a node says of its drivers. Others are of no interest.
     pub fn put(&mut self, object: &Value) {
-        match text(object, "/kind") {
-            PersistentVolumeClaim::KIND => self.put_claim(object),
-            PersistentVolume::KIND => self.put_volume(object),
-            StorageClass::KIND => put(&mut self.classes, name(object).to_owned(), object),
-            CsiNode::KIND => put(&mut self.drivers, name(object).to_owned(), object),
+        match (text(object, "/apiVersion"), text(object, "/kind")) {
+            ("v1", PersistentVolumeClaim::KIND) => self.put_claim(object),
+            ("v1", PersistentVolume::KIND) => self.put_volume(object),
+            (STORAGE, StorageClass::KIND) => put(&mut self.classes, name(object).to_owned(), object),
+            (STORAGE, CsiNode::KIND) => put(&mut self.drivers, name(object).to_owned(), object),
             _ => {}
         }
     }
@@ -161,13 +176,15 @@ impl Volumes {
     /// An object is gone. It does not matter if another one has its name by now.
     pub fn remove(&mut self, object: &Value) {
         let own = name(object);
-        match text(object, "/kind") {
-            PersistentVolumeClaim::KIND => remove(&mut self.claims, &claim_key(object), object),
-            PersistentVolume::KIND if self.volume(own).is_some_and(|kept| uid(kept) == uid(object)) => {
+        match (text(object, "/apiVersion"), text(object, "/kind")) {
+            ("v1", PersistentVolumeClaim::KIND) => remove(&mut self.claims, &claim_key(object), object),
+            ("v1", PersistentVolume::KIND)
+                if self.volume(own).is_some_and(|kept| uid(kept) == uid(object)) =>
+            {
                 self.take_volume(own);
             }
-            StorageClass::KIND => remove(&mut self.classes, own, object),
-            CsiNode::KIND => remove(&mut self.drivers, own, object),
+            (STORAGE, StorageClass::KIND) => remove(&mut self.classes, own, object),
+            (STORAGE, CsiNode::KIND) => remove(&mut self.drivers, own, object),
             _ => {}
         }
     }
@@ -185,6 +202,34 @@ impl Volumes {
     /// A volume as it is now.
     pub fn volume(&self, name: &str) -> Option<&Value> {
         self.volumes.get(name).map(|kept| &kept.value)
+    }
+
+    /// The volume that a claim names.
+    pub fn volume_of(&self, key: &ClaimKey) -> Option<&str> {
+        let volume = &self.claims.get(key)?.read.volume_name;
+        (!volume.is_empty()).then_some(volume)
+    }
+
+    /// The class that a claim names; empty for none.
+    pub fn class_of(&self, key: &ClaimKey) -> Option<&str> {
+        Some(&self.claims.get(key)?.read.class)
+    }
+
+    /// What a claim has got here; `None` if it has nothing, or had it before.
+    pub fn gets(&self, key: &ClaimKey) -> Option<Gets> {
+        let claim = self.claims.get(key).filter(|claim| claim::is_fully_bound(&claim.read))?;
+        let volume = claim.read.volume_name.as_str();
+        Some(match self.given.get(volume)? {
+            false => Gets::Volume(volume.to_owned()),
+            true => Gets::Provisioned(self.volume(volume).map(provision::place_of).unwrap_or_default()),
+        })
+    }
+
+    /// A claim of a pod that is gone goes with it, and its volume if that is not to be kept.
+    pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<Value> {
+        let claim = self.claims.remove(key)?;
+        self.release(claim.read.volume_name.as_str());
+        Some(claim.value)
     }
 
     /// Decides what becomes of everything.
@@ -221,8 +266,7 @@ impl Volumes {
 
     /// Says for which node a volume is to be made for the claim, as a scheduler does.
     pub fn select_node(&mut self, key: &ClaimKey, node: &str) {
-        use harbormaster_plugins::storage::claim::SELECTED_NODE;
-        self.change_claim(key, |claim| claim["metadata"]["annotations"][SELECTED_NODE] = node.into());
+        self.change_claim(key, |it| it["metadata"]["annotations"][claim::SELECTED_NODE] = node.into());
     }
 
     fn put_claim(&mut self, object: &Value) {

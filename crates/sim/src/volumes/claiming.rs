@@ -1,14 +1,14 @@
 //! What a claim gets: a volume that is there, one that is made, or nothing for now.
 
 use harbormaster_framework::resource::Custom;
-use harbormaster_objects::value::text;
+use harbormaster_objects::value::{text, uid};
 use harbormaster_plugins::storage::{
     PersistentVolume, PersistentVolumeClaim, claim,
     matching::{self, Fit},
 };
 use serde_json::{Value, json};
 
-use super::{ClaimKey, Tone, Volumes, claim_reference};
+use super::{ClaimKey, Provisioners, Tone, Volumes, claim_reference};
 
 /// The controller in events.
 pub(super) const CONTROLLER: &str = "persistentvolume-controller";
@@ -125,8 +125,15 @@ impl Volumes {
     /// Lets claim and volume point to each other.
     pub(super) fn bind(&mut self, key: &ClaimKey, volume_name: &str) {
         let (Some(claim), Some(volume)) = (self.claim(key), self.volume(volume_name)) else { return };
+        if is_bound(claim, volume) {
+            return;
+        }
+        let is_new = annotation(claim, BIND_COMPLETED).is_none();
         let reference = claim_reference(claim);
         let (capacity, modes) = (volume["spec"]["capacity"].clone(), volume["spec"]["accessModes"].clone());
+        if is_new {
+            self.given.entry(volume_name.to_owned()).or_default();
+        }
         self.change_volume(volume_name, |volume| {
             let claimed = &mut volume["spec"]["claimRef"];
             let was_free = claimed.is_null();
@@ -149,17 +156,30 @@ impl Volumes {
     }
 
     fn lose(&mut self, key: &ClaimKey, reason: &'static str, message: &str) {
+        // What a simulation lacks is likely to be somewhere: dumps seldom have everything.
+        if self.provisioners == Provisioners::Floating {
+            return;
+        }
         self.say(key, CONTROLLER, Tone::Warning, reason, message.to_owned());
         self.set_claim_phase(key, "Lost");
     }
 
     pub(super) fn set_claim_phase(&mut self, key: &ClaimKey, phase: &str) {
-        self.change_claim(key, |claim| {
-            if text(claim, "/status/phase") != phase {
-                claim["status"] = json!({"phase": phase});
-            }
-        });
+        if self.claim(key).is_some_and(|claim| text(claim, "/status/phase") != phase) {
+            self.change_claim(key, |claim| claim["status"] = json!({"phase": phase}));
+        }
     }
+}
+
+/// Whether claim and volume, which point to each other, say all that there is to be said of it.
+fn is_bound(claim: &Value, volume: &Value) -> bool {
+    let is_of = |object: &Value| text(object, "/status/phase") == "Bound";
+    annotation(claim, BIND_COMPLETED).is_some()
+        && is_of(claim)
+        && is_of(volume)
+        && !text(claim, "/spec/volumeName").is_empty()
+        && volume.pointer("/spec/claimRef").is_some_and(|claimed| text(claimed, "/uid") == uid(claim))
+        && claim.pointer("/status/capacity") == volume.pointer("/spec/capacity")
 }
 
 /// What keeps a claim from having the volume that it names, in the controller's words.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use harbormaster_api::{Labels, Str, node::LABEL_ZONE};
 use harbormaster_framework::resource::Custom;
-use harbormaster_objects::value::{name, namespace, text, uid};
+use harbormaster_objects::value::{list, name, namespace, text, uid};
 use harbormaster_plugins::storage::{
     PersistentVolumeClaim, StorageClass,
     claim::{self, SELECTED_NODE},
@@ -19,7 +19,7 @@ use harbormaster_plugins::storage::{
 use serde_json::{Value, json};
 
 use super::{
-    ClaimKey, Provisioners, Tone, Volumes, claim_reference,
+    ClaimKey, Kept, Provisioners, Tone, Volumes, claim_reference,
     claiming::{CONTROLLER, annotate},
 };
 
@@ -28,6 +28,9 @@ const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Who is to make a claim's volume, under its name and the former one.
 const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
+
+/// Why no volume is made: what is said of the claim.
+type Refusal = (Tone, &'static str, String);
 
 /// A part of the cluster: labels of its nodes, each with the values that it may have. Without labels it is all of it.
 type Place = BTreeMap<Str, BTreeSet<Str>>;
@@ -45,50 +48,69 @@ impl Volumes {
         &mut self,
         key: &ClaimKey,
         claim: &Custom<PersistentVolumeClaim>,
-    ) -> Result<(), (Tone, &'static str, String)> {
-        let failed = |why: String| (Tone::Warning, "ProvisioningFailed", why);
-        if claim.class.is_empty() {
-            let why = "no persistent volumes available for this claim and no storage class is set";
-            return Err((Tone::Stuck, "FailedBinding", why.to_owned()));
-        }
-        let kept = self.classes.get(claim.class.as_str());
-        let kept = kept.ok_or_else(|| failed(class::not_found(&claim.class)))?.clone();
-        let class = &kept.read;
-        if !class.is_provisioned() {
-            return Err(failed(format!("no volume plugin matched name: {}", class.provisioner)));
-        }
-        let provisioner = class.provisioner.as_str();
+    ) -> Result<(), Refusal> {
+        let kept = self.class_to_make(claim)?;
+        let provisioner = kept.read.provisioner.as_str();
         self.change_claim(key, |claim| PROVISIONER.iter().for_each(|by| annotate(claim, by, provisioner)));
         if self.provisioners == Provisioners::Elsewhere {
             return Err((Tone::Stuck, "ExternalProvisioning", waiting_for(provisioner)));
         }
-        if claim.selector.is_some() {
-            return Err(failed("claim Selector is not supported".to_owned()));
-        }
-        let affinity = match claim::selected_node(claim) {
-            Some(node) => match self.nodes.get(node).filter(|labels| class.allows(labels)) {
-                Some(labels) => affinity([self.topology(class, node, labels)]),
-                None => {
-                    let why = format!("no volume can be made for node {node:?}");
-                    self.change_claim(key, unselect_node);
-                    return Err(failed(why));
-                }
-            },
-            None if self.provisioners == Provisioners::Floating => affinity(allowed(class)),
-            None => affinity(self.one_of_all(class, &claim.metadata.name)),
-        };
+        let affinity = self.affinity_for(claim, &kept.read).inspect_err(|_| {
+            // The scheduler is to decide again.
+            self.change_claim(key, unselect_node);
+        })?;
         let Some(value) = self.claim(key) else { return Ok(()) };
         let volume = made(value, &kept.value, affinity);
         let name = text(&volume, "/metadata/name").to_owned();
-        if self.provisioners == Provisioners::Floating && claim::selected_node(claim).is_none() {
+        if self.is_floating(claim) {
             self.floating.insert(name.clone());
         }
         self.put_volume(&volume);
         self.open.made.insert(name.clone());
+        self.given.insert(name.clone(), true);
         let message = format!("Successfully provisioned volume {name}");
         self.say(key, provisioner, Tone::Well, "ProvisioningSucceeded", message);
         self.bind(key, &name);
         Ok(())
+    }
+
+    /// The class of which a volume can be made for the claim.
+    fn class_to_make(&self, claim: &PersistentVolumeClaim) -> Result<Kept<StorageClass>, Refusal> {
+        if claim.class.is_empty() {
+            let why = "no persistent volumes available for this claim and no storage class is set";
+            return Err((Tone::Stuck, "FailedBinding", why.to_owned()));
+        }
+        let class = self.classes.get(claim.class.as_str());
+        let class = class.ok_or_else(|| failed(class::not_found(&claim.class)))?;
+        match class.read.is_provisioned() {
+            true => Ok(class.clone()),
+            false => Err(failed(format!("no volume plugin matched name: {}", class.read.provisioner))),
+        }
+    }
+
+    /// From where the claim's volume is to be used.
+    fn affinity_for(
+        &self,
+        claim: &Custom<PersistentVolumeClaim>,
+        class: &StorageClass,
+    ) -> Result<Value, Refusal> {
+        if claim.selector.is_some() {
+            return Err(failed("claim Selector is not supported".to_owned()));
+        }
+        let Some(node) = claim::selected_node(claim) else {
+            return Ok(match self.is_floating(claim) {
+                true => affinity(allowed(class)),
+                false => affinity(self.one_of_all(class, &claim.metadata.name)),
+            });
+        };
+        let labels = self.nodes.get(node).filter(|labels| class.allows(labels));
+        let labels = labels.ok_or_else(|| failed(format!("no volume can be made for node {node:?}")))?;
+        Ok(affinity([self.topology(class, node, labels)]))
+    }
+
+    /// Whether the place of the claim's volume is decided later.
+    fn is_floating(&self, claim: &Custom<PersistentVolumeClaim>) -> bool {
+        self.provisioners == Provisioners::Floating && claim::selected_node(claim).is_none()
     }
 
     /// Says on which node the first pod is that uses a volume whose place was open.
@@ -133,6 +155,10 @@ impl Volumes {
     }
 }
 
+fn failed(why: String) -> Refusal {
+    (Tone::Warning, "ProvisioningFailed", why)
+}
+
 /// The controller's words.
 fn waiting_for(provisioner: &str) -> String {
     format!(
@@ -141,7 +167,6 @@ fn waiting_for(provisioner: &str) -> String {
     )
 }
 
-/// Asks the scheduler to decide again.
 fn unselect_node(claim: &mut Value) {
     if let Some(Value::Object(annotations)) = claim.pointer_mut("/metadata/annotations") {
         annotations.remove(SELECTED_NODE);
@@ -183,6 +208,16 @@ fn affinity(places: impl IntoIterator<Item = Place>) -> Value {
         true => Value::Null,
         false => json!({"required": {"nodeSelectorTerms": places.into_iter().map(term).collect::<Vec<_>>()}}),
     }
+}
+
+/// The labels that tell from where a volume can be used that was made for one node.
+pub(super) fn place_of(volume: &Value) -> BTreeMap<String, String> {
+    let term = volume.pointer("/spec/nodeAffinity/required/nodeSelectorTerms/0").unwrap_or(&Value::Null);
+    let label = |one: &Value| match list(one, "/values") {
+        [Value::String(value)] => Some((text(one, "/key").to_owned(), value.clone())),
+        _ => None,
+    };
+    list(term, "/matchExpressions").iter().filter_map(label).collect()
 }
 
 fn set_affinity(volume: &mut Value, affinity: Value) {

@@ -60,6 +60,8 @@ impl Volumes {
     }
 
     fn set_phase(&mut self, name: &str, phase: &str) {
-        self.change_volume(name, |volume| volume["status"]["phase"] = phase.into());
+        if self.volume(name).is_some_and(|volume| text(volume, "/status/phase") != phase) {
+            self.change_volume(name, |volume| volume["status"]["phase"] = phase.into());
+        }
     }
 }

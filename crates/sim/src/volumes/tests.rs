@@ -270,6 +270,16 @@ fn what_becomes_of_a_volume_without_its_claim_is_said_by_its_policy() {
 }
 
 #[test]
+fn a_claim_that_goes_with_its_pod_takes_the_volume_that_was_made_for_it_along() {
+    let mut volumes = settled(Provisioners::Floating, &[claim("c", "fast"), class("fast", "x", "Immediate")]);
+    assert_eq!(volumes.gets(&key("c")), Some(Gets::Provisioned(BTreeMap::new())));
+    volumes.take_changes();
+    assert_eq!(volumes.remove_claim(&key("c")).as_ref().map(name), Some("c"));
+    assert_eq!(volumes.take_changes().deleted.len(), 1);
+    assert_eq!((volumes.gets(&key("c")), volumes.remove_claim(&key("c"))), (None, None));
+}
+
+#[test]
 fn a_claim_without_its_volume_is_lost() {
     let mut volumes = settled(Provisioners::Ready, &[claim("c", ""), volume("v", "", "5Gi")]);
     let gone = volumes.volume("v").unwrap().clone();
