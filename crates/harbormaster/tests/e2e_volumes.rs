@@ -1,6 +1,5 @@
-//! Pods get their volumes: those that are there, and those that are made for them, with the real volume controller.
-//!
-//! The API server in memory has no such controller: `e2e/volumes.rs` plays it there. Nobody makes volumes on either: the tests do.
+//! Pods get their volumes: those that are there, and those that are made for them, with the real volume controller and with
+//! the sandbox's. Nobody makes volumes on either server: the tests do.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -13,7 +12,7 @@ use e2e::{
     objects::{NODES, PODS, default_config, node, node_of, pod, scheduled_condition},
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
-    volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, own_cluster, users_of, volume},
+    volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, users_of, volume},
 };
 use harbormaster_oracle::components::ApiClient;
 use serde_json::{Value, json};
@@ -33,7 +32,7 @@ struct Scene {
 
 impl Scene {
     fn new(server: Server, provisioner: &str) -> Self {
-        let cluster = own_cluster(server);
+        let cluster = server.own_with_controllers();
         let client = cluster.client();
         for name in ["a", "b"] {
             let labels = json!({"kubernetes.io/hostname": name});

@@ -297,3 +297,113 @@ fn the_oldest_kubectl_sees_what_cron_jobs_start() {
 fn the_newest_kubectl_sees_what_cron_jobs_start() {
     cron_jobs_start_jobs_and_so_does_who_cannot_wait(KubectlVersion::Newest);
 }
+
+const STORAGE: &str = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}
+provisioner: csi.example.com
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec: {capacity: {storage: 5Gi}, accessModes: [ReadWriteOnce, ReadWriteMany], storageClassName: '', nfs: {server: s, path: /d}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: shared}
+spec: {accessModes: [ReadWriteMany], storageClassName: '', resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: unused}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: store}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: store}}
+  template:
+    metadata: {labels: {app: store}}
+    spec: {containers: [{name: c, image: i}], volumes: [{name: shared, persistentVolumeClaim: {claimName: shared}}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+
+/// The lines of a table, its ages left out and one blank between columns.
+fn rows(table: &str) -> Vec<String> {
+    let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let without_age = |line: String| line.rsplit_once(' ').map(|(row, _)| row.to_owned()).unwrap_or_default();
+    table.lines().map(row).map(without_age).collect()
+}
+
+fn claims_get_volumes(version: KubectlVersion) {
+    let sandbox = Sandbox::start(version);
+    sandbox.write("storage.yaml", STORAGE);
+    sandbox.kubectl("apply -f storage.yaml");
+    sandbox.kubectl("rollout status statefulset/store --timeout=60s");
+    let volume = |claim: &str| sandbox.kubectl(&format!("get pvc {claim} -o jsonpath={{.spec.volumeName}}"));
+    let (first, second) = (volume("data-store-0"), volume("data-store-1"));
+    assert_eq!(
+        rows(&sandbox.kubectl("get pvc")),
+        [
+            "NAME STATUS VOLUME CAPACITY ACCESS MODES STORAGECLASS VOLUMEATTRIBUTESCLASS",
+            &format!("data-store-0 Bound {first} 1Gi RWO fast <unset>"),
+            &format!("data-store-1 Bound {second} 1Gi RWO fast <unset>"),
+            "shared Bound disk 5Gi RWO,RWX <unset>",
+            "unused Pending fast <unset>",
+        ]
+    );
+    let mut made = [
+        format!("{first} 1Gi RWO Delete Bound default/data-store-0 fast <unset>"),
+        format!("{second} 1Gi RWO Delete Bound default/data-store-1 fast <unset>"),
+    ];
+    made.sort();
+    assert_eq!(
+        rows(&sandbox.kubectl("get pv")),
+        [
+            "NAME CAPACITY ACCESS MODES RECLAIM POLICY STATUS CLAIM STORAGECLASS VOLUMEATTRIBUTESCLASS REASON",
+            "disk 5Gi RWO,RWX Retain Bound default/shared <unset>",
+            &made[0],
+            &made[1],
+        ]
+    );
+    assert_eq!(
+        rows(&sandbox.kubectl("get sc")),
+        [
+            "NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION",
+            "fast (default) csi.example.com Delete WaitForFirstConsumer false",
+        ]
+    );
+    let described = sandbox.kubectl("describe pvc unused");
+    let waits = "persistentvolume-controller  waiting for first consumer to be created before binding";
+    assert!(described.contains("WaitForFirstConsumer") && described.contains(waits), "{described}");
+    let described = sandbox.kubectl("describe pvc data-store-0");
+    let made = format!("Successfully provisioned volume {first}");
+    assert!(described.contains(&made) && described.contains("Used By:       store-0"), "{described}");
+    let described = sandbox.kubectl("describe statefulset store");
+    let created = "create Claim data-store-0 Pod store-0 in StatefulSet store success";
+    assert!(described.contains(created), "{described}");
+
+    sandbox.kubectl("delete statefulset store");
+    sandbox.eventually("its pods are gone", || sandbox.nodes_of("app=store").is_empty());
+    sandbox.kubectl("delete pvc data-store-0 shared");
+    sandbox.eventually("one volume is kept and one is gone", || {
+        let left = sandbox.kubectl("get pv --no-headers -o custom-columns=:.metadata.name,:.status.phase");
+        left.contains("Released") && left.lines().count() == 2
+    });
+}
+
+#[test]
+fn the_oldest_kubectl_sees_claims_and_their_volumes() {
+    claims_get_volumes(KubectlVersion::Oldest);
+}
+
+#[test]
+fn the_newest_kubectl_sees_claims_and_their_volumes() {
+    claims_get_volumes(KubectlVersion::Newest);
+}

@@ -222,3 +222,15 @@ fn under_the_name_kube_scheduler_it_takes_kube_schedulers_flags() {
     assert!(text(&wrong.stderr).contains("does not take any arguments, got [\"simulate\"]"), "{wrong:?}");
     fs::remove_dir_all(link.parent().unwrap()).unwrap();
 }
+
+const STORAGE: [&str; 5] = ["simulate", "-f", "examples/1-nodes.yaml", "-f", "examples/storage"];
+
+#[test]
+fn what_claims_get_is_told_in_a_table() {
+    assert_golden("storage.txt", &STORAGE);
+}
+
+#[test]
+fn what_claims_get_is_told_as_json() {
+    assert_golden("storage.json", &[STORAGE.as_slice(), &["-o", "json"]].concat());
+}

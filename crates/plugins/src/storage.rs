@@ -1,7 +1,7 @@
 //! Storage objects as the volume plugins read them: claims, volumes, classes, and what CSI drivers say of themselves.
 //!
-//! Reading order: [`claim`], [`volume`], [`class`], [`csi`], then [`migration`] (in-tree disks as their CSI drivers see
-//! them). `wire` has what their decoding shares.
+//! Reading order: [`claim`], [`volume`], [`matching`] (of both), [`class`], [`csi`], then [`migration`] (in-tree disks as
+//! their CSI drivers see them). `wire` has what their decoding shares.
 //!
 //! Only what scheduling reads is kept. What is in `metadata` (labels, annotations, the controlling owner, the time of
 //! deletion) is found in [`harbormaster_framework::resource::Metadata`]; what annotations or labels decide once and for
@@ -12,6 +12,7 @@
 pub mod claim;
 pub mod class;
 pub mod csi;
+pub mod matching;
 pub mod migration;
 pub mod volume;
 mod wire;

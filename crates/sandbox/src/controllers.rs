@@ -5,11 +5,13 @@ mod budgets;
 mod cron_jobs;
 mod daemon_sets;
 mod deployments;
+mod ephemeral_volumes;
 mod jobs;
 mod pod_control;
 mod replica_sets;
 mod stateful_sets;
 mod taint_evictions;
+mod volumes;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,9 +20,12 @@ use std::{
 
 use harbormaster_api::Timestamp;
 use harbormaster_apiserver::Store;
+use harbormaster_sim::volumes::CLAIMS;
 use serde_json::{Value, json};
 
-use self::{cron_jobs::CronJobs, daemon_sets::DaemonSets, taint_evictions::TaintEvictions};
+use self::{
+    cron_jobs::CronJobs, daemon_sets::DaemonSets, taint_evictions::TaintEvictions, volumes::VolumeControllers,
+};
 use crate::{
     clock::Clock,
     events::Events,
@@ -42,6 +47,7 @@ pub struct Controllers {
     daemon_sets: DaemonSets,
     cron_jobs: CronJobs,
     taint_evictions: TaintEvictions,
+    volumes: VolumeControllers,
 }
 
 /// What all of them work with.
@@ -91,6 +97,7 @@ impl Controllers {
             daemon_sets: DaemonSets::default(),
             cron_jobs: CronJobs::default(),
             taint_evictions: TaintEvictions::default(),
+            volumes: VolumeControllers::new(store)?,
         })
     }
 
@@ -101,15 +108,24 @@ impl Controllers {
         self
     }
 
+    /// The same, with the provisioners of all storage classes, which are no part of kube-controller-manager.
+    #[must_use]
+    pub fn with_provisioners(mut self) -> Self {
+        self.volumes.provision();
+        self
+    }
+
     /// Ends with its task only.
     pub async fn run(mut self) {
         let mut wake = None;
         loop {
             tokio::select! {
                 () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
+                () = self.volumes.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.tools.clock.reaches(wake) => {}
             }
             self.mirrors.catch_up().await;
+            self.volumes.catch_up().await;
             self.collect_garbage();
             wake = self.reconcile();
         }
@@ -131,6 +147,8 @@ impl Controllers {
         stateful_sets::reconcile(tools, &mirrors.stateful_sets, &pods);
         self.daemon_sets.reconcile(tools, &mirrors.daemon_sets, &mirrors.nodes, &pods);
         jobs::reconcile(tools, &mirrors.jobs, &pods);
+        ephemeral_volumes::reconcile(tools, &mirrors.pods);
+        self.volumes.reconcile(tools, &mirrors.nodes);
         budgets::reconcile(&tools.store, mirrors);
         let jobs = Owned::new(mirrors.jobs.all());
         let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);
@@ -150,11 +168,11 @@ impl Controllers {
             &mut mirrors.jobs,
             &mut mirrors.cron_jobs,
         ];
-        let gone: Vec<Value> = owners.into_iter().flat_map(Mirror::take_gone).collect();
+        let owners = owners.into_iter().chain([&mut mirrors.pods]);
+        let gone: Vec<Value> = owners.flat_map(Mirror::take_gone).collect();
         let gone: HashSet<&str> = gone.iter().map(uid).collect();
         let nodes = mirrors.nodes.take_gone();
         let nodes: HashSet<&str> = nodes.iter().map(name).collect();
-        mirrors.pods.take_gone();
         mirrors.budgets.take_gone();
         if gone.is_empty() && nodes.is_empty() {
             return;
@@ -168,6 +186,9 @@ impl Controllers {
         }
         for job in mirrors.jobs.all().filter(is_orphan) {
             delete(&self.tools.store, "jobs.batch", job, None);
+        }
+        for claim in self.volumes.claims().filter(is_orphan) {
+            delete(&self.tools.store, CLAIMS, claim, None);
         }
         for pod in mirrors.pods.all() {
             if nodes.contains(text(pod, "/spec/nodeName")) {

@@ -6,17 +6,12 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::sandbox::SandboxError;
 
 /// Resource, kind in the plural, and what does not happen.
-const KINDS: [(&str, &str, &str); 9] = [
+const KINDS: [(&str, &str, &str); 8] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
     ("services", "Services", "get no endpoints"),
     ("ingresses.networking.k8s.io", "Ingresses", "route nothing"),
     ("networkpolicies.networking.k8s.io", "NetworkPolicies", "keep nothing out"),
-    (
-        "persistentvolumeclaims",
-        "PersistentVolumeClaims",
-        "are not bound, and pods that use them stay pending",
-    ),
     (
         "resourceclaims.resource.k8s.io",
         "ResourceClaims",

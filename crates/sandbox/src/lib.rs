@@ -13,11 +13,13 @@
 //! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs have their pods,
 //!   CronJobs their Jobs, disruption budgets their status; pods leave nodes with `NoExecute` taints that they do not
 //!   tolerate; what an owner leaves behind is deleted, and so are pods of nodes that are gone.
+//! - *volume controllers and provisioners*: claims get the smallest volume that will do, or one that is made for them, of
+//!   any class that names a provisioner, where their pod goes; ephemeral volumes and StatefulSets have their claims.
 //! - All of them write events, as many as client-go would send. Kubelets tell of 1,000 pods in a row what they do to
 //!   containers, and of ten more every second.
 //!
-//! What they do not: containers (logs, exec and the like are refused), autoscaling, services' endpoints, volumes,
-//! failing containers, readiness probes, histories of revisions (`kubectl rollout undo` of DaemonSets and
+//! What they do not: containers (logs, exec and the like are refused), autoscaling, services' endpoints, volumes that
+//! grow, claims that are kept from being deleted while pods use them, failing containers, readiness probes, histories of revisions (`kubectl rollout undo` of DaemonSets and
 //! StatefulSets), DaemonSets that surge. Nodes are ready, always.
 
 mod board;

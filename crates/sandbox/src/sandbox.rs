@@ -117,7 +117,8 @@ impl Sandbox {
         let inert = Inert::new(&store)?;
         let mut stand_ins = JoinSet::new();
         stand_ins.spawn(Kubelet::new(&store, options.pace)?.run());
-        stand_ins.spawn(Controllers::new(&store)?.with_clock(options.clock).run());
+        let controllers = Controllers::new(&store)?.with_provisioners().with_clock(options.clock);
+        stand_ins.spawn(controllers.run());
         let (mut inner, mut scheduler) = (None, None);
         if let Some(engine) = engine {
             let plain = listen(&api, 0, None).await?;

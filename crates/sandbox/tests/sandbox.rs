@@ -12,6 +12,8 @@ mod daemon_sets;
 mod events;
 #[path = "sandbox/taint_evictions.rs"]
 mod taint_evictions;
+#[path = "sandbox/volumes.rs"]
+mod volumes;
 
 use std::time::Duration;
 

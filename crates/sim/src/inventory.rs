@@ -1,7 +1,7 @@
 //! From manifests to nodes, pods and what plugins look up besides.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::OnceLock,
 };
 
@@ -11,15 +11,17 @@ use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, Resou
 use harbormaster_objects::{
     kinds::{self, Rules},
     rules,
-    value::{name, namespace},
+    value::{name, namespace, text, uid},
 };
 use serde_json::Value;
 
 use crate::{
     documents::Place,
+    known::Known,
     manifests::{
         Manifest, ManifestError, ManifestErrors, Manifests, Source, Validate, Wrong, ignored_line, problems,
     },
+    volumes::{Changes, Provisioners, Said, Tone, Volumes, brought, claim_key},
     workloads::{self, Existing, Workload},
 };
 
@@ -37,6 +39,8 @@ pub struct Inventory {
     /// What plugins may name: objects of Kubernetes' other kinds, and custom resources whose definitions are among the
     /// manifests. [`Self::custom_notices`] tells of those that nobody reads.
     pub custom: Vec<CustomObject>,
+    /// The claims and volumes among them, with what became of them before the first pod.
+    pub volumes: Volumes,
     /// Group, version and plural of what the definitions serve.
     pub served: Vec<[String; 3]>,
     /// What the user should know besides the result; one line each.
@@ -106,7 +110,38 @@ impl Inventory {
                 }
             }
         }
+        cluster.note_volumes();
         if errors.is_empty() { Ok(cluster) } else { Err(ManifestErrors(errors)) }
+    }
+
+    /// Notes claims and volumes, and what they depend on. Nothing becomes of them yet.
+    fn note_volumes(&mut self) {
+        self.volumes = Volumes::new(Provisioners::Floating);
+        self.volumes.set_nodes(self.nodes.iter().map(|node| (node.name.clone(), node.labels.clone())));
+        self.custom.iter().for_each(|object| self.volumes.put(&object.value));
+    }
+
+    /// Lets claims have the volumes that they would have before any pod comes, and says which cannot.
+    fn settle_volumes(&mut self) {
+        self.volumes.settle();
+        let Changes { made, volumes, claims, deleted, said } = self.volumes.take_changes();
+        let place = |object: &Value| {
+            (text(object, "/apiVersion").to_owned(), text(object, "/kind").to_owned(), claim_key(object))
+        };
+        let mut changed: HashMap<_, Value> =
+            volumes.into_iter().chain(claims).map(|object| (place(&object), object)).collect();
+        let deleted: HashSet<_> = deleted.iter().map(place).collect();
+        self.custom.retain(|object| !deleted.contains(&place(&object.value)));
+        for object in &mut self.custom {
+            if let Some(new) = changed.remove(&place(&object.value)) {
+                object.value = new;
+            }
+        }
+        self.custom.extend(made.into_iter().filter_map(of_own_kind));
+        let stuck = said.into_iter().filter(|said| said.tone != Tone::Well);
+        self.notices.extend(stuck.map(|Said { claim, message, .. }| {
+            format!("PersistentVolumeClaim {}/{}: {message}", namespace(&claim), name(&claim))
+        }));
     }
 
     /// The custom resources of a kind, in the order of the manifests.
@@ -196,6 +231,8 @@ struct Builder {
     existing: Existing,
     /// For every pod without a node: where its manifest stands.
     orders: Vec<usize>,
+    /// Claims that pods bring along, unless they are among the manifests.
+    claims: Vec<Value>,
 }
 
 impl Builder {
@@ -206,13 +243,15 @@ impl Builder {
             workloads: Vec::new(),
             existing: Existing::default(),
             orders: Vec::new(),
+            claims: Vec::new(),
         }
     }
 
-    fn take(&mut self, manifest: &Manifest, value: Value) -> Result<(), Wrong> {
+    fn take(&mut self, manifest: &Manifest, mut value: Value) -> Result<(), Wrong> {
         let kind = &*manifest.kind;
         if kind.rules == Rules::Pod {
             self.existing.add(&value);
+            self.claims.extend(claims_of_pod(&mut value));
         }
         let known = !kind.is_custom()
             && self
@@ -272,8 +311,10 @@ impl Builder {
                 let why = match admitted {
                     Some(Err(refusal)) => problems(refusal).into_iter().next(),
                     _ => match self.decoder.pod_value(&pod) {
-                        Ok(pod) => {
-                            self.cluster.sort(pod);
+                        Ok(decoded) => {
+                            self.claims.extend(workload.claims_of(name(&pod)));
+                            self.claims.extend(claims_of_pod(&mut pod));
+                            self.cluster.sort(decoded);
                             self.orders.resize(self.cluster.pending.len(), workload.order);
                             continue;
                         }
@@ -291,12 +332,47 @@ impl Builder {
             ));
         }
         self.cluster.notices = notices;
+        self.add_claims(&manifests.known);
+        self.cluster.note_volumes();
+        self.cluster.settle_volumes();
         let pending = std::mem::take(&mut self.cluster.pending);
         let mut pending: Vec<(usize, Pod)> = self.orders.into_iter().zip(pending).collect();
         pending.sort_by_key(|(order, _)| *order);
         self.cluster.pending = pending.into_iter().map(|(_, pod)| pod).collect();
         self.cluster
     }
+
+    /// Adds the claims that pods bring along, as far as they are not there.
+    fn add_claims(&mut self, others: &Known) {
+        let kinds = kinds::table();
+        let Some(kind) = kinds.iter().find(|kind| kind.rules == Rules::Claim) else { return };
+        let claims = self.cluster.custom_of(&kind.group, &kind.kind);
+        let mut known: HashSet<_> = claims.map(claim_key).collect();
+        for mut claim in std::mem::take(&mut self.claims) {
+            if !known.insert(claim_key(&claim)) {
+                continue;
+            }
+            match others.admission(kind).create(&mut claim) {
+                Ok(()) => self.cluster.custom.extend(of_own_kind(claim)),
+                Err(refusal) => {
+                    let (field, problem) = problems(refusal).into_iter().next().unwrap_or_default();
+                    let (namespace, name) = claim_key(&claim);
+                    self.cluster.notices.push(format!(
+                        "PersistentVolumeClaim {namespace}/{name} cannot be made: {field}: {problem}"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// The claims of a pod's ephemeral volumes. They are the pod's own, which they can be only if it has a UID.
+fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
+    if uid(pod).is_empty() {
+        pod["metadata"]["uid"] = format!("{}/{}", namespace(pod), name(pod)).into();
+    }
+    let is_finished = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+    if is_finished { Vec::new() } else { brought::of_pod(pod).collect() }
 }
 
 /// Kubernetes' own kinds.

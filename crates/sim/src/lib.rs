@@ -1,8 +1,9 @@
 //! Scheduling without a cluster: manifests in, placements and explanations out.
 //!
 //! Reading order: [`manifests`] (from files to objects as an API server would store them), [`inventory`] (from these to
-//! nodes and pods, with the pods of workloads), [`mod@simulate`] (the engine under virtual time), [`explain`] (each pod
-//! judged on its own), [`report`] and [`explanation`] (what comes out), `lack` (what nodes lack, in numbers).
+//! nodes and pods, with the pods of workloads), [`volumes`] (what becomes of claims and volumes), [`mod@simulate`] (the
+//! engine under virtual time), [`explain`] (each pod judged on its own), [`report`] and [`explanation`] (what comes out),
+//! `lack` (what nodes lack, in numbers).
 //!
 //! Invariants: nothing here reads a clock, a file or the environment; the same input gives the same report.
 
@@ -18,6 +19,7 @@ pub mod manifests;
 pub mod report;
 pub mod simulate;
 mod verdict;
+pub mod volumes;
 mod workloads;
 
 pub use documents::Place;

@@ -1,9 +1,11 @@
 //! What a simulation says about each pending pod, and about pods that had to make way. The JSON form is stable: tools read it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use harbormaster_framework::{outcome::Reject, pod::PodInfo};
 use serde::Serialize;
+
+use crate::volumes::Gets;
 
 /// Everything that was found out, pods in the order of the manifests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -26,6 +28,9 @@ pub struct PodReport {
     pub pre_enqueue: Option<Status>,
     /// Why it has no node, in kube-scheduler's words.
     pub message: Option<String>,
+    /// What its claims get, in the order of its volumes: those that had nothing before the simulation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimReport>,
     /// The pod (`namespace/name`) for which it had to go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preempted_by: Option<String>,
@@ -38,6 +43,36 @@ pub struct PodReport {
     /// No profile has its scheduler name.
     #[serde(skip)]
     pub is_foreign: bool,
+}
+
+/// What a claim of a pod gets. Prints as a clause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClaimReport {
+    /// Its name, in the pod's namespace.
+    pub claim: String,
+    /// Its class; empty for none.
+    pub class: String,
+    /// `volume` or `provisioned`.
+    #[serde(flatten)]
+    pub gets: Gets,
+}
+
+impl fmt::Display for ClaimReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { claim, class, gets } = self;
+        match gets {
+            Gets::Volume(volume) => write!(f, "claim {claim}: gets volume {volume}"),
+            Gets::Provisioned(place) => {
+                write!(f, "claim {claim}: a volume of class {class} would be provisioned")?;
+                // The key's last part says what the value is: `topology.kubernetes.io/zone`.
+                let words = place
+                    .iter()
+                    .map(|(key, value)| format!("{} {value}", key.rsplit('/').next().unwrap_or_default()));
+                let words: Vec<String> = words.collect();
+                if words.is_empty() { Ok(()) } else { write!(f, " in {}", words.join(", ")) }
+            }
+        }
+    }
 }
 
 /// What became of a pod.
@@ -121,5 +156,6 @@ impl PodReport {
         self.preempted_by = Some(by);
         self.node = None;
         self.looked_at = None;
+        self.claims.clear();
     }
 }

@@ -1,6 +1,8 @@
 //! The engine under virtual time: pods are bound and evicted at once, and time passes only while that may change
 //! something.
 
+mod storage;
+
 use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{
@@ -20,6 +22,7 @@ use crate::{
     inventory::Inventory,
     report::{PodReport, Report},
     verdict::pre_enqueue,
+    volumes::Volumes,
 };
 
 /// When the simulation begins, 2026-01-01T00:00:00Z: any time would do.
@@ -97,6 +100,8 @@ struct World<'a> {
     /// Pods that had a node in the manifests and lost it.
     evicted: Vec<PodReport>,
     objects: FxHashMap<Str, Pod>,
+    /// What volume controllers and provisioners know.
+    volumes: Volumes,
     version: u64,
     /// How often pods were tried since a pod was placed.
     fruitless: FxHashMap<Str, u32>,
@@ -113,6 +118,7 @@ impl<'a> World<'a> {
             order: Vec::new(),
             evicted: Vec::new(),
             objects: FxHashMap::default(),
+            volumes: Volumes::default(),
             version: 0,
             fruitless: FxHashMap::default(),
             placed: 0,
@@ -128,6 +134,7 @@ impl<'a> World<'a> {
             }
             self.input(Input::Custom(object));
         }
+        self.volumes = cluster.volumes;
         for object in cluster.objects {
             if let Some(explainer) = &mut self.explainer {
                 explainer.judge.cache.set_object(object.clone());
@@ -236,7 +243,10 @@ impl<'a> World<'a> {
             }
             for effect in effects {
                 match effect {
-                    Effect::Bind(task) => self.bind(&task.pod().uid, task.node()),
+                    Effect::Bind(task) => {
+                        self.give_volumes(&task);
+                        self.bind(&task.pod().uid, task.node());
+                    }
                     Effect::PatchStatus(patch) => self.patch(patch),
                     Effect::Evict(task) => self.evict(task),
                     // There is nobody to call: what plugins assume stays assumed.
@@ -280,6 +290,7 @@ impl<'a> World<'a> {
             }
         }
         self.objects.remove(&uid);
+        self.take_volumes(&victim);
         if let Some(explainer) = &mut self.explainer {
             explainer.judge.cache.remove(&uid);
         }

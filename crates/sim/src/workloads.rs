@@ -5,13 +5,14 @@ use std::collections::{HashMap, HashSet};
 use harbormaster_api::{Node, wire::Decoder};
 use harbormaster_objects::{
     Kind,
-    value::{controller, is_true, list, name, namespace, number, text, uid},
+    value::{controller, is_true, name, namespace, number, text, uid},
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
     daemons::{Fit, fits, target, tie, tolerate},
     inventory::key,
+    volumes::brought,
 };
 
 /// More pods than this in one workload are a typing error.
@@ -166,20 +167,18 @@ impl Workload {
             }]),
         );
         let mut spec = template.get("spec").cloned().unwrap_or_else(|| Map::new().into());
-        self.add_claims(&mut spec, pod_name);
+        if self.kind == "StatefulSet"
+            && let Some(spec) = spec.as_object_mut()
+        {
+            brought::mount(&self.value, pod_name, spec);
+        }
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     }
 
-    /// Each pod of a StatefulSet has claims of its own.
-    fn add_claims(&self, spec: &mut Value, pod_name: &str) {
-        let Some(spec) = spec.as_object_mut() else { return };
-        for claim in list(&self.value, "/spec/volumeClaimTemplates").iter().map(name) {
-            let volume =
-                json!({"name": claim, "persistentVolumeClaim": {"claimName": format!("{claim}-{pod_name}")}});
-            if let Some(volumes) = spec.entry("volumes").or_insert_with(|| json!([])).as_array_mut() {
-                volumes.push(volume);
-            }
-        }
+    /// The claims that one of its pods has of its own.
+    pub(crate) fn claims_of(&self, pod_name: &str) -> Vec<Value> {
+        let is_set = self.kind == "StatefulSet";
+        brought::of_stateful_set(&self.value, pod_name).filter(|_| is_set).collect()
     }
 
     /// One pod for each node that the template allows and that has none yet.

@@ -28,7 +28,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --
 pub(crate) struct Options {
     /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get all,nodes -A -o yaml`, or - for standard
     /// input. Workloads get the pods that they lack: a DaemonSet one on each node that it allows, a CronJob those of one
-    /// run
+    /// run. Claims get volumes, or are taken to have them provisioned where their pods go
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<String>,
     /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore

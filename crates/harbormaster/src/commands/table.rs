@@ -33,7 +33,7 @@ pub(crate) fn render(report: &Report, style: Style) -> String {
             outcome(pod),
             Cell::new(pod.looked_at.map_or(String::new(), |(of, fit)| format!("{fit}/{of}"))),
             Cell::new(pod.attempts),
-            Cell::new(pod.message.as_deref().unwrap_or_default()),
+            Cell::new(message(pod)),
         ]);
     }
     finished(&table) + &format!("\n{}\n", summary(report))
@@ -72,6 +72,12 @@ pub(crate) fn new_table<const N: usize>(style: Style, header: [&str; N]) -> Tabl
 pub(crate) fn finished(table: &Table) -> String {
     let bare = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n";
     table.lines().map(bare).collect()
+}
+
+/// Why it has no node, or what its claims get there.
+fn message(pod: &PodReport) -> String {
+    let clauses = pod.message.iter().cloned().chain(pod.claims.iter().map(ToString::to_string));
+    clauses.collect::<Vec<_>>().join("; ")
 }
 
 fn outcome(pod: &PodReport) -> Cell {

@@ -68,6 +68,11 @@ impl StorageClass {
         self.volume_binding_mode == Some(BindingMode::WaitForFirstConsumer)
     }
 
+    /// Whether anybody makes volumes of the class.
+    pub fn is_provisioned(&self) -> bool {
+        !self.provisioner.is_empty() && self.provisioner != NO_PROVISIONER
+    }
+
     /// Whether volumes of the class may be made for a node with these labels.
     pub fn allows(&self, node: &Labels) -> bool {
         self.allowed_topologies.is_empty() || self.allowed_topologies.iter().any(|term| term.matches(node))
@@ -75,7 +80,8 @@ impl StorageClass {
 }
 
 impl TopologyTerm {
-    fn matches(&self, node: &Labels) -> bool {
+    /// Whether a node with these labels is in one of the places.
+    pub fn matches(&self, node: &Labels) -> bool {
         let has = |r: &TopologyRequirement| node.get(&r.key).is_some_and(|value| r.values.contains(value));
         !self.match_label_expressions.is_empty() && self.match_label_expressions.iter().all(has)
     }

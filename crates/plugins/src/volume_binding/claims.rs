@@ -11,7 +11,7 @@ use crate::storage::{
     AccessMode, ClaimPhase, ClaimRef, CsiDriver, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeMode,
     claim::{self, Claimed},
-    class::NO_PROVISIONER,
+    matching::{self, Fit},
 };
 
 /// What is said of a pod whose claims should have had their volumes before it came.
@@ -203,25 +203,16 @@ fn set_aside_for(
     cx: &Cycle<'_>,
     claim: &Custom<PersistentVolumeClaim>,
 ) -> PluginResult<Option<(Candidate, Reach)>> {
-    let (supply, demand): (&Supply, _) = (cx.index()?, Demand::of(claim));
+    let supply: &Supply = cx.index()?;
     let mut best: Option<&Custom<PersistentVolume>> = None;
     for name in supply.set_aside_for(&claim.metadata.namespace, &claim.metadata.name) {
         let Some(volume) = cx.objects.get::<PersistentVolume>("", name)? else { continue };
-        let is_possible = volume.class == demand.class
-            && volume.claim_ref.as_ref().is_some_and(|claimed| names(claimed, claim))
-            && capacity_of(volume) >= demand.requested
-            && volume.volume_mode == demand.volume_mode
-            && volume.attributes_class == demand.attributes_class
-            && volume.metadata.deletion_timestamp.is_none();
-        if is_possible && best.is_none_or(|best| capacity_of(best) > capacity_of(volume)) {
+        let is_possible = matching::fit(volume, claim) == Some(Fit::SetAside);
+        if is_possible && best.is_none_or(|best| matching::capacity(best) > matching::capacity(volume)) {
             best = Some(volume);
         }
     }
     Ok(best.map(|volume| (Candidate::of(volume), Reach::of_affinity(volume.node_affinity.as_ref()))))
-}
-
-fn capacity_of(volume: &PersistentVolume) -> Quantity {
-    volume.capacity.unwrap_or_else(|| Quantity::from_units(0))
 }
 
 impl ClaimId {
@@ -243,7 +234,7 @@ impl Candidate {
             name: name.clone(),
             uid: uid.clone(),
             version: resource_version.clone(),
-            capacity: capacity_of(volume),
+            capacity: matching::capacity(volume),
             claim_ref: volume.claim_ref.clone(),
         }
     }
@@ -253,21 +244,13 @@ impl Demand {
     fn of(claim: &PersistentVolumeClaim) -> Self {
         Self {
             class: claim.class.clone(),
-            requested: claim.requested.unwrap_or_else(|| Quantity::from_units(0)),
+            requested: matching::requested(claim),
             access_modes: claim.access_modes.clone(),
             volume_mode: claim.volume_mode,
             attributes_class: claim.attributes_class.clone(),
             selector: claim.selector.clone(),
         }
     }
-}
-
-/// Whether a volume that says this is for the claim. Without a UID it is for whichever claim has the name.
-pub(super) fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -> bool {
-    let Metadata { namespace, name, uid, .. } = &claim.metadata;
-    claimed.namespace == *namespace
-        && claimed.name == *name
-        && (claimed.uid.is_empty() || claimed.uid == *uid)
 }
 
 /// How many bytes some storage capacity must be good for; `None` if the provisioner does not tell how much it can make.
@@ -282,13 +265,8 @@ fn bytes_to_find(
 }
 
 impl Provision {
-    /// Whether anybody makes volumes of the class.
-    pub(super) fn is_offered(&self) -> bool {
-        !self.class.provisioner.is_empty() && self.class.provisioner != NO_PROVISIONER
-    }
-
     /// Whether one can be made wherever the pod goes.
     pub(super) fn is_offered_everywhere(&self) -> bool {
-        self.is_offered() && self.class.allowed_topologies.is_empty() && self.bytes.is_none()
+        self.class.is_provisioned() && self.class.allowed_topologies.is_empty() && self.bytes.is_none()
     }
 }

@@ -41,6 +41,16 @@ impl Decision {
         Self { matches: matches.collect(), made: made.collect() }
     }
 
+    /// Claims, by name, with the volumes that they get.
+    pub fn volumes(&self) -> impl Iterator<Item = (&Str, &Str)> {
+        self.matches.iter().map(|found| (&found.claim.name, &found.volume.name))
+    }
+
+    /// The names of the claims for which volumes are to be made for the pod's node.
+    pub fn to_be_made(&self) -> impl Iterator<Item = &Str> {
+        self.made.iter().map(|claim| &claim.name)
+    }
+
     /// Whether all claims have their volumes already.
     pub(super) fn is_empty(&self) -> bool {
         self.matches.is_empty() && self.made.is_empty()

@@ -165,7 +165,7 @@ impl Delayed {
 
     /// From which capacity a volume would be made.
     fn capacity(&self, supply: &Supply, node: &Labels) -> Result<Option<i64>, Lack> {
-        if !self.provision.is_offered() || !self.provision.class.allows(node) {
+        if !self.provision.class.is_provisioned() || !self.provision.class.allows(node) {
             return Err(Lack::Volume);
         }
         match self.provision.bytes {

@@ -1,14 +1,16 @@
-//! StatefulSets: pods with numbers, one after the other.
+//! StatefulSets: pods with numbers, one after the other, each with claims of its own.
 
+use harbormaster_sim::volumes::{CLAIMS, brought};
 use serde_json::{Value, json};
 
 use super::{
     Owned, Tools, hash,
     pod_control::{PodControl, Words},
-    pod_of, write_status,
+    pod_of, volumes, write_status,
 };
 use crate::{
-    fields::{is_ending, is_finished, is_ready, list, name, number, text},
+    events::Kind,
+    fields::{is_ending, is_finished, is_ready, name, namespace, number, owned_by, text, uid},
     mirror::Mirror,
     sandbox::carry_on,
 };
@@ -55,6 +57,7 @@ fn step(control: &PodControl<'_>, own: &[&Value], wanted: i64, revision: &str) {
     }
     let going = if at_once { surplus.len() } else { 1 };
     for pod in surplus.into_iter().take(going).filter(|pod| !is_ending(pod)) {
+        leave_claims_to(control, pod);
         control.delete(pod);
     }
 }
@@ -94,18 +97,46 @@ fn create(control: &PodControl<'_>, pod_name: &str, ordinal: i64, revision: &str
     if set["spec"]["serviceName"].is_string() {
         pod["spec"]["subdomain"] = set["spec"]["serviceName"].clone();
     }
-    for claim in list(set, "/spec/volumeClaimTemplates") {
-        let volume = name(claim);
-        let claim =
-            json!({"name": volume, "persistentVolumeClaim": {"claimName": format!("{volume}-{pod_name}")}});
-        if !pod["spec"]["volumes"].is_array() {
-            pod["spec"]["volumes"] = json!([]);
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        brought::mount(set, pod_name, spec);
+    }
+    create_claims(control, pod_name);
+    carry_on("The StatefulSet controller", control.create(pod));
+}
+
+/// The claims that the pod has of its own, unless they are there already.
+fn create_claims(control: &PodControl<'_>, pod_name: &str) {
+    let (set, store) = (control.owner, &control.tools.store);
+    for mut claim in brought::of_stateful_set(set, pod_name) {
+        if retention(set, "whenDeleted") == "Delete" {
+            claim["metadata"]["ownerReferences"] = owned_by(set);
         }
-        if let Some(volumes) = pod["spec"]["volumes"].as_array_mut() {
-            volumes.push(claim);
+        let claim_name = name(&claim).to_owned();
+        if volumes::create_claim(store, claim) {
+            let set = name(set);
+            let message = format!("create Claim {claim_name} Pod {pod_name} in StatefulSet {set} success");
+            control.tell(Kind::Normal, "SuccessfulCreate", &message);
         }
     }
-    carry_on("The StatefulSet controller", control.create(pod));
+}
+
+/// Lets the claims of a pod that is one too many go with it, if the set says so.
+fn leave_claims_to(control: &PodControl<'_>, pod: &Value) {
+    let set = control.owner;
+    if retention(set, "whenScaled") != "Delete" {
+        return;
+    }
+    let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": name(pod), "uid": uid(pod)}]);
+    for claim in brought::of_stateful_set(set, name(pod)) {
+        let change = |claim: &mut Value| claim["metadata"]["ownerReferences"] = owner.clone();
+        let changed = control.tools.store.update(CLAIMS, namespace(set), name(&claim), change);
+        carry_on("The StatefulSet controller", changed.map(|_| ()));
+    }
+}
+
+/// What becomes of claims on that occasion.
+fn retention<'a>(set: &'a Value, when: &str) -> &'a str {
+    text(set, &format!("/spec/persistentVolumeClaimRetentionPolicy/{when}"))
 }
 
 fn status(set: &mut Value, own: &[&Value], revision: &str) {

@@ -1,0 +1,17 @@
+//! Generic ephemeral volumes: claims that come and go with their pods.
+
+use harbormaster_sim::volumes::brought;
+
+use super::{Tools, volumes};
+use crate::{
+    fields::{is_ending, is_finished},
+    mirror::Mirror,
+};
+
+pub(super) fn reconcile(tools: &Tools, pods: &Mirror) {
+    for pod in pods.all().filter(|pod| !is_ending(pod) && !is_finished(pod)) {
+        for claim in brought::of_pod(pod) {
+            volumes::create_claim(&tools.store, claim);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Claims and volumes: what `harbormaster_sim::volumes` decides is written, and told of.
+
+use std::collections::HashMap;
+
+use harbormaster_apiserver::{Failure, Store};
+use harbormaster_sim::volumes::{CLAIMS, Changes, Provisioners, Said, Tone, VOLUMES, Volumes};
+use serde_json::Value;
+
+use super::Tools;
+use crate::{
+    events::{Kind, Source},
+    fields::{labels, name, namespace, uid},
+    mirror::Mirror,
+    sandbox::{SandboxError, carry_on},
+};
+
+const WHO: &str = "The volume controller";
+
+/// The controllers of claims and volumes, and the provisioners of all classes if there are any.
+#[derive(Debug)]
+pub(super) struct VolumeControllers {
+    claims: Mirror,
+    volumes: Mirror,
+    classes: Mirror,
+    drivers: Mirror,
+    state: Volumes,
+    /// The revisions of what was looked at last.
+    seen: [u64; 5],
+    /// By UID of the claim: what was said last, which is not said again.
+    told: HashMap<String, (&'static str, String)>,
+}
+
+impl VolumeControllers {
+    /// # Errors
+    /// When a resource cannot be watched.
+    pub(super) fn new(store: &Store) -> Result<Self, SandboxError> {
+        Ok(Self {
+            claims: Mirror::new(store, CLAIMS)?,
+            volumes: Mirror::new(store, VOLUMES)?,
+            classes: Mirror::new(store, "storageclasses.storage.k8s.io")?,
+            drivers: Mirror::new(store, "csinodes.storage.k8s.io")?,
+            state: Volumes::default(),
+            seen: [0; 5],
+            told: HashMap::new(),
+        })
+    }
+
+    /// From now on volumes are made as well.
+    pub(super) fn provision(&mut self) {
+        self.state = Volumes::new(Provisioners::Ready);
+    }
+
+    pub(super) async fn changed(&mut self) {
+        tokio::select! {
+            () = self.claims.changed() => {}
+            () = self.volumes.changed() => {}
+            () = self.classes.changed() => {}
+            () = self.drivers.changed() => {}
+        }
+    }
+
+    /// A claim that a volume names and that is not seen is gone: volumes must be older than claims.
+    pub(super) async fn catch_up(&mut self) {
+        for mirror in [&mut self.volumes, &mut self.claims, &mut self.classes, &mut self.drivers] {
+            mirror.catch_up().await;
+        }
+    }
+
+    pub(super) fn claims(&self) -> impl Iterator<Item = &Value> {
+        self.claims.all()
+    }
+
+    pub(super) fn reconcile(&mut self, tools: &Tools, nodes: &Mirror) {
+        let mirrors = [&self.claims, &self.volumes, &self.classes, &self.drivers, nodes];
+        let revisions = mirrors.map(Mirror::revision);
+        if revisions == self.seen {
+            return;
+        }
+        if revisions[4] != self.seen[4] {
+            self.state.set_nodes(nodes.all().map(|node| (name(node).into(), labels(node))));
+        }
+        self.seen = revisions;
+        for mirror in [&mut self.claims, &mut self.volumes, &mut self.classes, &mut self.drivers] {
+            for gone in mirror.take_gone() {
+                self.told.remove(uid(&gone));
+                self.state.remove(&gone);
+            }
+            mirror.all().for_each(|object| self.state.put(object));
+        }
+        self.state.settle();
+        let changes = self.state.take_changes();
+        self.carry_out(tools, changes);
+    }
+
+    fn carry_out(&mut self, tools: &Tools, Changes { made, volumes, claims, deleted, said }: Changes) {
+        let store = &tools.store;
+        for volume in made {
+            carry_on(WHO, store.create(VOLUMES, volume).map(|_| ()));
+        }
+        for (resource, objects) in [(VOLUMES, volumes), (CLAIMS, claims)] {
+            for object in objects {
+                carry_on(WHO, write(store, resource, &object));
+            }
+        }
+        for volume in deleted {
+            carry_on(WHO, store.delete(VOLUMES, "", name(&volume), None));
+        }
+        for said in said {
+            self.tell(tools, said);
+        }
+    }
+
+    fn tell(&mut self, tools: &Tools, Said { claim, component, tone, reason, message }: Said) {
+        let last = self.told.get(uid(&claim));
+        if last.is_some_and(|(told, words)| *told == reason && *words == message) {
+            return;
+        }
+        let kind = if tone == Tone::Warning { Kind::Warning } else { Kind::Normal };
+        tools.events.tell(Source::controller(&component), &claim, kind, reason, &message);
+        self.told.insert(uid(&claim).to_owned(), (reason, message));
+    }
+}
+
+/// Writes an object and its status, if it is still the version that was looked at.
+fn write(store: &Store, resource: &str, object: &Value) -> Result<(), Failure> {
+    let (namespace, name) = (namespace(object), name(object));
+    store.update(resource, namespace, name, |current| *current = object.clone())?;
+    store.update_status(resource, namespace, name, |current| {
+        if uid(current) == uid(object) {
+            current["status"] = object["status"].clone();
+        }
+    })?;
+    Ok(())
+}
+
+/// Creates a claim that somebody needs. False if it is there already.
+pub(super) fn create_claim(store: &Store, claim: Value) -> bool {
+    if store.get(CLAIMS, namespace(&claim), name(&claim)).is_ok() {
+        return false;
+    }
+    let created = store.create(CLAIMS, claim);
+    let is_created = created.is_ok();
+    carry_on(WHO, created.map(|_| ()));
+    is_created
+}
