@@ -196,6 +196,18 @@ impl<'a> Sweep<'a> {
             self.verdicts.write(row, code);
         }
     }
+
+    /// Rejects every row of [`Self::rows`] that is none of `only` with the same reason.
+    pub fn reject_all_but(&mut self, only: &NodeSet, reject: &Reject) {
+        let mut out = self.rows.clone();
+        out.subtract(only);
+        if out.is_empty() {
+            return;
+        }
+        self.fits.subtract(&out);
+        let code = self.verdicts.code_of(self.plugin, reject.clone());
+        out.iter().for_each(|row| self.verdicts.by_row[row.at()] = code);
+    }
 }
 
 #[cfg(test)]
@@ -217,5 +229,17 @@ mod tests {
         assert_eq!(fits, set(&[0, 1, 4, 5, 6, 7, 8]));
         let rejected = (0..9).filter_map(|row| Some((row, verdicts.get(row.into())?.1.message())));
         assert_eq!(rejected.collect::<Vec<_>>(), [(2, "one".to_owned()), (3, "many".to_owned())]);
+    }
+
+    #[test]
+    fn all_but_some_of_the_lent_rows_are_rejected() {
+        let (mut fits, mut verdicts) = (NodeSet::all(9), Verdicts::default());
+        verdicts.resize(9);
+        let rows = set(&[2, 3, 5]);
+        let mut part = Sweep::new(PluginIdx(7), &rows, &mut fits, &mut verdicts);
+        part.reject_all_but(&set(&[1, 3, 200]), &Reject::evictable("one"));
+        assert_eq!(fits, set(&[0, 1, 3, 4, 6, 7, 8]));
+        let rejected = (0..9).filter(|row| verdicts.get(NodeIdx(*row)).is_some());
+        assert_eq!(rejected.collect::<Vec<_>>(), [2, 5]);
     }
 }

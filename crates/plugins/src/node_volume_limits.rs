@@ -169,10 +169,10 @@ impl Filter for NodeVolumeLimits {
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &Needed, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let attached: &AttachedVolumes = cx.index()?;
-        let rows = match self.may_reject(state, attached) {
-            Some(some) => sweep.rows().iter().filter(|row| some.contains(*row)).collect(),
-            None => sweep.rows().clone(),
-        };
+        let mut rows = sweep.rows().clone();
+        if let Some(some) = self.may_reject(state, attached) {
+            rows.intersect(&some);
+        }
         for row in &rows {
             match self.judge(cx, state, attached, cx.nodes.node(row)) {
                 Ok(()) => {}

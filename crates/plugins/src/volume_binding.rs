@@ -60,7 +60,6 @@ use crate::{
 use bind::Binding;
 use claims::Claims;
 pub use decision::Decision;
-use on_node::Lack;
 pub use supply::Supply;
 
 /// See the [module documentation](self).
@@ -141,9 +140,8 @@ impl Filter for VolumeBinding {
             return Ok(());
         }
         let supply: &Supply = cx.index()?;
-        if let Some(only) = claims.only_rows(supply) {
-            let others = sweep.rows().iter().filter(|row| !only.contains(*row));
-            sweep.reject_each(others, &Lack::Reach.reject());
+        if let Some((only, lack)) = claims.only_rows(supply) {
+            sweep.reject_all_but(&only, &lack.reject());
             return Ok(());
         }
         for row in sweep.rows().iter() {

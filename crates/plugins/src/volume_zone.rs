@@ -32,12 +32,13 @@ use harbormaster_api::{
     Str,
     node::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA},
 };
-use harbormaster_framework::{prelude::*, table::NodeTable};
+use harbormaster_framework::prelude::*;
 
 use crate::{
     rows_by_label::RowsByLabel,
     sign,
     storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, claim, class, volume},
+    volume_binding::Supply,
 };
 
 const REASON: &str = "node(s) had no available volume zone";
@@ -103,45 +104,25 @@ impl Build for VolumeZone {
 }
 
 impl Indexed for VolumeZone {
-    type Index = NodeZones;
+    type Index = Supply;
 }
 
-/// Which nodes have which values of the labels that count.
-#[derive(Debug, PartialEq)]
-pub struct NodeZones(RowsByLabel);
-
-impl Default for NodeZones {
-    fn default() -> Self {
-        let (mut rows, nobody) = (RowsByLabel::default(), NodeTable::default());
-        LABELS.iter().for_each(|(key, _)| rows.ask(&nobody, &Str::from(*key)));
-        Self(rows)
-    }
+/// The rows with some label that counts.
+fn labelled(rows: &RowsByLabel) -> NodeSet {
+    let mut all = NodeSet::default();
+    LABELS.iter().filter_map(|(key, _)| rows.having(key)).for_each(|rows| all.unite(rows));
+    all
 }
 
-impl Index for NodeZones {
-    fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) {
-        self.0.set(row, view.nodes.node(row).labels());
+/// The rows that are in such a place.
+fn within(rows: &RowsByLabel, place: &Place) -> NodeSet {
+    let mut all = rows.with(place.stand_in, &place.values);
+    if place.key != place.stand_in {
+        // The label itself counts where there is one.
+        rows.having(place.key).into_iter().for_each(|own| all.subtract(own));
+        all.unite(&rows.with(place.key, &place.values));
     }
-}
-
-impl NodeZones {
-    /// The rows with some label that counts.
-    fn labelled(&self) -> NodeSet {
-        let mut all = NodeSet::default();
-        LABELS.iter().filter_map(|(key, _)| self.0.having(key)).for_each(|rows| all.unite(rows));
-        all
-    }
-
-    /// The rows that are in such a place.
-    fn within(&self, place: &Place) -> NodeSet {
-        let rows = |key: &'static str| place.values.iter().flat_map(move |value| self.0.with(key, value));
-        let mut all: NodeSet = rows(place.stand_in).collect();
-        if place.key != place.stand_in {
-            self.0.having(place.key).into_iter().for_each(|own| all.subtract(own));
-            rows(place.key).for_each(|row| all.insert(row));
-        }
-        all
-    }
+    all
 }
 
 impl PreFilter for VolumeZone {
@@ -207,13 +188,15 @@ impl Filter for VolumeZone {
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, places: &Vec<Place>, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        let zones: &NodeZones = cx.index()?;
-        let labelled = zones.labelled();
-        for place in places {
-            let mut outside = labelled.clone();
-            outside.subtract(&zones.within(place));
-            sweep.reject_each(outside.iter(), &Reject::unresolvable(REASON));
-        }
+        let rows = cx.index::<Supply>()?.rows();
+        let labelled = labelled(rows);
+        // Nodes without any of the labels take every volume.
+        let mut fitting = sweep.rows().clone();
+        fitting.subtract(&labelled);
+        let mut inside = labelled;
+        places.iter().for_each(|place| inside.intersect(&within(rows, place)));
+        fitting.unite(&inside);
+        sweep.reject_all_but(&fitting, &Reject::unresolvable(REASON));
         Ok(())
     }
 }

@@ -62,6 +62,24 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
         self.by_label.is_empty() && self.others.is_empty()
     }
 
+    /// The values of labels with which something can be had that `suits`, of what has a key of at least `least`; `None` where
+    /// more than one label decides.
+    pub(super) fn labels(
+        &self,
+        least: &K,
+        suits: impl Fn(&T) -> bool + Copy,
+    ) -> Option<impl Iterator<Item = (&Str, impl Iterator<Item = &Str>)>> {
+        let has_some = move |offers: &BTreeMap<K, T>| {
+            offers.range((Included(least), Unbounded)).any(|(_, offer)| suits(offer))
+        };
+        self.others.is_empty().then(|| {
+            self.by_label.iter().map(move |(label, by_value)| {
+                let values = by_value.iter().filter(move |(_, offers)| has_some(offers));
+                (label, values.map(|(value, _)| value))
+            })
+        })
+    }
+
     /// The best that can be had on a node with these labels and that `suits`, of those whose key is at least `least`.
     pub(super) fn best(&self, node: &Labels, least: &K, suits: impl Fn(&T) -> bool) -> Option<&T> {
         let from = (Included(least), Unbounded);

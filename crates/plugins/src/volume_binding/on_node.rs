@@ -73,30 +73,44 @@ impl Claims {
 
     /// Whether every node will do.
     pub(super) fn fit_everywhere(&self) -> bool {
-        let is_everywhere = |volume: &VolumeReach| matches!(volume.which_nodes(), WhichNodes::All);
-        self.find_something_everywhere()
-            && self.bound.iter().all(|volume| volume.as_ref().is_some_and(is_everywhere))
+        self.find_something_everywhere() && self.reach_everywhere()
     }
 
-    /// The only rows that will do, where the volumes that claims have decide alone and by labels; all others lack
-    /// [`Lack::Reach`].
-    pub(super) fn only_rows(&self, supply: &Supply) -> Option<NodeSet> {
-        let mut only: Option<NodeSet> = None;
-        if !self.find_something_everywhere() {
+    /// The only rows that will do, and what all others lack, where that can be told without asking row by row.
+    pub(super) fn only_rows(&self, supply: &Supply) -> Option<(NodeSet, Lack)> {
+        if self.find_something_everywhere() {
+            return Some((self.rows_of_volumes(supply)?, Lack::Reach));
+        }
+        let [delayed] = self.delayed.as_slice() else { return None };
+        let must_be_found =
+            delayed.selected_node.is_none() && delayed.set_aside.is_none() && !delayed.provision.is_offered();
+        if !must_be_found || !self.reach_everywhere() {
             return None;
         }
+        Some((supply.rows_with_volume(&delayed.demand)?, Lack::Volume))
+    }
+
+    /// The rows from which all volumes that claims have can be used; `None` where more than labels decides.
+    fn rows_of_volumes(&self, supply: &Supply) -> Option<NodeSet> {
+        let mut all: Option<NodeSet> = None;
         for volume in &self.bound {
             let rows = match volume.as_ref()?.which_nodes() {
                 WhichNodes::All => continue,
-                WhichNodes::Labelled(label, values) => supply.rows_with(label, values),
+                WhichNodes::Labelled(label, values) => supply.rows().with(label, values),
                 WhichNodes::Some => return None,
             };
-            match &mut only {
-                Some(only) => only.intersect(&rows),
-                None => only = Some(rows),
+            match &mut all {
+                Some(all) => all.intersect(&rows),
+                None => all = Some(rows),
             }
         }
-        only
+        all
+    }
+
+    /// Whether the volumes that claims have can be used from every node.
+    fn reach_everywhere(&self) -> bool {
+        let is_everywhere = |volume: &VolumeReach| matches!(volume.which_nodes(), WhichNodes::All);
+        self.bound.iter().all(|volume| volume.as_ref().is_some_and(is_everywhere))
     }
 
     /// Whether the claims that wait would get something on every node.

@@ -1,14 +1,17 @@
 //! Which volumes and how much storage are to be had, and from where: kept instead of looking at all for every pod.
 //!
 //! Volumes that nobody has are found by class, volumes that say for whom they are by their claim, storage capacities by
-//! class. What is assumed of a volume counts at once: an index sees objects as plugins do. Of the labels by which volumes
-//! tell nodes apart it also knows which rows have which values.
+//! class. What is assumed of a volume counts at once: an index sees objects as plugins do. Of zones, regions and the labels
+//! by which volumes tell nodes apart it also knows which rows have which values; VolumeZone asks for these, too.
 //!
 //! Invariant: after any sequence of changes it equals one that is made anew.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use harbormaster_api::{Labels, Quantity, Str};
+use harbormaster_api::{
+    Labels, Quantity, Str,
+    node::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA},
+};
 use harbormaster_framework::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -23,7 +26,7 @@ use crate::{
 };
 
 /// See the [module documentation](self).
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Supply {
     /// Volumes that nobody has, by class.
     free: FxHashMap<Str, Offers<BySize, Arc<FreeVolume>>>,
@@ -35,8 +38,21 @@ pub struct Supply {
     capacities: FxHashMap<Str, Offers<ByName, Capacity>>,
     /// Where each of them is to be found above.
     capacity_places: FxHashMap<ByName, (Str, Reach)>,
-    /// The rows by the labels that decide alone where volumes can be used.
+    /// The rows by the labels that decide alone where volumes can be used, and by zones and regions.
     rows: RowsByLabel,
+}
+
+impl Default for Supply {
+    fn default() -> Self {
+        Self {
+            free: FxHashMap::default(),
+            set_aside: FxHashMap::default(),
+            volumes: FxHashMap::default(),
+            capacities: FxHashMap::default(),
+            capacity_places: FxHashMap::default(),
+            rows: RowsByLabel::of(&[LABEL_ZONE, LABEL_ZONE_BETA, LABEL_REGION, LABEL_REGION_BETA]),
+        }
+    }
 }
 
 /// The capacity of a volume and its name: the smallest first, of several equal ones by name.
@@ -123,9 +139,21 @@ impl Supply {
         best.map(|offer| offer.capacity)
     }
 
-    /// The rows with one of these values of a label by which some volume tells nodes apart.
-    pub(super) fn rows_with(&self, label: &str, values: &[Str]) -> NodeSet {
-        values.iter().flat_map(|value| self.rows.with(label, value)).collect()
+    /// The rows from which some volume can be used that nobody has and that suits the claim; `None` if that must be asked
+    /// row by row.
+    pub(super) fn rows_with_volume(&self, demand: &Demand) -> Option<NodeSet> {
+        let mut all = NodeSet::default();
+        let Some(offers) = self.free.get(&demand.class) else { return Some(all) };
+        let least = (demand.requested, Str::default());
+        for (label, values) in offers.labels(&least, |volume| volume.suits(demand))? {
+            all.unite(&self.rows.with(label, values));
+        }
+        Some(all)
+    }
+
+    /// The rows by their labels: those by which some volume tells nodes apart, zones and regions.
+    pub(crate) fn rows(&self) -> &RowsByLabel {
+        &self.rows
     }
 
     fn volume_changed(&mut self, view: ClusterView<'_>, name: &Str) {

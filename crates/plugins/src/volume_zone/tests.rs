@@ -1,8 +1,8 @@
 use harbormaster_api::pod::VolumeSource;
 use harbormaster_framework::{events::ClusterEvent, points::PreFilterAnswer};
 use harbormaster_testkit::{
-    NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, custom, index_equals_one_made_anew, node,
-    pod, random::Dice, rejection, set_custom,
+    NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, custom, node, pod, random::Dice, rejection,
+    set_custom,
 };
 use serde_json::{Value, json};
 
@@ -156,13 +156,6 @@ fn random_labels(dice: &mut Dice, values: &[&'static str]) -> Vec<(&'static str,
 fn random_node(dice: &mut Dice, name: &str) -> NodeBuilder {
     let labels = random_labels(dice, &["a", "b", "c"]);
     labels.into_iter().fold(node(name), |node, (key, value)| node.label(key, value))
-}
-
-#[test]
-fn the_index_equals_one_made_anew() {
-    for seed in 0..20 {
-        index_equals_one_made_anew::<NodeZones>(seed, random_node, |_, name| pod(name));
-    }
 }
 
 #[test]
