@@ -82,8 +82,9 @@ impl Claims {
             return Some((self.rows_of_volumes(supply)?, Lack::Reach));
         }
         let [delayed] = self.delayed.as_slice() else { return None };
-        let must_be_found =
-            delayed.selected_node.is_none() && delayed.set_aside.is_none() && !delayed.provision.is_offered();
+        let must_be_found = delayed.selected_node.is_none()
+            && delayed.set_aside.is_none()
+            && !delayed.provision.class.is_provisioned();
         if !must_be_found || !self.reach_everywhere() {
             return None;
         }
