@@ -234,7 +234,6 @@ mod tests {
     #[test]
     fn all_but_some_of_the_lent_rows_are_rejected() {
         let (mut fits, mut verdicts) = (NodeSet::all(9), Verdicts::default());
-        verdicts.resize(9);
         let rows = set(&[2, 3, 5]);
         let mut part = Sweep::new(PluginIdx(7), &rows, &mut fits, &mut verdicts);
         part.reject_all_but(&set(&[1, 3, 200]), &Reject::evictable("one"));

@@ -5,17 +5,29 @@
 
 use harbormaster_api::{
     Namespace, Object, Pod, Service, Str, Timestamp,
-    pod::{PodAffinity, PodAffinityTerm, TopologySpreadConstraint},
+    pod::{InTreeDisk, PodAffinity, PodAffinityTerm, TopologySpreadConstraint, Volume, VolumeSource},
     selector::LabelSelector,
 };
 use harbormaster_core::{BindOutcome, BindTask, Effect, Engine, EvictOutcome, EvictTask, Input};
-use harbormaster_framework::index::ClusterView;
-use harbormaster_plugins::pod_index::PodIndex;
+use harbormaster_framework::{
+    cluster::Cluster,
+    index::{ClusterView, Index, IndexKind, Indexes},
+    resource::{RawObject, Resource},
+};
+use harbormaster_plugins::{
+    node_volume_limits::AttachedVolumes,
+    pod_index::PodIndex,
+    storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment},
+    volume_binding::Supply,
+    volume_users::VolumeUsers,
+};
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_testkit::{labels, node, pod, random::Dice};
+use harbormaster_testkit::{custom::raw, labels, node, pod, random::Dice};
+use serde_json::{Value, json};
 
 const APPS: [&str; 3] = ["web", "db", "job"];
 const NAMESPACES: [&str; 3] = ["default", "red", "blue"];
+const DRIVER: &str = "ebs.csi.aws.com";
 const KEYS: [&str; 2] = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"];
 
 struct World {
@@ -47,6 +59,7 @@ impl World {
         };
         world.tell(Input::Object(Object::Service(service)));
         (0..3).for_each(|_| world.node_changes());
+        (0..12).for_each(|_| world.storage_changes());
         world
     }
 
@@ -69,7 +82,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.dice.below(14) {
+        match self.dice.below(17) {
             0..=2 => self.pod_comes(),
             3 => self.pod_goes(),
             4 => self.pod_changes(),
@@ -81,6 +94,7 @@ impl World {
                 self.tell(Input::PodGone("nobody".into()));
             }
             11 | 12 => self.binding_ends(),
+            13..=15 => self.storage_changes(),
             _ => self.eviction_ends(),
         }
     }
@@ -116,6 +130,7 @@ impl World {
             ..TopologySpreadConstraint::default()
         };
         let spread = if dice.one_in(3) { vec![spread] } else { Vec::new() };
+        let volumes = (0..dice.below(6).saturating_sub(3)).map(|_| random_volume(dice)).collect();
         let built = pod(&format!("p{}", self.next))
             .namespace(dice.pick(&NAMESPACES))
             .label("app", dice.pick(&APPS))
@@ -124,6 +139,7 @@ impl World {
             .spec(|spec| {
                 (spec.pod_affinity, spec.pod_anti_affinity) = (likes, avoids);
                 spec.topology_spread = spread;
+                spec.volumes = volumes;
             });
         let built = if dice.one_in(6) { built.on("n0") } else { built };
         let new = built.build();
@@ -169,6 +185,40 @@ impl World {
         self.tell(Input::NodeGone(name));
     }
 
+    /// A class, a claim, a volume, what a node says of its drivers, or an attachment.
+    fn storage_changes(&mut self) {
+        let (dice, gone) = (&mut self.dice, self.next % 5 == 4);
+        self.next += 1;
+        let (name, node) = (format!("v{}", dice.below(4)), format!("n{}", dice.below(4)));
+        let change = match dice.below(9) {
+            0 => changed::<StorageClass>(
+                gone,
+                &json!({
+                    "metadata": {"name": dice.pick(&["waits", "other"])},
+                    "provisioner": dice.pick(&["kubernetes.io/no-provisioner", DRIVER]),
+                    "volumeBindingMode": "WaitForFirstConsumer",
+                }),
+            ),
+            1..=3 => changed::<PersistentVolumeClaim>(gone, &random_claim(dice)),
+            4..=6 => changed::<PersistentVolume>(gone, &random_persistent_volume(dice, &name)),
+            7 => changed::<CsiNode>(
+                gone,
+                &json!({
+                    "metadata": {"name": node},
+                    "spec": {"drivers": [{"name": DRIVER, "allocatable": {"count": dice.below(3)}}]},
+                }),
+            ),
+            _ => changed::<VolumeAttachment>(
+                gone,
+                &json!({
+                    "metadata": {"name": name},
+                    "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": name}},
+                }),
+            ),
+        };
+        self.tell(change);
+    }
+
     fn namespace_changes(&mut self) {
         let name: Str = self.dice.pick(&NAMESPACES).into();
         let labels = labels(&[("team", self.dice.pick(&["a", "b"]))]);
@@ -208,9 +258,77 @@ impl World {
     }
 }
 
+fn changed<R: Resource>(gone: bool, object: &Value) -> Input {
+    let RawObject { key, json } = raw::<R>(object);
+    if gone { Input::CustomGone(key) } else { Input::Custom(RawObject { key, json }) }
+}
+
+fn random_volume(dice: &mut Dice) -> Volume {
+    let name = format!("v{}", dice.below(4));
+    let source = match dice.below(4) {
+        0 => VolumeSource::InTree(InTreeDisk::AwsElasticBlockStore { volume_id: name.as_str().into() }),
+        1 => VolumeSource::Ephemeral,
+        _ => VolumeSource::Claim(name.as_str().into()),
+    };
+    Volume { name: name.into(), source }
+}
+
+fn random_claim(dice: &mut Dice) -> Value {
+    let name = format!("v{}", dice.below(4));
+    let mut claim = json!({
+        "metadata": {"name": name, "namespace": dice.pick(&NAMESPACES), "uid": name, "resourceVersion": "1"},
+        "spec": {
+            "storageClassName": "waits",
+            "accessModes": [dice.pick(&["ReadWriteOnce", "ReadWriteOncePod"])],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    if dice.one_in(2) {
+        claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        claim["spec"]["volumeName"] = format!("v{}", dice.below(4)).into();
+    }
+    claim
+}
+
+fn random_persistent_volume(dice: &mut Dice, name: &str) -> Value {
+    let mut volume = json!({
+        "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+        "spec": {
+            "storageClassName": "waits",
+            "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
+            "capacity": {"storage": dice.pick(&["1Gi", "2Gi"])},
+        },
+        "status": {"phase": "Available"},
+    });
+    let place = match dice.below(3) {
+        0 => json!({"key": KEYS[0], "operator": "In", "values": [dice.pick(&["a", "b"])]}),
+        1 => json!({"key": KEYS[1], "operator": "In", "values": [format!("n{}", dice.below(4))]}),
+        _ => json!({"key": KEYS[0], "operator": "Exists"}),
+    };
+    volume["spec"]["nodeAffinity"] =
+        json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}});
+    if dice.one_in(2) {
+        volume["spec"]["csi"] = json!({"driver": DRIVER, "volumeHandle": name});
+    } else {
+        volume["metadata"]["labels"] = json!({KEYS[0]: dice.pick(&["a", "a__b"])});
+        volume["spec"]["awsElasticBlockStore"] = json!({"volumeID": name});
+    }
+    volume
+}
+
+/// Fails if what is kept is not what would be made anew. Without pods that need it an index may not be kept yet.
+fn check_anew<I: Index + PartialEq + std::fmt::Debug>(cluster: &Cluster, when: &str) -> usize {
+    let Ok(kept) = cluster.indexes().get::<I>() else { return 0 };
+    let mut anew = Indexes::default();
+    let known = ClusterView { nodes: cluster.nodes(), objects: cluster.objects() };
+    anew.add(IndexKind::of::<I>(), known).unwrap();
+    assert_eq!(kept, anew.get::<I>().unwrap(), "kept, and made anew: {when}");
+    1
+}
+
 #[test]
 fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
-    let (mut bound, mut evicted) = (0, 0);
+    let (mut bound, mut evicted, mut compared) = (0, 0, 0);
     for seed in 0..10_000 {
         let mut world = World::new(seed);
         for step in 0..30 {
@@ -224,7 +342,15 @@ fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
                 let known = ClusterView { nodes: cluster.nodes(), objects: cluster.objects() };
                 index.check(known).unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
             }
+            // What is wrong stays wrong, so not every step needs to be looked at.
+            if step % 6 == 5 {
+                let when = format!("seed {seed}, step {step}");
+                compared += check_anew::<VolumeUsers>(cluster, &when);
+                compared += check_anew::<AttachedVolumes>(cluster, &when);
+                compared += check_anew::<Supply>(cluster, &when);
+            }
         }
     }
     assert!(bound > 1000 && evicted > 50, "the sequences are too tame: {bound} joined, {evicted} evictions");
+    assert!(compared > 10_000, "the indexes of volumes are hardly in use: {compared}");
 }
