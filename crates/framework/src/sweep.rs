@@ -206,7 +206,9 @@ impl<'a> Sweep<'a> {
         }
         self.fits.subtract(&out);
         let code = self.verdicts.code_of(self.plugin, reject.clone());
-        out.iter().for_each(|row| self.verdicts.by_row[row.at()] = code);
+        for row in &out {
+            self.verdicts.write(row, code);
+        }
     }
 }
 
