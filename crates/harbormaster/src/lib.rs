@@ -102,7 +102,8 @@ pub mod config {
 pub mod simulation {
     pub use harbormaster_sim::{
         ManifestError, ManifestErrors, Place, PodReport, Report, Source, Validate,
-        report::{Fate, Status},
+        report::{ClaimReport, Fate, Status},
+        volumes::Gets,
     };
 }
 
