@@ -92,7 +92,7 @@ impl AttachedVolumes {
         !self.room.is_empty()
     }
 
-    /// The rows that [`Self::exceeds`] may be true of, whatever volumes are there already, and those of which it cannot tell.
+    /// The rows that `exceeds` may be true of, whatever volumes are there already, and those of which it cannot tell.
     pub(super) fn tight_for(&self, asked: &[DriverVolume]) -> impl Iterator<Item = NodeIdx> {
         let tight = asked.iter().enumerate().filter_map(|(at, volume)| {
             let driver = volume.driver();
