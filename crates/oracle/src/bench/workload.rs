@@ -329,9 +329,9 @@ impl Sizing {
         let scaled = |count: usize| (count as f64 * self.scale).ceil() as usize;
         let Size { nodes, init_pods, pods } = workload.size;
         Size {
-            nodes: self.nodes.unwrap_or(scaled(nodes)).max(1),
+            // A rate needs two bindings, and two pods may want a node each.
+            nodes: self.nodes.unwrap_or(scaled(nodes).max(2)).max(1),
             init_pods: self.init_pods.unwrap_or(scaled(init_pods)),
-            // A rate needs two bindings.
             pods: self.pods.unwrap_or(scaled(pods)).max(2),
         }
     }
