@@ -77,8 +77,7 @@ fn start_program(cluster: &Cluster, args: &[String], log: &str) -> Harbormaster 
 fn configured(scheduler_name: &str, shipped: &str) -> Value {
     let shipped: Value = serde_saphyr::from_str(shipped).unwrap();
     let mut config = config(scheduler_name);
-    let plugins = config["profiles"][0]["plugins"].as_object_mut().unwrap();
-    plugins.extend(shipped["profiles"][0]["plugins"].as_object().unwrap().clone());
+    config["profiles"][0]["plugins"] = shipped["profiles"][0]["plugins"].clone();
     config
 }
 

@@ -62,8 +62,7 @@ fn create_pod(client: &ApiClient, name: &str, labels: Value) {
 fn start(cluster: &Cluster, log: &str) -> Harbormaster {
     let shipped: Value = serde_saphyr::from_str(include_str!("../deploy/scheduler-config.yaml")).unwrap();
     let mut config = config(NAME);
-    let plugins = config["profiles"][0]["plugins"].as_object_mut().unwrap();
-    plugins.extend(shipped["profiles"][0]["plugins"].as_object().unwrap().clone());
+    config["profiles"][0]["plugins"] = shipped["profiles"][0]["plugins"].clone();
     config["profiles"][0]["pluginConfig"] = shipped["profiles"][0]["pluginConfig"].clone();
     let config = cluster.write_scheduler_config(&config.to_string()).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_yoda-scheduler"));
