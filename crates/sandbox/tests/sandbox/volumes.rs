@@ -61,9 +61,9 @@ async fn every_pod_of_a_stateful_set_has_volumes_of_its_own_in_its_zone() {
             sandbox.store().list("events", "", "", "involvedObject.kind=PersistentVolumeClaim").unwrap();
         let reasons: Vec<String> =
             events.iter().map(|event| event.value()["reason"].as_str().unwrap().to_owned()).collect();
-        // The scheduler may be faster than the controller.
+        // The scheduler may choose the node before the controller has seen the claim: then nothing has waited.
         let has_waited = reasons.iter().any(|reason| *reason == "WaitForFirstConsumer");
-        assert_eq!(has_waited, class == "waits", "{reasons:?}");
+        assert!(class == "waits" || !has_waited, "{reasons:?}");
         assert_eq!(
             reasons.iter().filter(|reason| *reason == "ProvisioningSucceeded").count(),
             3,
