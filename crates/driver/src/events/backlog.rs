@@ -127,6 +127,11 @@ impl Backlog {
         self.closed = true;
     }
 
+    /// Whether nothing will be added any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Whether everything is written, and nothing will be added any more.
     pub(super) fn is_over(&self) -> bool {
         self.closed && self.count == 0
