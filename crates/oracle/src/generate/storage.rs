@@ -1,5 +1,7 @@
 //! Storage: claims, volumes, classes and drivers in every state, and the pods that use them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::flavour::Flavour;
@@ -104,6 +106,9 @@ impl Flavour for Storage {
                 }
             }
         }
+        if scores_capacity(world) {
+            spare_the_original(&mut objects);
+        }
         objects
     }
 
@@ -115,7 +120,7 @@ impl Flavour for Storage {
         let mut claims = Vec::new();
         for index in 0..count {
             let mut volume = source(random);
-            // To kube-scheduler a claim that is named twice and waits is two claims, on which Harbormaster does not insist.
+            // To kube-scheduler a claim that waits is as many claims as it has mentions, to Harbormaster it is one.
             let claim = volume["persistentVolumeClaim"]["claimName"].clone();
             let may_wait = !(0..NEVER_WAITING).any(|index| claim == claim_name(index));
             if !claim.is_null() && may_wait && claims.contains(&claim) {
@@ -128,8 +133,7 @@ impl Flavour for Storage {
     }
 
     fn profile(&self, random: &mut Random, world: &World, profile: &mut Profile) {
-        let scores = world.features.iter().any(|feature| feature == "StorageCapacityScoring");
-        if scores && random.chance(60) {
+        if scores_capacity(world) && random.chance(60) {
             profile.args.insert("VolumeBinding".to_owned(), json!({"shape": shape(random)}));
         }
     }
@@ -145,6 +149,44 @@ impl Flavour for Storage {
 /// clusters have none.
 fn bears_failures(world: &World) -> bool {
     world.zones == 5
+}
+
+fn scores_capacity(world: &World) -> bool {
+    world.features.iter().any(|feature| feature == "StorageCapacityScoring")
+}
+
+/// Takes away what is chance to the original where it scores by capacity, and what ends its process there.
+fn spare_the_original(objects: &mut [Value]) {
+    let mut claimed = BTreeSet::new();
+    for (index, object) in objects.iter_mut().enumerate() {
+        match object["kind"].as_str() {
+            // Of equally small volumes, and of several that were set aside for a claim, chance takes one.
+            Some("PersistentVolume") => {
+                let spec = &mut object["spec"];
+                let base = match spec["capacity"]["storage"].as_str() {
+                    Some("1Gi") => 1024,
+                    Some("5Gi") => 5 * 1024,
+                    Some("10Gi") => 10 * 1024,
+                    _ => 1430,
+                };
+                spec["capacity"]["storage"] = format!("{}Mi", base + index).into();
+                if !claimed.insert(spec["claimRef"]["name"].to_string()) {
+                    spec["claimRef"] = Value::Null;
+                }
+            }
+            // So it does of several capacities of a class for a node. One without the field is fatal.
+            Some("CSIStorageCapacity") => {
+                let class = object["storageClassName"].as_str().unwrap_or_default();
+                let sizes = ["1Gi", "2Gi", "20Gi", "40Gi"];
+                object["capacity"] = sizes[class.bytes().last().map_or(0, usize::from) % sizes.len()].into();
+            }
+            // So is a claim that names its class in the annotation alone.
+            Some("PersistentVolumeClaim") if object["spec"]["storageClassName"].is_null() => {
+                object["spec"]["storageClassName"] = "class-0".into();
+            }
+            _ => {}
+        }
+    }
 }
 
 fn fails_others(volume: &Value) -> bool {
