@@ -86,6 +86,11 @@ impl Quantity {
         self.milli
     }
 
+    /// Billionths, the finest there is: nothing is rounded.
+    pub fn nanos(&self) -> i128 {
+        self.nanos
+    }
+
     /// Whether the amount is zero.
     pub fn is_zero(&self) -> bool {
         self.nanos == 0

@@ -1,11 +1,12 @@
 //! The command line of `harbormaster`, and of every other program that is a scheduler with plugins of its own.
 //!
 //! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`sandbox`] (a make-believe
-//! cluster), [`simulate`], [`files`] and [`table`] (scheduling manifests), [`log`] (log lines). Under the name
-//! `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
+//! cluster), [`simulate`], [`files`] and [`table`] (scheduling manifests), [`generate`] (completions and manual pages),
+//! [`log`] (log lines). Under the name `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
 
 mod files;
 mod flags;
+mod generate;
 mod log;
 mod run;
 mod sandbox;
@@ -25,6 +26,8 @@ use harbormaster_setup::Choices;
 
 /// The version of Harbormaster.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit that it is built from, if whoever builds says so by a variable of this name.
+const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
 /// The name under which only the scheduler runs.
 const KUBE_SCHEDULER: &str = "kube-scheduler";
 const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
@@ -93,6 +96,7 @@ impl Program {
         match matches.subcommand() {
             Some(("sandbox", matches)) => with(matches, |options| sandbox::main(self, &options)),
             Some(("simulate", matches)) => with(matches, |options| simulate::main(self, &options)),
+            Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
             _ => {
                 let _ = self.command().print_help();
                 Err(Failed::Error)
@@ -108,6 +112,9 @@ impl Program {
         let sandbox = sandbox::Options::augment_args(Command::new("sandbox"))
             .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
             .after_help(AFTER_HELP);
+        let generate = generate::Options::augment_args(Command::new("generate"))
+            .about("Make completions for shells, and manual pages")
+            .after_help(AFTER_HELP);
         let version = match self.name.as_str() {
             "harbormaster" => VERSION.to_owned(),
             _ => format!("(harbormaster {VERSION})"),
@@ -122,13 +129,17 @@ impl Program {
             .subcommand(flags::command("run"))
             .subcommand(sandbox)
             .subcommand(simulate)
+            .subcommand(generate)
     }
 
     /// For `run --version`.
     fn version(&self) -> String {
+        let built = COMMIT.map(|commit| format!(", commit {commit}")).unwrap_or_default();
         match self.name.as_str() {
-            "harbormaster" | KUBE_SCHEDULER => format!("harbormaster v{VERSION} (kube-scheduler v1.36)"),
-            name => format!("{name} (harbormaster v{VERSION}, kube-scheduler v1.36)"),
+            "harbormaster" | KUBE_SCHEDULER => {
+                format!("harbormaster v{VERSION} (kube-scheduler v1.36{built})")
+            }
+            name => format!("{name} (harbormaster v{VERSION}, kube-scheduler v1.36{built})"),
         }
     }
 }

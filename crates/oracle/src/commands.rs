@@ -29,17 +29,17 @@ pub(crate) struct HarbormasterArguments {
 }
 
 impl HarbormasterArguments {
-    pub(crate) fn binary(&self, release: bool) -> Result<PathBuf, harbormaster::Error> {
+    pub(crate) fn binary(&self, shipped: bool) -> Result<PathBuf, harbormaster::Error> {
         match &self.harbormaster {
             Some(path) => harbormaster::existing(path.clone()),
-            None => harbormaster_binary(release),
+            None => harbormaster_binary(shipped),
         }
     }
 
-    pub(crate) fn contender(&self, side: Side, release: bool) -> Result<Contender, harbormaster::Error> {
+    pub(crate) fn contender(&self, side: Side, shipped: bool) -> Result<Contender, harbormaster::Error> {
         match side {
             Side::KubeScheduler => Ok(Contender::KubeScheduler),
-            Side::Harbormaster => Ok(Contender::Harbormaster(self.binary(release)?)),
+            Side::Harbormaster => Ok(Contender::Harbormaster(self.binary(shipped)?)),
         }
     }
 }

@@ -24,7 +24,7 @@ pub use api_client::{ApiClient, unchecked_tls};
 pub use component::Component;
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use endpoint::Endpoint;
-pub use real_binary::{Kubectl, KubectlVersion, RealBinary};
+pub use real_binary::{Helm, Kubectl, KubectlVersion, RealBinary, Rendered};
 
 use std::fmt;
 use std::io;

@@ -23,24 +23,25 @@ pub enum Error {
 }
 
 /// The path of `harbormaster`, built by cargo if it is out of date, in the same
-/// profile as this program unless `release` asks for the optimised one. The
-/// environment variable [`VARIABLE`] names another one.
-pub fn harbormaster_binary(release: bool) -> Result<PathBuf, Error> {
+/// profile as this program, or as it is shipped. The environment variable
+/// [`VARIABLE`] names another one.
+pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return existing(PathBuf::from(path));
     }
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let release = release || !cfg!(debug_assertions);
+    let (profile, folder) = match (shipped, cfg!(debug_assertions)) {
+        (true, _) => ("dist", "dist"),
+        (false, false) => ("release", "release"),
+        (false, true) => ("dev", "debug"),
+    };
     let mut command = cargo();
-    command.args(["build", "--quiet", "-p", "harbormaster", "--bin", "harbormaster"]).current_dir(&workspace);
-    if release {
-        command.arg("--release");
-    }
-    if !command.status()?.success() {
+    command.args(["build", "--quiet", "-p", "harbormaster", "--bin", "harbormaster", "--profile", profile]);
+    if !command.current_dir(&workspace).status()?.success() {
         return Err(Error::Build);
     }
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
-    existing(target.join(if release { "release" } else { "debug" }).join("harbormaster"))
+    existing(target.join(folder).join("harbormaster"))
 }
 
 /// The cargo that runs this process, or the one in the path, as a shell would call it.

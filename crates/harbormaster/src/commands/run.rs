@@ -9,7 +9,7 @@ use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
-    Ended, Failed, Program, VERSION, files,
+    COMMIT, Ended, Failed, Program, VERSION, files,
     flags::{self, Given, Read},
     log,
 };
@@ -56,7 +56,8 @@ fn usage_error(name: &str, why: &str) -> Ended {
 fn print_version(program: &Program, name: &str, how: &str) -> Ended {
     match how {
         "raw" => println!(
-            "harbormaster version={VERSION:?} kubernetes=\"v1.36\" os={:?} arch={:?}",
+            "harbormaster version={VERSION:?} commit={:?} kubernetes=\"v1.36\" os={:?} arch={:?}",
+            COMMIT.unwrap_or_default(),
             std::env::consts::OS,
             std::env::consts::ARCH
         ),

@@ -83,20 +83,31 @@ fn default_requests(spec: &mut Value) {
     }
 }
 
-/// What the containers of a pod ask for together.
+/// What the containers of a pod ask for together. Amounts of cpu are added up as they are written: only the sum is rounded.
 pub(super) fn requests_of_containers(spec: &Value) -> Vec<(String, Quantity)> {
     let mut bare = json!({"spec": spec});
     for of_pod in ["resources", "overhead"] {
         remove(&mut bare["spec"], of_pod);
     }
+    for containers in ["/spec/initContainers", "/spec/containers"] {
+        list_mut(&mut bare, containers).iter_mut().for_each(cpu_in_nanos);
+    }
     let pod = Decoder::new().pod_value(&bare).unwrap_or_default();
     let amount = |name: &str, amount: i64| match name {
-        "cpu" => Quantity::from_milli(amount),
+        "cpu" => format!("{}n", amount / 1000).parse().unwrap_or_default(),
         // Written in powers of two, as people do.
         _ if amount % 1024 == 0 => format!("{}Ki", amount / 1024).parse().unwrap_or_default(),
         _ => Quantity::from_units(amount),
     };
     pod_request_list(&pod).into_iter().map(|(name, of)| (name.to_string(), amount(&name, of))).collect()
+}
+
+/// Has a container ask for a whole number of processors for each billionth of one.
+fn cpu_in_nanos(container: &mut Value) {
+    let Some(cpu) = container.pointer_mut("/resources/requests/cpu") else { return };
+    if let Some(Ok(quantity)) = cpu.as_str().map(str::parse::<Quantity>) {
+        *cpu = quantity.nanos().to_string().into();
+    }
 }
 
 /// `status.qosClass`: what the kubelet would evict last.

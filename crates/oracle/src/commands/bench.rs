@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Create the measured pods before the scheduler starts.
     #[arg(long)]
     backlog: bool,
-    /// Who is compared with kube-scheduler; Harbormaster is built optimised.
+    /// Who is compared with kube-scheduler; Harbormaster is built as it is shipped.
     #[arg(long, value_enum, default_value_t = Side::Harbormaster)]
     right: Side,
     #[command(flatten)]

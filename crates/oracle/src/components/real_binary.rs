@@ -1,6 +1,8 @@
 //! The programs that hold the original Kubernetes.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Once;
 
 use super::Error;
@@ -101,3 +103,42 @@ impl Kubectl {
         self.version
     }
 }
+
+/// Helm's renderer.
+#[derive(Debug, Clone)]
+pub struct Helm(PathBuf);
+
+impl Helm {
+    /// Returns the renderer, building it first as [`RealBinary::ensure`] does.
+    pub fn ensure() -> Result<Self, Error> {
+        let module = GoModule {
+            directory: "tests/helm",
+            name: "helm",
+            reference: "helm.sh/helm/v3",
+            what: "Helm",
+            minutes: 2,
+        };
+        module.ensure().map(|program| Self(program.path))
+    }
+
+    /// The manifests of a chart, as `helm template` prints them, or what Helm
+    /// says against the values, which are YAML.
+    pub fn render(&self, chart: &Path, release: &str, namespace: &str, values: &str) -> io::Result<Rendered> {
+        let mut child = Command::new(&self.0)
+            .arg(chart)
+            .args([release, namespace])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(values.as_bytes())?;
+        }
+        let output = child.wait_with_output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
+    }
+}
+
+/// Manifests, or why there are none.
+pub type Rendered = Result<String, String>;

@@ -106,6 +106,7 @@ impl Flavour for Storage {
                 }
             }
         }
+        take_chance_away(&mut objects);
         if scores_capacity(world) {
             spare_the_original(&mut objects);
         }
@@ -155,26 +156,30 @@ fn scores_capacity(world: &World) -> bool {
     world.features.iter().any(|feature| feature == "StorageCapacityScoring")
 }
 
-/// Takes away what is chance to the original where it scores by capacity, and what ends its process there.
-fn spare_the_original(objects: &mut [Value]) {
+/// Of equally small volumes, and of several that were set aside for a claim, the original takes one by chance: there
+/// are none.
+fn take_chance_away(objects: &mut [Value]) {
     let mut claimed = BTreeSet::new();
-    for (index, object) in objects.iter_mut().enumerate() {
+    for (index, volume) in objects.iter_mut().enumerate().filter(|(_, o)| o["kind"] == "PersistentVolume") {
+        let spec = &mut volume["spec"];
+        let base = match spec["capacity"]["storage"].as_str() {
+            Some("1Gi") => 1024,
+            Some("5Gi") => 5 * 1024,
+            Some("10Gi") => 10 * 1024,
+            _ => 1430,
+        };
+        spec["capacity"]["storage"] = format!("{}Mi", base + index).into();
+        if !claimed.insert(spec["claimRef"]["name"].to_string()) {
+            spec["claimRef"] = Value::Null;
+        }
+    }
+}
+
+/// Takes away what ends the original's process where it scores by capacity, and what is chance to it there.
+fn spare_the_original(objects: &mut [Value]) {
+    for object in objects {
         match object["kind"].as_str() {
-            // Of equally small volumes, and of several that were set aside for a claim, chance takes one.
-            Some("PersistentVolume") => {
-                let spec = &mut object["spec"];
-                let base = match spec["capacity"]["storage"].as_str() {
-                    Some("1Gi") => 1024,
-                    Some("5Gi") => 5 * 1024,
-                    Some("10Gi") => 10 * 1024,
-                    _ => 1430,
-                };
-                spec["capacity"]["storage"] = format!("{}Mi", base + index).into();
-                if !claimed.insert(spec["claimRef"]["name"].to_string()) {
-                    spec["claimRef"] = Value::Null;
-                }
-            }
-            // So it does of several capacities of a class for a node. One without the field is fatal.
+            // Chance takes one of several capacities of a class for a node. One without the field is fatal.
             Some("CSIStorageCapacity") => {
                 let class = object["storageClassName"].as_str().unwrap_or_default();
                 let sizes = ["1Gi", "2Gi", "20Gi", "40Gi"];

@@ -1,0 +1,51 @@
+//! The command `generate`: files for shells and for `man`, made from the flags themselves.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use clap::{Args, Subcommand};
+use clap_complete::Shell;
+
+use super::{Ended, Failed, Program};
+
+/// What to make.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Print what makes a shell complete commands and flags
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write a manual page for every command
+    Man {
+        /// The directory for the pages.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+    },
+}
+
+pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+    let mut command = program.command();
+    let done = match &options.what {
+        What::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command, &program.name, &mut script);
+            io::stdout().write_all(&script)
+        }
+        What::Man { directory } => {
+            std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory))
+        }
+    };
+    done.map_err(|error| {
+        eprintln!("Error: {error}");
+        Failed::Error
+    })
+}

@@ -1,0 +1,315 @@
+//! What is in `deploy/`: whether it renders, whether Kubernetes takes it, and whether the scheduler can do all its work with these
+//! arguments and these rights.
+
+#![cfg(unix)]
+
+mod e2e;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use e2e::{
+    cluster::{
+        PATIENCE, create_all, create_priority_classes, events, eventually, list, wait_until_bound,
+        wait_until_explained,
+    },
+    objects::{NODES, PODS, node, pod},
+    process::Harbormaster,
+    volumes::{CLAIMS, CLASSES, NOBODY, VOLUMES, claim, class, users_of, volume},
+};
+use harbormaster_oracle::components::{
+    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Helm, Kubectl, KubectlVersion,
+};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "kube-system";
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
+}
+
+fn kubectl(args: &[&str], kubeconfig: Option<&Path>) -> Output {
+    let kubectl = Kubectl::ensure(KubectlVersion::Newest).expect("kubectl can be built");
+    let mut command = Command::new(kubectl.path());
+    if let Some(kubeconfig) = kubeconfig {
+        command.arg("--kubeconfig").arg(kubeconfig);
+    }
+    command.args(args).output().expect("kubectl runs")
+}
+
+fn printed(output: &Output) -> String {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn overlay(name: &str) -> String {
+    let path = deploy(&format!("kustomize/overlays/{name}"));
+    printed(&kubectl(&["kustomize", path.to_str().expect("a path in UTF-8")], None))
+}
+
+fn chart(release: &str, values: &str) -> Result<String, String> {
+    let helm = Helm::ensure().expect("Helm can be built");
+    helm.render(&deploy("helm/harbormaster"), release, NAMESPACE, values).expect("Helm runs")
+}
+
+#[test]
+fn values_that_the_chart_does_not_know_are_refused() {
+    for (values, why) in [
+        ("replicas: 3", "replicas"),
+        ("replicaCount: three", "replicaCount"),
+        ("image: {digest: latest}", "digest"),
+        ("schedulerName: ''", "schedulerName"),
+        ("extraArgs: [v=4]", "extraArgs"),
+        ("metrics: {serviceMonitor: {interval: often}}", "interval"),
+    ] {
+        let error = chart("harbormaster", values).expect_err(values);
+        assert!(error.contains(why), "{values}: {error}");
+    }
+}
+
+#[test]
+fn the_chart_says_what_its_values_say() {
+    let text = chart(
+        "second",
+        "{schedulerName: batch, replicaCount: 1, image: {registry: images.example.com, digest: \
+         'sha256:0000000000000000000000000000000000000000000000000000000000000000'}, extraArgs: [-v=4], config: {parallelism: \
+         4}, rbac: {extraRules: [{apiGroups: [example.com], resources: [things], verbs: [list]}]}, metrics: \
+         {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
+    )
+    .unwrap();
+    for part in [
+        "image: images.example.com/harbormaster@sha256:0000",
+        "schedulerName: batch",
+        "parallelism: 4",
+        "resourceName: second-harbormaster",
+        "- -v=4",
+        "- things",
+        "kind: ServiceMonitor",
+        "alert: HarbormasterHasNoLeader",
+        "harbormaster.json: \"{",
+        "replicas: 1",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let nothing = chart(
+        "second",
+        "{serviceAccount: {create: false}, rbac: {create: false}, podDisruptionBudget: {enabled: false}}",
+    )
+    .unwrap();
+    for kind in ["ServiceAccount", "ClusterRole", "Role", "PodDisruptionBudget", "ServiceMonitor"] {
+        assert!(!nothing.contains(&format!("kind: {kind}\n")), "{kind}:\n{nothing}");
+    }
+}
+
+/// A cluster that asks who does what, and writes it down.
+fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
+    let files = tempfile::tempdir().expect("a directory");
+    let policy = files.path().join("policy.yaml");
+    fs::write(&policy, "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}").unwrap();
+    let options = ControlPlaneOptions {
+        controller_manager: true,
+        apiserver_flags: vec![
+            "--authorization-mode=RBAC".to_owned(),
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", files.path().join("audit.log").display()),
+        ],
+        ..ControlPlaneOptions::default()
+    };
+    (ControlPlane::start(&options).expect("the API server starts"), files)
+}
+
+fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
+    let path = files.join("manifests.yaml");
+    fs::write(&path, manifests).unwrap();
+    let path = path.to_str().expect("a path in UTF-8");
+    printed(&kubectl(&["apply", "-f", path], Some(cluster.kubeconfig())));
+}
+
+/// The scheduler as the Deployment starts it: its arguments, its configuration, and the rights of its service account.
+fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Harbormaster {
+    let client = cluster.client();
+    let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{deployment}");
+    let spec = client.get(&path).unwrap()["spec"]["template"]["spec"].clone();
+    let account = spec["serviceAccountName"].as_str().expect("a service account");
+    let config = spec["volumes"][0]["configMap"]["name"].as_str().expect("a configuration");
+    let config = client.get(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{config}")).unwrap();
+    let folder = files.join("config");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.yaml"), config["data"]["config.yaml"].as_str().unwrap()).unwrap();
+
+    let token = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
+    let token = client
+        .post(&token, &json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}))
+        .unwrap();
+    let token = token["status"]["token"].as_str().expect("a token");
+    let kubeconfig = files.join("kubeconfig");
+    let admin = fs::read_to_string(cluster.kubeconfig()).unwrap();
+    fs::write(&kubeconfig, admin.replace(cluster.token(), token)).unwrap();
+
+    let args = spec["containers"][0]["args"].as_array().expect("arguments");
+    let args = args.iter().filter_map(Value::as_str).filter(|arg| *arg != "run");
+    let args = args.map(|arg| arg.replace("/etc/harbormaster", &folder.to_string_lossy()));
+    // What it finds by itself where it runs in the cluster.
+    let args: Vec<String> = args.chain([format!("--kubeconfig={}", kubeconfig.display())]).collect();
+    Harbormaster::start(&args, files.join("log"))
+}
+
+/// What accounts of schedulers did and were not allowed to do: `verb resource[/subresource]`.
+fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
+    let log = fs::read_to_string(files.join("audit.log")).unwrap();
+    let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let calls = calls.filter(|call| {
+        let user = call["user"]["username"].as_str().unwrap_or_default();
+        let is_ours = user.starts_with("system:serviceaccount:kube-system:") && user.contains("harbormaster");
+        is_ours && (call["responseStatus"]["code"] != 403) == allowed
+    });
+    let describe = |call: Value| {
+        let of = &call["objectRef"];
+        let text = |field: &str| of[field].as_str().unwrap_or_default().to_owned();
+        match text("subresource").as_str() {
+            "" => format!("{} {}", call["verb"].as_str().unwrap_or_default(), text("resource")),
+            sub => format!("{} {}/{sub}", call["verb"].as_str().unwrap_or_default(), text("resource")),
+        }
+    };
+    calls.map(describe).collect()
+}
+
+/// Pods of every kind, for a scheduler of that name, and what must become of them.
+fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
+    create_priority_classes(client);
+    let nodes = [("a", "x"), ("b", "y")].map(|(name, zone)| {
+        let labels = json!({"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone});
+        node(name, labels, "4", "8Gi", 20)
+    });
+    create_all(client, NODES, &nodes);
+    create_all(client, CLASSES, &[class("local", NOBODY)]);
+    create_all(client, VOLUMES, &[volume("disk", "local", "b", &json!({}))]);
+    create_all(client, CLAIMS, &[claim("data", "local")]);
+    let labelled = |mut pod: Value, app: &str| {
+        pod["metadata"]["labels"] = json!({"app": app});
+        pod
+    };
+    let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "topology.kubernetes.io/zone"}]}}});
+    let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "spread"}}}]});
+    let small = json!({"cpu": "100m"});
+    create_all(
+        client,
+        PODS,
+        &[
+            pod("plain", scheduler, small.clone(), json!({})),
+            labelled(pod("apart-1", scheduler, small.clone(), apart.clone()), "apart"),
+            labelled(pod("apart-2", scheduler, small.clone(), apart), "apart"),
+            labelled(pod("spread-1", scheduler, small.clone(), spread.clone()), "spread"),
+            labelled(pod("spread-2", scheduler, small.clone(), spread), "spread"),
+            pod("stores", scheduler, small.clone(), json!({"volumes": users_of(&["data"])})),
+            pod("large", scheduler, json!({"cpu": "100"}), json!({})),
+        ],
+    );
+    for pod in ["plain", "apart-1", "apart-2", "spread-1", "spread-2", "stores"] {
+        wait_until_bound(client, pod);
+    }
+    let (_, why) = wait_until_explained(client, "large");
+    assert!(why.contains("2 Insufficient cpu"), "{why}");
+    // Somebody has to go.
+    let fill = |number: usize| {
+        let spec = json!({"terminationGracePeriodSeconds": 0});
+        pod(&format!("low-{number}"), scheduler, json!({"cpu": "3"}), spec)
+    };
+    create_all(client, PODS, &[fill(1), fill(2)]);
+    wait_until_bound(client, "low-1");
+    wait_until_bound(client, "low-2");
+    create_all(
+        client,
+        PODS,
+        &[pod("high", scheduler, json!({"cpu": "3"}), json!({"priorityClassName": "high"}))],
+    );
+    wait_until_bound(client, "high");
+    eventually("an event that tells of the binding", PATIENCE, || events(client, "high", "Scheduled").pop());
+}
+
+#[test]
+fn what_kustomize_deploys_schedules_every_kind_of_pod_with_the_rights_it_gets() {
+    let (cluster, files) = careful_cluster();
+    apply(&cluster, files.path(), &overlay("beside"));
+    let harbormaster = start(&cluster, files.path(), "harbormaster");
+    every_kind_of_pod(cluster.client(), "harbormaster");
+    harbormaster.ends_well();
+    assert_eq!(calls(files.path(), false), BTreeSet::new());
+    // Nothing is granted that is not used, but what comes with trouble alone.
+    let used = calls(files.path(), true);
+    let unused: BTreeSet<String> =
+        granted(cluster.client(), "harbormaster").difference(&used).cloned().collect();
+    let expected = [
+        // Another scheduler may have bound the pod.
+        "get pods",
+        // Volumes that are made are waited for.
+        "get persistentvolumeclaims",
+        "get persistentvolumes",
+        // Events that repeat, and their series.
+        "update events",
+        "patch events",
+        // Who calls, and what he may do, is asked when somebody calls.
+        "create subjectaccessreviews",
+        "create tokenreviews",
+    ];
+    let unexpected: Vec<&String> = unused.iter().filter(|call| !expected.contains(&call.as_str())).collect();
+    assert!(unexpected.is_empty(), "granted, but never used: {unexpected:?}");
+}
+
+#[test]
+fn what_helm_deploys_in_place_of_kube_scheduler_schedules_every_kind_of_pod() {
+    let (cluster, files) = careful_cluster();
+    let values = "{schedulerName: default-scheduler, leaderElection: {resourceName: kube-scheduler, resourceNamespace: \
+                  kube-system}}";
+    apply(&cluster, files.path(), &chart("harbormaster", values).unwrap());
+    let harbormaster = start(&cluster, files.path(), "harbormaster");
+    every_kind_of_pod(cluster.client(), "default-scheduler");
+    harbormaster.ends_well();
+    assert_eq!(calls(files.path(), false), BTreeSet::new());
+}
+
+#[test]
+fn overlays_and_chart_grant_the_same() {
+    let (cluster, files) = careful_cluster();
+    let client = cluster.client();
+    apply(&cluster, files.path(), &overlay("beside"));
+    let beside = (granted(client, "harbormaster"), lease_rights(client));
+    apply(&cluster, files.path(), &chart("harbormaster", "").unwrap());
+    assert_eq!((granted(client, "harbormaster"), lease_rights(client)), beside);
+    apply(&cluster, files.path(), &overlay("replace"));
+    assert_eq!(granted(client, "harbormaster"), beside.0);
+    let lease: BTreeSet<String> =
+        beside.1.iter().map(|right| right.replace("harbormaster", "kube-scheduler")).collect();
+    assert_eq!(lease_rights(client), lease);
+}
+
+/// What a ClusterRole allows: `verb resource`.
+fn granted(client: &ApiClient, role: &str) -> BTreeSet<String> {
+    let role = client.get(&format!("{ROLES}/clusterroles/{role}")).unwrap();
+    let rules = role["rules"].as_array().cloned().unwrap_or_default();
+    rules.iter().flat_map(|rule| pairs(&rule["verbs"], &rule["resources"])).collect()
+}
+
+/// What the Role of the lease allows: `verb name`.
+fn lease_rights(client: &ApiClient) -> BTreeSet<String> {
+    let roles = list(client, &format!("{ROLES}/namespaces/{NAMESPACE}/roles"));
+    let role = roles.iter().find(|role| role["metadata"]["name"] == "harbormaster").expect("a role");
+    let rules = role["rules"].as_array().cloned().unwrap_or_default();
+    rules.iter().flat_map(|rule| pairs(&rule["verbs"], &rule["resourceNames"])).collect()
+}
+
+fn pairs(verbs: &Value, others: &Value) -> Vec<String> {
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(|v| Some(v.as_str()?.to_owned())).collect()
+    };
+    let others = texts(others);
+    texts(verbs).iter().flat_map(|verb| others.iter().map(move |other| format!("{verb} {other}"))).collect()
+}
