@@ -47,6 +47,9 @@ const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 /// whole second of the clock after the second has passed.
 const BACKOFF_OVER: Duration = Duration::from_millis(2100);
 
+/// By then kube-scheduler has noticed that a pod is gone whose volumes it waits for: it looks once a second.
+const MISSED: Duration = Duration::from_millis(2100);
+
 /// How long a change may take until a watch shows it.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
@@ -116,6 +119,7 @@ impl Stage {
             preempts: script.preempts,
             refused: 0,
             settled: Instant::now(),
+            let_go: None,
         };
         let mut outcomes = Vec::with_capacity(script.steps.len());
         for (index, step) in script.steps.iter().enumerate() {
@@ -157,6 +161,8 @@ struct Player<'a> {
     refused: usize,
     /// When the last step was over.
     settled: Instant,
+    /// When a pod went that the scheduler may have had a node for, and waited for volumes with.
+    let_go: Option<Instant>,
 }
 
 impl Player<'_> {
@@ -276,6 +282,9 @@ impl Player<'_> {
             }
             sleep(Duration::from_millis(1));
         }
+        if deletes && may_wait_for_volumes(&answer) {
+            self.let_go = Some(Instant::now());
+        }
         Ok(())
     }
 
@@ -299,6 +308,9 @@ impl Player<'_> {
     /// Lets the scheduler, and then the kubelets of pods that it has bound, come
     /// to rest.
     fn settle(&mut self, quiet: Duration) -> Result<()> {
+        if let Some(at) = self.let_go.take() {
+            sleep(MISSED.saturating_sub(at.elapsed()));
+        }
         loop {
             let Some(scheduler) = &mut self.scheduler else {
                 bail!("the first step must start the scheduler")
@@ -322,6 +334,15 @@ impl Player<'_> {
         self.settled = Instant::now();
         Ok(())
     }
+}
+
+/// Whether a pod may have been given a node that is not written, because its claims wait for volumes.
+fn may_wait_for_volumes(pod: &Value) -> bool {
+    let has_claim =
+        |volume: &Value| volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object();
+    pod["kind"] == "Pod"
+        && pod["spec"]["nodeName"].is_null()
+        && pod["spec"]["volumes"].as_array().is_some_and(|volumes| volumes.iter().any(has_claim))
 }
 
 /// Asks for the end of all objects of `kind`, and tells whether there was none.

@@ -105,6 +105,23 @@ impl Flavour for PodLevel {
         if random.chance(5) {
             pod["spec"]["resources"]["requests"]["hugepages-2Mi"] = "4Mi".into();
         }
+        if kind == "limits" {
+            round_cpu(&mut pod["spec"]);
+        }
+    }
+}
+
+/// An API server adds up what containers ask for before it rounds; Harbormaster, which gets that sum from it, rounds before.
+fn round_cpu(spec: &mut Value) {
+    for containers in ["initContainers", "containers"] {
+        for container in spec[containers].as_array_mut().into_iter().flatten() {
+            for kind in ["requests", "limits"] {
+                let cpu = container.pointer_mut(&format!("/resources/{kind}/cpu"));
+                if let Some(cpu) = cpu.filter(|cpu| *cpu == "100.5m") {
+                    *cpu = "101m".into();
+                }
+            }
+        }
     }
 }
 
