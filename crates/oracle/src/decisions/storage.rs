@@ -242,6 +242,10 @@ impl Storage {
         }
         for index in 0..*self.random.pick(&[1, 1, 1, 2, 2, 3]) {
             let (mut volume, of_volume) = self.source(pod, company);
+            // To kube-scheduler a claim that waits is as many claims as it has mentions.
+            if claims_of(pod).any(|claim| *claim == volume["persistentVolumeClaim"]["claimName"]) {
+                continue;
+            }
             volume["name"] = format!("v-{index}").into();
             if of_volume == Company::Undisturbed {
                 needs = of_volume;
@@ -431,4 +435,10 @@ fn class(name: &str, provisioner: &str, waits: bool) -> Value {
 /// A volume of a pod, without its name.
 fn used(claim: &str) -> Value {
     json!({"persistentVolumeClaim": {"claimName": claim}})
+}
+
+/// The claims that a pod names.
+fn claims_of(pod: &Value) -> impl Iterator<Item = &Value> {
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.map(|volume| &volume["persistentVolumeClaim"]["claimName"]).filter(|claim| claim.is_string())
 }
