@@ -28,6 +28,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSync
 use crate::{
     binder::BINDINGS_AT_ONCE,
     http::{ApiClient, RequestBody, Via},
+    leader::Leadership,
     limiter::RateLimiter,
     unchecked::accept_every_certificate,
 };
@@ -62,6 +63,16 @@ pub struct Clients {
     pub main: ApiClient,
     /// Events: they must not hold up bindings, hence the limit of their own.
     pub events: ApiClient,
+    /// The lease of the leader: nothing must hold it up.
+    pub leases: ApiClient,
+}
+
+impl Clients {
+    /// The same, where nothing but the lease is written unless this instance leads.
+    pub(crate) fn led_by(&self, leadership: &Leadership) -> Self {
+        let Self { main, events, leases } = self;
+        Self { main: main.led_by(leadership), events: events.led_by(leadership), leases: leases.clone() }
+    }
 }
 
 /// Why no client can be made.
@@ -113,7 +124,11 @@ impl ConnectionConfig {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let network = over_network(&self.kube_config().await?)?;
         let limiter = || RateLimiter::new(self.qps, self.burst);
-        Ok(Clients { main: network.limited(limiter()), events: network.limited(limiter()) })
+        Ok(Clients {
+            main: network.limited(limiter()),
+            events: network.limited(limiter()),
+            leases: network.apart().limited(limiter()),
+        })
     }
 
     async fn kube_config(&self) -> Result<Config, ClientError> {

@@ -30,6 +30,8 @@ pub enum ToEngine {
     Inputs(Vec<Input>),
     /// One more watch has delivered all objects.
     Synced,
+    /// This instance is the one that schedules. Until then it only listens.
+    Lead,
     /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
 }
@@ -37,7 +39,8 @@ pub enum ToEngine {
 /// How the thread ended: `Err` with what a panic said.
 pub type EngineEnd = Result<(), String>;
 
-/// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects.
+/// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects, which `synced` is told of, and
+/// this instance leads.
 ///
 /// # Errors
 /// When the operating system gives no thread.
@@ -47,10 +50,11 @@ pub fn spawn(
     inbox: Receiver<ToEngine>,
     effects: UnboundedSender<Vec<Effect>>,
     news: CustomNews,
+    synced: oneshot::Sender<()>,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news).run());
+        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news, synced).run());
         // Nobody listens when the process is ending anyway.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
@@ -65,6 +69,9 @@ struct EngineLoop {
     /// Who waits for custom objects hears of them here.
     news: CustomNews,
     unsynced: usize,
+    /// Who is to be told when all watches have delivered all objects.
+    synced: Option<oneshot::Sender<()>>,
+    leads: bool,
     stopping: bool,
     /// Bindings under way, by the pod's UID.
     binding: FxHashMap<Str, BindTask>,
@@ -81,6 +88,7 @@ impl EngineLoop {
         inbox: Receiver<ToEngine>,
         effects: UnboundedSender<Vec<Effect>>,
         news: CustomNews,
+        synced: oneshot::Sender<()>,
     ) -> Self {
         Self {
             stand_in: config.stand_in,
@@ -90,6 +98,8 @@ impl EngineLoop {
             effects,
             news,
             unsynced,
+            synced: Some(synced),
+            leads: false,
             stopping: false,
             binding: FxHashMap::default(),
             evicting: 0,
@@ -97,6 +107,7 @@ impl EngineLoop {
     }
 
     fn run(mut self) {
+        self.tell_if_synced();
         while self.take_messages() {
             let now = self.clock.now();
             self.engine.tick(now);
@@ -113,7 +124,16 @@ impl EngineLoop {
     }
 
     fn may_schedule(&self) -> bool {
-        self.unsynced == 0 && !self.stopping
+        self.unsynced == 0 && self.leads && !self.stopping
+    }
+
+    fn tell_if_synced(&mut self) {
+        if self.unsynced == 0
+            && let Some(synced) = self.synced.take()
+        {
+            // Nobody waits for it who leads already, or any more.
+            let _ = synced.send(());
+        }
     }
 
     /// Takes what has come; waits for something if there is nothing else to do. `false` when nobody is left to send.
@@ -154,7 +174,11 @@ impl EngineLoop {
                     self.handle(input, now);
                 }
             }
-            ToEngine::Synced => self.unsynced = self.unsynced.saturating_sub(1),
+            ToEngine::Synced => {
+                self.unsynced = self.unsynced.saturating_sub(1);
+                self.tell_if_synced();
+            }
+            ToEngine::Lead => self.leads = true,
             ToEngine::Stop => self.stopping = true,
         }
     }
@@ -231,7 +255,8 @@ impl EngineLoop {
                 Effect::CallOff(_) | Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }
-        if !effects.is_empty() {
+        // What is to be said of pods that were not tried here, whoever leads says.
+        if !effects.is_empty() && self.leads {
             // The receiver is gone only when the process ends.
             let _ = self.effects.send(effects);
         }

@@ -16,6 +16,7 @@ use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
     ages::{Age, Ages},
+    leader::Leadership,
     limiter::RateLimiter,
     reachability::Reachability,
 };
@@ -56,6 +57,9 @@ pub enum ApiError {
     /// The API server said no.
     #[error("{}", .0.message)]
     Refused(Refusal),
+    /// It was not sent, or its reply is not waited for: another instance may lead.
+    #[error("{0}: this instance does not lead")]
+    NotLeading(String),
 }
 
 /// A reply that says no: `metav1.Status`, or what stands in its place.
@@ -76,7 +80,7 @@ impl ApiError {
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(refusal) => Some(refusal.code),
-            Self::Unreachable(_) | Self::TimedOut { .. } => None,
+            Self::Unreachable(_) | Self::TimedOut { .. } | Self::NotLeading(_) => None,
         }
     }
 
@@ -84,13 +88,17 @@ impl ApiError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after,
-            Self::Unreachable(_) | Self::TimedOut { .. } => None,
+            Self::Unreachable(_) | Self::TimedOut { .. } | Self::NotLeading(_) => None,
         }
     }
 
     /// Whether the same request may succeed a little later: no reply, 429 (too many requests) or 5xx.
     pub fn is_passing(&self) -> bool {
-        self.code().is_none_or(|code| code == 429 || code >= 500)
+        match self {
+            Self::Unreachable(_) | Self::TimedOut { .. } => true,
+            Self::Refused(Refusal { code, .. }) => *code == 429 || *code >= 500,
+            Self::NotLeading(_) => false,
+        }
     }
 }
 
@@ -99,8 +107,12 @@ impl ApiError {
 pub struct ApiClient {
     service: HttpService,
     limiter: Option<Arc<RateLimiter>>,
+    /// How long an ordinary request may take.
+    limit: Duration,
     ages: Ages,
     reachability: Reachability,
+    /// Whether anything may be written.
+    leadership: Leadership,
 }
 
 /// Which connections a request is to use; it travels with the request.
@@ -135,8 +147,10 @@ impl ApiClient {
         Self {
             service: BoxCloneSyncService::new(service),
             limiter: None,
+            limit: REQUEST_LIMIT,
             ages: Ages::default(),
             reachability: Reachability::default(),
+            leadership: Leadership::always(),
         }
     }
 
@@ -148,6 +162,21 @@ impl ApiClient {
     /// The same way with a limit of its own.
     pub fn limited(&self, limiter: Option<RateLimiter>) -> Self {
         Self { limiter: limiter.map(Arc::new), ..self.clone() }
+    }
+
+    /// The same server over connections of its own.
+    pub(crate) fn apart(&self) -> Self {
+        Self { ages: Ages::default(), ..self.clone() }
+    }
+
+    /// The same way, where an ordinary request may take as long as that.
+    pub(crate) fn within_limit(&self, limit: Duration) -> Self {
+        Self { limit, ..self.clone() }
+    }
+
+    /// The same way, where nothing is written unless this instance leads. Whoever does not lead may read.
+    pub fn led_by(&self, leadership: &Leadership) -> Self {
+        Self { leadership: leadership.clone(), ..self.clone() }
     }
 
     pub(crate) fn reachability(&self) -> &Reachability {
@@ -165,7 +194,7 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
-        self.get_within(path, REQUEST_LIMIT).await
+        self.get_within(path, self.limit).await
     }
 
     /// [`Self::get`] of something that may take long.
@@ -238,17 +267,25 @@ impl ApiClient {
     ) -> Result<Bytes, ApiError> {
         let mut request = request(method.clone(), path, body)?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        let age = self.may_send().await;
-        let reply = async {
-            let mut stream = self.send(request, &age, false).await?;
-            // Read to the end, so that the connection can be used again.
-            let mut read = BytesMut::new();
-            while let Some(piece) = next(&mut stream.body, &method, path).await? {
-                read.extend_from_slice(&piece);
-            }
-            Ok(read.freeze())
+        let exchange = async {
+            let age = self.may_send().await;
+            let reply = async {
+                let mut stream = self.send(request, &age, false).await?;
+                // Read to the end, so that the connection can be used again.
+                let mut read = BytesMut::new();
+                while let Some(piece) = next(&mut stream.body, &method, path).await? {
+                    read.extend_from_slice(&piece);
+                }
+                Ok(read.freeze())
+            };
+            self.within(self.limit, &method, path, &age, reply).await
         };
-        self.within(REQUEST_LIMIT, &method, path, &age, reply).await
+        tokio::select! {
+            // First: it is asked each time before anything else goes on.
+            biased;
+            () = self.leadership.is_over() => Err(ApiError::NotLeading(format!("{method} {}", plain(path)))),
+            outcome = exchange => outcome,
+        }
     }
 
     /// Waits for the limit; the connections to use then.
@@ -295,8 +332,7 @@ impl ApiClient {
             done = work => done,
             () = sleep(limit) => {
                 self.ages.give_up(age);
-                let path = path.split('?').next().unwrap_or_default();
-                let silent = Err(ApiError::TimedOut { what: format!("{method} {path}"), limit });
+                let silent = Err(ApiError::TimedOut { what: format!("{method} {}", plain(path)), limit });
                 self.reachability.note(&silent);
                 silent
             }
@@ -305,6 +341,11 @@ impl ApiClient {
             }
         }
     }
+}
+
+/// Without the query.
+fn plain(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
 }
 
 fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBody>, ApiError> {
@@ -475,6 +516,49 @@ mod tests {
             client.limited(None).ages.current().pools.get().is_none(),
             "all clients have new connections"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_does_not_lead_reads_and_does_not_write() {
+        let server = Canned::always(|_| reply(200, "{}"));
+        let leadership = Leadership::default();
+        let client = server.client().led_by(&leadership);
+        let error = client.post("/x?y", Bytes::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), "POST /x: this instance does not lead");
+        assert!(!error.is_passing() && error.code().is_none());
+        client.get("/x").await.unwrap();
+        leadership.lead_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        client.post("/x", Bytes::new()).await.unwrap();
+        leadership.end();
+        assert!(client.delete("/x", Bytes::new()).await.is_err());
+        let methods: Vec<_> = server.seen().into_iter().map(|seen| seen.method).collect();
+        assert_eq!(methods, ["GET", "POST"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_the_limiter_when_leadership_ends_is_not_sent() {
+        let server = Canned::always(|_| reply(200, "{}"));
+        let leadership = Leadership::default();
+        leadership.lead_until(tokio::time::Instant::now() + Duration::from_secs(2));
+        let limited = server.client().limited(RateLimiter::new(1.0, 1)).led_by(&leadership);
+        let writes = (0..6).map(|_| limited.post("/x", Bytes::new()));
+        let outcomes = futures_util::future::join_all(writes).await;
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 2);
+        assert_eq!(server.seen().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_when_leadership_ends_is_called_off() {
+        let client = ApiClient::over(tower::service_fn(|_| async { std::future::pending().await }));
+        let leadership = Leadership::default();
+        leadership.lead_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        let (client, begun) = (client.led_by(&leadership), tokio::time::Instant::now());
+        let (outcome, ()) = tokio::join!(client.post("/x", Bytes::new()), async {
+            sleep(Duration::from_secs(3)).await;
+            leadership.end();
+        });
+        assert!(matches!(outcome, Err(ApiError::NotLeading(_))));
+        assert_eq!(begun.elapsed(), Duration::from_secs(3));
     }
 
     #[tokio::test(start_paused = true)]

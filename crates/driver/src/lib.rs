@@ -10,13 +10,15 @@
 //! ```
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
-//! up), `reachability` (what is said of a server that is away), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
+//! up), `reachability` (what is said of a server that is away), [`leader`] (whether anything may be written), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
 //! [`mod@run`] (the whole).
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
 //! - nothing waits for ever: every request has a time limit, every retry a bound, shutting down takes ten seconds at
-//!   most;
+//!   most, and three more to give up the lease;
+//! - whoever does not lead writes nothing but the lease: [`http`] sends no request with a body from the moment on when
+//!   another instance may lead;
 //! - no event is lost while the API server takes events: memory alone bounds how many wait, and bindings come first;
 //! - no answer of an API server, however odd, ends the process.
 //!
@@ -49,5 +51,5 @@ pub(crate) mod canned;
 
 pub use client::{ClientError, ConnectionConfig};
 pub use http::{ApiClient, ApiError};
-pub use leader::LeaderElection;
+pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};

@@ -64,7 +64,7 @@ fn version(object: &Value) -> Option<u64> {
 fn failure(error: ApiError) -> ApiFailure {
     let reason = match &error {
         ApiError::Refused(refusal) => refusal.reason.clone(),
-        ApiError::Unreachable(_) | ApiError::TimedOut { .. } => String::new(),
+        ApiError::Unreachable(_) | ApiError::TimedOut { .. } | ApiError::NotLeading(_) => String::new(),
     };
     ApiFailure { code: error.code(), reason, message: error.to_string() }
 }

@@ -57,6 +57,7 @@ impl Trouble {
     fn of_all(error: &ApiError) -> Option<Self> {
         match error {
             ApiError::Unreachable(_) | ApiError::TimedOut { .. } => Some(Self::Away),
+            ApiError::NotLeading(_) => None,
             ApiError::Refused(refusal) => match refusal.code {
                 401 => Some(Self::Unauthorized),
                 502 | 503 => Some(Self::Away),

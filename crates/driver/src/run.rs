@@ -1,13 +1,14 @@
 //! The whole: watches, the engine's thread, and those who carry out what it asks for.
 
 use std::{
-    future::Future,
+    future::{Future, pending},
     io,
     pin::pin,
     sync::{Arc, mpsc},
     time::Duration,
 };
 
+use harbormaster_api::Str;
 use harbormaster_core::{Effect, EngineConfig};
 use harbormaster_framework::resource::ResourceKind;
 use thiserror::Error;
@@ -25,7 +26,10 @@ use crate::{
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
     lanes::Tasks,
-    leader::LeaderElection,
+    leader::{
+        LeaderElection, Leadership,
+        candidate::{Election, Stand},
+    },
     live_api::{CustomNews, LiveApi},
     status::StatusWriter,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
@@ -43,9 +47,11 @@ const EVENTS_TICK: Duration = Duration::from_secs(60);
 pub struct DriverConfig {
     /// How the API server is reached.
     pub connection: ConnectionConfig,
-    /// `leaderElection.leaderElect`.
-    pub leader_elect: bool,
-    /// Names this instance in events; the name of the machine if absent.
+    /// `leaderElection`.
+    pub election: LeaderElection,
+    /// Whether this instance leads, for whoever wants to know; see [`Driver::leadership`].
+    pub leadership: Leadership,
+    /// Names this instance in events and in the lease; the name of the machine if absent.
     pub hostname: Option<String>,
 }
 
@@ -67,6 +73,12 @@ pub enum DriverError {
     /// No thread for the engine.
     #[error("starting the engine: {0}")]
     Thread(#[from] io::Error),
+    /// No leader can be elected so.
+    #[error("couldn't create leader elector: {0}")]
+    Election(&'static str),
+    /// This instance led, and could not renew its lease in time or found it with another one.
+    #[error("lost lease: another instance may schedule now")]
+    LeaseLost,
     /// The engine panicked.
     #[error("the engine failed: {0}")]
     Engine(String),
@@ -75,20 +87,21 @@ pub enum DriverError {
     Task(&'static str, String),
 }
 
-/// Schedules pods of a cluster until `shutdown` resolves. Works on a tokio runtime of either flavour, with time and
+/// Schedules pods of a cluster until `shutdown` resolves or the lease is lost. Works on a tokio runtime of either flavour, with time and
 /// I/O enabled; a current-thread runtime takes the least processor time.
 ///
 /// # Errors
-/// When the configuration is of no use, or something in this process fails. An API server that is away is waited for.
+/// When the configuration is of no use, the lease is lost, or something in this process fails. An API server that is away is
+/// waited for, but for as long as the lease allows by whoever leads.
 pub async fn run(
     config: DriverConfig,
     engine: EngineConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let election = LeaderElection::asked_for(config.leader_elect);
-    let hostname = config.hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, hostname }.run(engine, shutdown).await
+    let DriverConfig { election, leadership, hostname, .. } = config;
+    let hostname = hostname.unwrap_or_else(machine_name);
+    Driver { clients, election, leadership, hostname }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -96,50 +109,47 @@ pub async fn run(
 pub struct Driver {
     /// How the cluster is reached.
     pub clients: Clients,
-    /// Whether this instance is the one that schedules.
+    /// How this instance comes to be the one that schedules.
     pub election: LeaderElection,
-    /// Names this instance in events.
+    /// Whether it is: a new one for every run. A clone tells what the metric `leader_election_master_status` is to say.
+    pub leadership: Leadership,
+    /// Names this instance in events and in the lease.
     pub hostname: String,
 }
 
 impl Driver {
-    /// Schedules pods until `shutdown` resolves.
+    /// Schedules pods until `shutdown` resolves or the lease is lost.
     ///
     /// # Errors
-    /// When something in this process fails.
+    /// When the lease is lost, or something in this process fails.
     pub async fn run(
         self,
         engine: EngineConfig,
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, DriverError> {
-        match self.election {
-            LeaderElection::Off => self.schedule(engine, shutdown).await,
-        }
-    }
-
-    async fn schedule(
-        self,
-        engine: EngineConfig,
-        shutdown: impl Future<Output = ()>,
-    ) -> Result<ExitReason, DriverError> {
+        self.election.check().map_err(DriverError::Election)?;
+        let clients = self.clients.led_by(&self.leadership);
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::unbounded_channel();
         let (tasks, all_done) = Tasks::new();
         let news = CustomNews::default();
-        let api = Arc::new(LiveApi::new(self.clients.main.clone(), news.clone()));
+        let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
         let binder = Binder::new(api, tasks.clone(), to_engine.clone());
         let (events, event_writer) =
-            EventRecorder::new(self.clients.events.clone(), self.hostname.into(), binder.activity());
+            EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
         let outbox = Outbox {
             binder,
-            evictor: Evictor::new(self.clients.main.clone(), tasks.clone(), to_engine.clone()),
-            status: StatusWriter::new(self.clients.main.clone(), tasks),
+            evictor: Evictor::new(clients.main.clone(), tasks.clone(), to_engine.clone()),
+            status: StatusWriter::new(clients.main.clone(), tasks),
             events,
             clock: Clock::default(),
         };
-        let mut watches = watch_all(&self.clients, &engine.resources(), &to_engine);
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news)?;
+        let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
+        let mut watches = self.watch_all(&clients, &engine.resources(), &to_engine);
+        let (synced, all_synced) = oneshot::channel();
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, synced)?;
+        let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
 
@@ -157,6 +167,11 @@ impl Driver {
                 Ok(()) => engine_failed(engine.await),
                 end => task_failed("watching", end),
             }),
+            end = election.ends() => {
+                // Nothing that is under way can be written any more, and nobody waits for it.
+                let _ = to_engine.send(ToEngine::Stop);
+                return Err(lease_lost(end));
+            }
         }
         tracing::info!(
             v = 0,
@@ -174,7 +189,7 @@ impl Driver {
         let deadline = Instant::now() + SHUTDOWN_LIMIT;
         let finished = timeout_at(deadline, finish).await;
         watches.abort_all();
-        match finished {
+        let reason = match finished {
             Ok((Ok(Ok(())), Ok(()))) => {
                 finish_events(event_writer, &unwritten, deadline).await;
                 Ok(ExitReason::Finished)
@@ -185,6 +200,68 @@ impl Driver {
                 tracing::error!("Stopping took too long: something under way is abandoned");
                 Ok(ExitReason::Abandoned)
             }
+        };
+        election.stop().await;
+        reason
+    }
+
+    /// Stands for election as soon as everything is known, and has the engine begin when this instance leads.
+    fn stand(
+        &self,
+        clients: &Clients,
+        reporter: Str,
+        all_synced: oneshot::Receiver<()>,
+        engine: &mpsc::Sender<ToEngine>,
+    ) -> Election {
+        let (engine, delays_cache) = (engine.clone(), self.election.delays_cache());
+        let ready = async move {
+            if !delays_cache && all_synced.await.is_err() {
+                // An engine that is gone has no pods to schedule.
+                pending::<()>().await;
+            }
+        };
+        let lead = move || {
+            // It may be coming to its end.
+            let _ = engine.send(ToEngine::Lead);
+        };
+        let Self { leadership, hostname, .. } = self;
+        let stand = Stand { clients, leadership: leadership.clone(), hostname, reporter };
+        Election::begin(self.election.clone(), stand, ready, lead)
+    }
+
+    /// One watch per kind. Scheduling begins when each has delivered all objects.
+    fn watch_all(
+        &self,
+        clients: &Clients,
+        resources: &[ResourceKind],
+        engine: &mpsc::Sender<ToEngine>,
+    ) -> JoinSet<()> {
+        let streaming = StreamingLists::default();
+        let mut watches = JoinSet::new();
+        for objects in BUILT_IN {
+            let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
+            watches.spawn(self.when_due(watcher.run()));
+        }
+        for resource in resources {
+            let objects = CustomKind::new(resource.name());
+            let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
+            watches.spawn(self.when_due(watcher.run()));
+        }
+        let nodes = Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone());
+        watches.spawn(self.when_due(nodes.run()));
+        let pods = Watcher::new(Pods, clients.main.clone(), streaming, engine.clone());
+        watches.spawn(self.when_due(pods.run()));
+        watches
+    }
+
+    /// At once, or when this instance leads.
+    fn when_due<W: Future<Output = ()>>(&self, watch: W) -> impl Future<Output = ()> + use<W> {
+        let leadership = self.election.delays_cache().then(|| self.leadership.clone());
+        async move {
+            if let Some(leadership) = leadership {
+                leadership.begins().await;
+            }
+            watch.await;
         }
     }
 }
@@ -204,22 +281,6 @@ async fn finish_events(mut writer: JoinHandle<()>, unwritten: &UnwrittenEvents, 
             return;
         }
     }
-}
-
-/// One watch per kind. Scheduling begins when each has delivered all objects.
-fn watch_all(clients: &Clients, resources: &[ResourceKind], engine: &mpsc::Sender<ToEngine>) -> JoinSet<()> {
-    let streaming = StreamingLists::default();
-    let mut watches = JoinSet::new();
-    for objects in BUILT_IN {
-        watches.spawn(Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone()).run());
-    }
-    for resource in resources {
-        let objects = CustomKind::new(resource.name());
-        watches.spawn(Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone()).run());
-    }
-    watches.spawn(Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone()).run());
-    watches.spawn(Watcher::new(Pods, clients.main.clone(), streaming, engine.clone()).run());
-    watches
 }
 
 /// Carries out what the engine asks for.
@@ -282,6 +343,16 @@ async fn carrier_failed(end: Result<(), JoinError>, engine: oneshot::Receiver<En
     match end {
         Ok(()) => engine_failed(engine.await),
         end => task_failed("carrying out decisions", end),
+    }
+}
+
+fn lease_lost(end: Result<(), JoinError>) -> DriverError {
+    match end {
+        Ok(()) => {
+            tracing::error!("Leaderelection lost");
+            DriverError::LeaseLost
+        }
+        end => task_failed("electing a leader", end),
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use harbormaster_api::features::Features;
-use harbormaster_config::{ConfigErrors, KubeSchedulerConfiguration};
+use harbormaster_api::features::{Feature, Features};
+use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
-use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason};
+use harbormaster_driver::{
+    ConnectionConfig, DriverConfig, DriverError, ExitReason, LeaderElection, LeaseElection,
+};
 use harbormaster_framework::registry::{Build, Registry};
 use harbormaster_sandbox::{Options, Sandbox, SandboxError};
 use harbormaster_setup::{Choices, Setup};
@@ -15,6 +17,7 @@ use harbormaster_sim::{Inventory, ManifestErrors, Reading, Report, Source};
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     setup: Setup,
+    election: LeaderElection,
     kubeconfig: Option<PathBuf>,
 }
 
@@ -97,7 +100,8 @@ impl Builder {
         let config = self.config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
         let mut setup = Setup::read(config, &self.choices)?;
         setup.engine.notes = Notes::at(self.verbosity);
-        Ok(Scheduler { setup, kubeconfig: self.kubeconfig })
+        let election = election(&setup.config, &self.choices.features)?;
+        Ok(Scheduler { setup, election, kubeconfig: self.kubeconfig })
     }
 }
 
@@ -117,13 +121,19 @@ impl Scheduler {
     /// or of the builder's, or the one in which the process runs. Needs a tokio runtime with time and I/O; one of the
     /// current-thread flavour takes the least processor time.
     ///
+    /// As in the program, a leader is elected unless the configuration says `leaderElection: {leaderElect: false}`: pods
+    /// are scheduled while this process holds the lease `kube-system/kube-scheduler`, or the one that the configuration
+    /// names. A scheduler that runs beside another one needs a lease of its own, or none.
+    ///
     /// # Errors
-    /// When the kubeconfig is of no use, or something in this process fails. An API server that is away is waited for.
+    /// When the kubeconfig is of no use, the lease is lost ([`DriverError::LeaseLost`]: begin anew with a scheduler made
+    /// anew), or something in this process fails. An API server that is away is waited for, but by whoever leads no longer
+    /// than the lease allows.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<ExitReason, DriverError> {
         let config = &self.setup.config;
         let mut connection = connection(config);
         connection.kubeconfig = connection.kubeconfig.or(self.kubeconfig);
-        let driver = DriverConfig { connection, leader_elect: elects(config), hostname: None };
+        let driver = DriverConfig { connection, election: self.election, ..DriverConfig::default() };
         harbormaster_driver::run(driver, self.setup.engine, shutdown).await
     }
 
@@ -161,7 +171,80 @@ pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfi
     }
 }
 
-/// Whether a configuration asks for a leader to be elected, as opposed to having kube-scheduler's default.
-pub(crate) fn elects(config: &KubeSchedulerConfiguration) -> bool {
-    config.is_written("leaderElection.leaderElect") && config.leader_election.leader_elect
+/// How the configuration, flags applied, has a leader elected.
+///
+/// # Errors
+/// When it is to be elected in a way that is not built.
+pub(crate) fn election(
+    config: &KubeSchedulerConfiguration,
+    features: &Features,
+) -> Result<LeaderElection, ConfigError> {
+    const FIELD: &str = "leaderElection.leaderElect";
+    let lease = &config.leader_election;
+    if !lease.leader_elect {
+        return Ok(LeaderElection::Off);
+    }
+    if features.enabled(Feature::CoordinatedLeaderElection) {
+        let message = format!("{FIELD}: coordinated leader election is not built yet");
+        let help = "leave the feature gate CoordinatedLeaderElection off in all replicas: they elect their leader by the \
+                    Lease alone then; or run one replica without leader election";
+        return Err(ConfigError { help: Some(help.to_owned()), ..config.error(FIELD, message) });
+    }
+    Ok(LeaderElection::Lease(LeaseElection {
+        lease_duration: lease.lease_duration.to_std(),
+        renew_deadline: lease.renew_deadline.to_std(),
+        retry_period: lease.retry_period.to_std(),
+        name: lease.resource_name.clone(),
+        namespace: lease.resource_namespace.clone(),
+        delay_cache: config.delay_cache_until_active,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elected(config: &str, features: &Features) -> Result<LeaderElection, ConfigError> {
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        election(
+            &harbormaster_config::load(&format!("{head}{config}"), "s.yaml", features).unwrap(),
+            features,
+        )
+    }
+
+    #[test]
+    fn a_leader_is_elected_as_the_configuration_says_and_by_default() {
+        let features = Features::default();
+        assert_eq!(elected("", &features).unwrap(), LeaderElection::Lease(LeaseElection::default()));
+        let off = elected("leaderElection: {leaderElect: false}", &features);
+        assert_eq!(off.unwrap(), LeaderElection::Off);
+        let own = "leaderElection: {resourceName: mine, resourceNamespace: ns, leaseDuration: 1m, renewDeadline: 40s, \
+                   retryPeriod: 500ms}\ndelayCacheUntilActive: true";
+        let seconds = std::time::Duration::from_secs;
+        assert_eq!(
+            elected(own, &features).unwrap(),
+            LeaderElection::Lease(LeaseElection {
+                lease_duration: seconds(60),
+                renew_deadline: seconds(40),
+                retry_period: seconds(1) / 2,
+                name: "mine".to_owned(),
+                namespace: "ns".to_owned(),
+                delay_cache: true,
+            })
+        );
+    }
+
+    #[test]
+    fn coordinated_election_is_refused_with_what_to_do() {
+        let features = Features::default().with(Feature::CoordinatedLeaderElection, true);
+        let error = elected("leaderElection: {leaderElect: true}", &features).unwrap_err().to_string();
+        assert!(
+            error.starts_with(
+                "s.yaml:3:18: leaderElection.leaderElect: coordinated leader election is not built yet ("
+            ) && error.contains("gate CoordinatedLeaderElection off"),
+            "{error}"
+        );
+        let off = elected("leaderElection: {leaderElect: false}", &features);
+        assert_eq!(off.unwrap(), LeaderElection::Off);
+    }
 }

@@ -69,6 +69,7 @@ pub enum Rules {
     Volume,
     Event,
     Definition,
+    Lease,
 }
 
 /// How objects are read and written whose stored form is another one.

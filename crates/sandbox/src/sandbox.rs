@@ -238,7 +238,8 @@ fn attach(engine: EngineConfig, server: SocketAddr) -> Attached {
         qps: -1.0,
         ..ConnectionConfig::default()
     };
-    let config = DriverConfig { connection, leader_elect: false, hostname: Some("sandbox".to_owned()) };
+    let hostname = Some("sandbox".to_owned());
+    let config = DriverConfig { connection, hostname, ..DriverConfig::default() };
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let shutdown = async {

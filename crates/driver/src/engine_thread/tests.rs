@@ -14,6 +14,7 @@ struct Hands {
     inbox: mpsc::Sender<ToEngine>,
     effects: UnboundedReceiver<Vec<Effect>>,
     end: oneshot::Receiver<EngineEnd>,
+    synced: oneshot::Receiver<()>,
 }
 
 fn started(unsynced: usize) -> Hands {
@@ -21,10 +22,17 @@ fn started(unsynced: usize) -> Hands {
 }
 
 fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
+    let hands = standing_by(config, unsynced);
+    hands.inbox.send(ToEngine::Lead).unwrap();
+    hands
+}
+
+fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
-    let end = spawn(config, unsynced, from_world, out, CustomNews::default()).unwrap();
-    Hands { inbox, effects, end }
+    let (tell, synced) = oneshot::channel();
+    let end = spawn(config, unsynced, from_world, out, CustomNews::default(), tell).unwrap();
+    Hands { inbox, effects, end, synced }
 }
 
 impl Hands {
@@ -70,6 +78,37 @@ fn no_pod_is_tried_before_all_watches_have_delivered() {
     hands.inbox.send(ToEngine::Synced).unwrap();
     let effects = hands.effects();
     assert!(matches!(&effects[..], [Effect::Bind(task)] if task.node() == "n1"), "{effects:?}");
+}
+
+#[test]
+fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads() {
+    let mut hands = standing_by(EngineConfig::new(vec![first_fit()]), 1);
+    hands.tell(one_pod_one_node());
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.synced.try_recv().is_err());
+    hands.inbox.send(ToEngine::Synced).unwrap();
+    let begun = Instant::now();
+    while hands.synced.try_recv().is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "it is not told");
+        thread::sleep(Duration::from_millis(1));
+    }
+    // Whoever leads has bound this one.
+    hands.tell(vec![Input::Pod(pod("other").build()), Input::Pod(pod("other").on("n1").build())]);
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err());
+    hands.inbox.send(ToEngine::Lead).unwrap();
+    let effects = hands.effects();
+    assert!(matches!(&effects[..], [Effect::Bind(task)] if &*task.pod().name == "p"), "{effects:?}");
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err());
+}
+
+#[test]
+fn a_standby_ends_at_once() {
+    let hands = standing_by(EngineConfig::new(vec![first_fit()]), 0);
+    hands.tell(one_pod_one_node());
+    hands.inbox.send(ToEngine::Stop).unwrap();
+    assert_eq!(hands.ended(), Ok(()));
 }
 
 #[test]

@@ -23,8 +23,9 @@ use tower::BoxError;
 use super::*;
 use crate::{
     binder::BindingActivity,
-    canned::{Canned, Seen, reply, status},
+    canned::{Canned, Seen, json as answer_of, reply, status},
     http::ResponseBody,
+    leader::{LeaseElection, tests::LeaseServer},
 };
 
 /// First come, first served; nodes named `full` take no pod, `cursed` ones panic, and after a look at `haunted` ones
@@ -103,6 +104,7 @@ struct Cluster {
     lacking: Option<&'static str>,
     /// A resource that this scheduler may not read.
     forbidden: Option<&'static str>,
+    leases: LeaseServer,
 }
 
 impl Cluster {
@@ -129,6 +131,9 @@ impl Cluster {
     fn answer(&mut self, seen: &Seen) -> Response<ResponseBody> {
         let path = seen.path.split('?').next().unwrap_or_default();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        if let [.., "leases"] | [.., "leases", _] = &parts[..] {
+            return self.answer_about_lease(seen);
+        }
         match (seen.method.as_str(), &parts[..]) {
             ("GET", _) if seen.path.contains("sendInitialEvents") => status(400, "BadRequest", "what?"),
             ("GET", [.., kind]) if self.lacking == Some(*kind) => reply(404, "404 page not found"),
@@ -150,6 +155,15 @@ impl Cluster {
         }
     }
 
+    fn answer_about_lease(&mut self, seen: &Seen) -> Response<ResponseBody> {
+        let outcome = match seen.method.as_str() {
+            "GET" => self.leases.read(),
+            "POST" => self.leases.create(seen.json()),
+            _ => self.leases.update(seen.json()),
+        };
+        outcome.map_or_else(|code| status(code, "No", "no"), |lease| answer_of(200, &lease))
+    }
+
     fn list(&self, items: Vec<Value>) -> Response<ResponseBody> {
         let version = self.version.to_string();
         reply(200, json!({"metadata": {"resourceVersion": version}, "items": items}).to_string())
@@ -169,23 +183,40 @@ impl Cluster {
 struct World {
     cluster: Arc<Mutex<Cluster>>,
     server: Canned,
+    leadership: Leadership,
     stop: oneshot::Sender<()>,
     running: tokio::task::JoinHandle<Result<ExitReason, DriverError>>,
 }
 
 fn world(prepare: impl FnOnce(&mut Cluster)) -> World {
+    world_with(LeaderElection::Off, prepare)
+}
+
+/// A leader is elected, as quickly as time passes for tests.
+fn with_lease(delay_cache: bool, prepare: impl FnOnce(&mut Cluster)) -> World {
+    let election =
+        LeaseElection { retry_period: Duration::from_millis(20), delay_cache, ..Default::default() };
+    world_with(LeaderElection::Lease(election), prepare)
+}
+
+fn world_with(election: LeaderElection, prepare: impl FnOnce(&mut Cluster)) -> World {
     let cluster = Arc::new(Mutex::new(Cluster::default()));
     prepare(&mut cluster.lock().unwrap());
     let answering = cluster.clone();
     let server = Canned::always(move |seen| answering.lock().unwrap().answer(seen));
-    let clients = Clients { main: server.client(), events: server.client() };
-    let driver = Driver { clients, election: LeaderElection::Off, hostname: "host".to_owned() };
+    let driver = driver(&server, election);
+    let leadership = driver.leadership.clone();
     let (stop, stopped) = oneshot::channel();
     let shutdown = async {
         let _ = stopped.await;
     };
     let running = tokio::spawn(driver.run(EngineConfig::new(vec![first_fit()]), shutdown));
-    World { cluster, server, stop, running }
+    World { cluster, server, leadership, stop, running }
+}
+
+fn driver(server: &Canned, election: LeaderElection) -> Driver {
+    let clients = Clients { main: server.client(), events: server.client(), leases: server.client() };
+    Driver { clients, election, leadership: Leadership::default(), hostname: "host".to_owned() }
 }
 
 impl World {
@@ -280,11 +311,110 @@ async fn an_engine_that_panics_is_an_error() {
 #[tokio::test]
 async fn an_api_server_that_is_away_does_not_keep_the_driver_from_ending() {
     let server = Canned::new(|_| Err(crate::canned::refused_connection().into()));
-    let clients = Clients { main: server.client(), events: server.client() };
-    let driver = Driver { clients, election: LeaderElection::asked_for(true), hostname: "host".to_owned() };
-    let shutdown = tokio::time::sleep(Duration::from_millis(20));
-    let end = driver.run(EngineConfig::new(vec![first_fit()]), shutdown).await;
-    assert_eq!(end.unwrap(), ExitReason::Finished);
+    for election in [LeaderElection::Off, LeaderElection::Lease(LeaseElection::default())] {
+        let shutdown = tokio::time::sleep(Duration::from_millis(20));
+        let end = driver(&server, election).run(EngineConfig::new(vec![first_fit()]), shutdown).await;
+        assert_eq!(end.unwrap(), ExitReason::Finished);
+    }
+}
+
+fn is_write(seen: &Seen) -> bool {
+    seen.method != "GET"
+}
+
+fn is_about_lease(seen: &Seen) -> bool {
+    seen.path.contains("/leases")
+}
+
+const LONG_AGO: &str = "2001-01-01T00:00:00.000000Z";
+
+#[tokio::test]
+async fn a_standby_knows_everything_and_writes_nothing_until_it_leads() {
+    let world = with_lease(false, |cluster| {
+        cluster.leases.say("other", 3600, LONG_AGO);
+        cluster.add_node("n1");
+        cluster.set_pod("p", None);
+    });
+    world.until("some tries", |seen| seen.iter().filter(|s| is_about_lease(s)).count() > 3).await;
+    let seen = world.server.seen();
+    assert!(!seen.iter().any(is_write), "{seen:#?}");
+    let first = |matches: &dyn Fn(&Seen) -> bool| seen.iter().position(matches);
+    assert!(first(&|s| s.path.starts_with("/api/v1/pods?")) < first(&is_about_lease), "watches come first");
+    assert!(!world.leadership.is_leading());
+    world.cluster.lock().unwrap().leases.say("", 1, LONG_AGO);
+    world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
+    assert!(world.leadership.is_leading());
+    world.until("its event", |seen| posts(seen, "/namespaces/ns/events") == 1).await;
+    world.until("the event about the lease", |seen| posts(seen, "/namespaces/kube-system/events") == 1).await;
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+}
+
+#[tokio::test]
+async fn with_delayed_caches_nothing_is_read_before_this_instance_leads() {
+    let world = with_lease(true, |cluster| {
+        cluster.leases.say("other", 3600, LONG_AGO);
+        cluster.add_node("n1");
+        cluster.set_pod("p", None);
+    });
+    world.until("some tries", |seen| seen.len() > 3).await;
+    assert!(world.server.seen().iter().all(is_about_lease));
+    world.cluster.lock().unwrap().leases.say("", 1, LONG_AGO);
+    world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+}
+
+#[tokio::test]
+async fn when_the_lease_is_lost_the_driver_ends_and_nothing_more_is_written() {
+    let world = with_lease(false, |cluster| {
+        cluster.add_node("n1");
+        cluster.set_pod("p", None);
+    });
+    world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
+    world.cluster.lock().unwrap().leases.say("thief", 15, LONG_AGO);
+    let error = world.running.await.unwrap().unwrap_err();
+    assert!(matches!(error, DriverError::LeaseLost), "{error}");
+    assert!(!world.leadership.is_leading());
+    let writes = || world.server.seen().iter().filter(|s| is_write(s)).count();
+    let before = writes();
+    world.cluster.lock().unwrap().set_pod("late", None);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!((writes(), world.cluster.lock().unwrap().leases.holder()), (before, "thief"));
+}
+
+#[tokio::test]
+async fn the_lease_is_given_up_after_everything_else_was_written() {
+    let world = with_lease(false, |cluster| {
+        cluster.add_node("n1");
+        cluster.set_pod("p", None);
+    });
+    world.until("the pod", |seen| posts(seen, "/pods/p/binding") == 1).await;
+    let (server, cluster) = (world.server.clone(), world.cluster.clone());
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+    assert_eq!(cluster.lock().unwrap().leases.holder(), "");
+    let seen = server.seen();
+    assert_eq!(posts(&seen, "/namespaces/ns/events"), 1);
+    let last = seen.iter().rfind(|s| is_write(s)).unwrap();
+    assert_eq!(last.json()["spec"]["holderIdentity"], "", "{last:?}");
+}
+
+#[tokio::test]
+async fn a_standby_ends_well_and_leaves_the_lease_alone() {
+    let world = with_lease(false, |cluster| cluster.leases.say("other", 3600, LONG_AGO));
+    world.until("a try", |seen| seen.iter().any(is_about_lease)).await;
+    let server = world.server.clone();
+    assert_eq!(world.stop().await.unwrap(), ExitReason::Finished);
+    assert!(!server.seen().iter().any(is_write));
+}
+
+#[tokio::test]
+async fn an_election_without_room_for_tries_is_refused() {
+    let election = LeaseElection { retry_period: Duration::from_secs(9), ..Default::default() };
+    let driver = driver(&Canned::always(|_| reply(200, "{}")), LeaderElection::Lease(election));
+    let end = driver.run(EngineConfig::new(vec![first_fit()]), std::future::pending()).await;
+    assert_eq!(
+        end.unwrap_err().to_string(),
+        "couldn't create leader elector: renewDeadline must be greater than retryPeriod*JitterFactor"
+    );
 }
 
 #[tokio::test(start_paused = true)]

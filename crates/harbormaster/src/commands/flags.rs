@@ -133,11 +133,11 @@ const FLAGS: &[Flag] = &[
     flag("kube-api-burst", Int, Deprecated, Works, "Requests to the API server in a burst; ignored with --config [default: 100]"),
     flag("kube-api-content-type", Text, Deprecated, Works, "Content type of requests to the API server; JSON is used in any case"),
     flag("pod-max-in-unschedulable-pods-duration", Duration, Deprecated, Works, "After this long without an event that helps, a pending pod is tried again [default: 5m0s]"),
-    flag("leader-elect", Bool, LeaderElection, Works, "Elect a leader among replicas (not built yet: run one replica)"),
-    flag("leader-elect-lease-duration", Duration, LeaderElection, Works, "How long a lease is respected [default: 15s]"),
-    flag("leader-elect-renew-deadline", Duration, LeaderElection, Works, "How long the leader tries to renew [default: 10s]"),
+    flag("leader-elect", Bool, LeaderElection, Works, "Elect a leader among replicas, which alone schedules. A scheduler beside another one needs a lease of its own, or this turned off [default: true]"),
+    flag("leader-elect-lease-duration", Duration, LeaderElection, Works, "How long standbys respect a lease that they do not see renewed [default: 15s]"),
+    flag("leader-elect-renew-deadline", Duration, LeaderElection, Works, "How long the leader schedules without a renewal that comes through; then it ends [default: 10s]"),
     flag("leader-elect-retry-period", Duration, LeaderElection, Works, "Time between tries [default: 2s]"),
-    flag("leader-elect-resource-lock", Text, LeaderElection, Works, "Kind of the lock object [default: leases]"),
+    flag("leader-elect-resource-lock", Text, LeaderElection, Works, "Kind of the lock object; only leases [default: leases]"),
     flag("leader-elect-resource-name", Text, LeaderElection, Works, "Name of the lock object [default: kube-scheduler]"),
     flag("leader-elect-resource-namespace", Text, LeaderElection, Works, "Namespace of the lock object [default: kube-system]"),
     flag("feature-gates", List, FeatureGates, Works, "Comma-separated list of pairs: Gate=true,Other=false"),
@@ -184,7 +184,7 @@ pub(crate) fn command(name: &str) -> Command {
             "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36; \
              those whose subject does not exist yet are accepted with a warning.",
         )
-        .after_help("Exit codes: 0 ended on SIGTERM or SIGINT; 1 any error.")
+        .after_help("Exit codes: 0 ended on SIGTERM or SIGINT; 1 any error, or the lease was lost.")
         .disable_version_flag(true)
         .next_line_help(true)
         .args(args)

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use harbormaster_api::args::GoDuration;
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
-use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason};
+use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason, LeaderElection};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
@@ -78,7 +78,6 @@ fn run(program: &Program, given: &Given) -> Result<(), String> {
     let choices = choices(program.choices(), given)?;
     let config = configuration(given, &choices)?;
     let connection = connection(given, &config);
-    let elects = elects(given, &config);
     let mut setup = Setup::of(config, &choices).map_err(|e| e.to_string())?;
     setup.engine.notes = Notes::at(given.parsed("v").unwrap_or(0));
     if let Some(path) = given.text("write-config-to") {
@@ -89,13 +88,8 @@ fn run(program: &Program, given: &Given) -> Result<(), String> {
     for warning in &setup.warnings {
         tracing::warn!("{warning}");
     }
-    start(connection, elects, setup)
-}
-
-/// Whether somebody wants a leader to be elected.
-fn elects(given: &Given, config: &KubeSchedulerConfiguration) -> bool {
-    scheduler::elects(config)
-        || given.switch("leader-elect").is_some_and(|_| config.leader_election.leader_elect)
+    let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
+    start(connection, election, setup)
 }
 
 fn warn_of_flags(given: &Given) {
@@ -167,9 +161,9 @@ fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionC
     ConnectionConfig { master, ..scheduler::connection(config) }
 }
 
-/// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
-fn start(connection: ConnectionConfig, leader_elect: bool, setup: Setup) -> Result<(), String> {
-    let driver = DriverConfig { connection, leader_elect, hostname: None };
+/// Runs until SIGTERM or SIGINT, or until the lease is lost; a second signal ends the process at once.
+fn start(connection: ConnectionConfig, election: LeaderElection, setup: Setup) -> Result<(), String> {
+    let driver = DriverConfig { connection, election, ..DriverConfig::default() };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -291,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_elected_only_where_somebody_asks_for_it() {
-        let path = file("elects", "leaderElection: {leaderElect: true}\n");
-        let elects = |args: &[&str]| elects(&given(args), &configured(args));
-        assert!(!elects(&[]), "the default, which nobody wrote");
-        assert!(elects(&["--leader-elect"]));
-        assert!(elects(&["--config", &path]));
-        assert!(!elects(&["--config", &path, "--leader-elect=false"]));
+    fn a_leader_is_elected_unless_somebody_turns_it_off() {
+        let path = file("elects", "leaderElection: {leaderElect: false}\n");
+        let elects = |args: &[&str]| configured(args).leader_election.leader_elect;
+        assert!(elects(&[]) && elects(&["--leader-elect"]));
+        assert!(!elects(&["--leader-elect=false"]));
+        assert!(!elects(&["--config", &path]));
+        assert!(elects(&["--config", &path, "--leader-elect"]));
         std::fs::remove_file(path).unwrap();
     }
 

@@ -28,7 +28,7 @@ pub struct Harbormaster {
 }
 
 impl Harbormaster {
-    /// Starts the binary; its log goes to `log`.
+    /// Starts the binary, without an election unless `args` ask for one; its log goes to `log`.
     pub fn start(args: &[String], log: PathBuf) -> Self {
         Self::start_program(binary(), args, log)
     }
@@ -74,8 +74,13 @@ impl Harbormaster {
 
     /// Sends SIGTERM.
     pub fn ask_to_end(&self) {
-        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        assert!(killed.expect("kill runs").success());
+        self.signal("TERM");
+    }
+
+    /// Sends the signal of that name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
     }
 
     /// Sends SIGKILL.

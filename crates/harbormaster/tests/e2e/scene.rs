@@ -150,12 +150,17 @@ impl Scene {
 
     /// Harbormaster with that configuration, which finds the server by that flag.
     pub fn start_with(&self, config: &Value, way: String) -> Harbormaster {
+        self.start_with_flags(config, vec![way])
+    }
+
+    /// Harbormaster with that configuration and these flags, one of which says where the server is.
+    pub fn start_with_flags(&self, config: &Value, mut flags: Vec<String>) -> Harbormaster {
         // A name of its own: several may run at a time, or one after the other.
         let started = self.started.fetch_add(1, Ordering::Relaxed);
         let path = self.cluster.directory().join(format!("{}-{started}.json", self.name));
         std::fs::write(&path, config.to_string()).expect("the configuration is written");
-        let args = [format!("--config={}", path.display()), way];
-        Harbormaster::start(&args, path.with_extension("log"))
+        flags.push(format!("--config={}", path.display()));
+        Harbormaster::start(&flags, path.with_extension("log"))
     }
 
     /// Harbormaster behind a listening proxy, with its watches open.

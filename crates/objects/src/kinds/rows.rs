@@ -172,7 +172,7 @@ pub(super) const ROWS: &[Row] = &[
     of("scheduling.k8s.io", "priorityclasses", "PriorityClass", &["pc"], GENERATION)
         .with_defaults(d::PRIORITY_CLASS)
         .ruled_by(Rules::PriorityClass),
-    of("coordination.k8s.io", "leases", "Lease", &[], NAMESPACED | VERSIONED),
+    of("coordination.k8s.io", "leases", "Lease", &[], NAMESPACED | VERSIONED).ruled_by(Rules::Lease),
     of("discovery.k8s.io", "endpointslices", "EndpointSlice", &[], NAMESPACED | GENERATION),
     of(RESOURCE, "resourceclaims", "ResourceClaim", &[], NAMESPACED | STATUS | DELETED_OBJECT),
     of(RESOURCE, "resourceclaimtemplates", "ResourceClaimTemplate", &[], NAMESPACED | DELETED_OBJECT),

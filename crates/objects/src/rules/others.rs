@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{
     Context, Errors,
     checks::{
-        self,
-        Check::{By, Choice, Each, Fields},
+        self, AT_LEAST_ZERO,
+        Check::{By, Choice, Each, Fields, Number},
         Checks, PORT_NUMBER,
     },
     pod_checks::SELECTOR,
@@ -47,13 +47,25 @@ pub(super) fn admit(context: &Context<'_>, object: &mut Value) {
                 object["spec"]["storageClassName"] = class.into();
             }
         }
+        Rules::Lease => lease(object),
         _ => {}
+    }
+}
+
+/// What belongs to coordinated election, whose gate is off.
+fn lease(object: &mut Value) {
+    if let Some(spec) = map(object, "spec") {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
     }
 }
 
 /// What strategies write into a changed object: the templates of a DaemonSet are counted.
 pub(super) fn admit_update(kind: &Kind, old: &Value, object: &mut Value) {
     const COUNT: &str = "deprecated.daemonset.template.generation";
+    if kind.rules == Rules::Lease {
+        lease(object);
+    }
     if kind.kind != "DaemonSet" {
         return;
     }
@@ -156,10 +168,19 @@ const SERVICE: Checks = &[(
     ]),
 )];
 
+const LEASE: Checks = &[(
+    "spec",
+    Fields(&[
+        ("leaseDurationSeconds", Number(1..=i64::MAX, "must be greater than 0")),
+        ("leaseTransitions", AT_LEAST_ZERO),
+    ]),
+)];
+
 pub(super) fn check(kind: &Kind, object: &Value, errors: &mut Errors) {
     match kind.rules {
         Rules::Budget => checks::check(object, "", BUDGET, errors),
         Rules::Service => checks::check(object, "", SERVICE, errors),
+        Rules::Lease => checks::check(object, "", LEASE, errors),
         _ => {}
     }
 }

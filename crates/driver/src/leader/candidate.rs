@@ -1,0 +1,348 @@
+//! One who stands for election: does what the [`Elector`] says.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use harbormaster_api::Str;
+use http::Method;
+use serde_json::json;
+use tokio::{
+    sync::oneshot,
+    task::{JoinError, JoinHandle},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    LeaderElection, Leadership, LeaseElection,
+    elector::{Answer, Ask, Elector, Request, Step},
+    lease::Lease,
+};
+use crate::{
+    client::Clients,
+    clock::Clock,
+    http::{ApiClient, ApiError, JSON},
+    reachability::is_told,
+    rests::Rests,
+};
+
+/// How long giving up the lease may take when the process ends.
+const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
+/// How often it is tried while renewals that were under way come in between.
+const GIVE_UP_TRIES: usize = 3;
+/// What whoever finds itself standing by may have got wrong.
+const HINT: &str = "this one takes over when the lease is given up or expires; a scheduler beside another one needs a lease \
+                    of its own (--leader-elect-resource-name) or none (--leader-elect=false)";
+
+/// An election under way, as a task. The lease is given up when this is dropped, too.
+pub(crate) struct Election {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+/// Who stands for election, and what depends on it.
+pub(crate) struct Stand<'a> {
+    pub(crate) clients: &'a Clients,
+    pub(crate) leadership: Leadership,
+    /// Names the machine.
+    pub(crate) hostname: &'a str,
+    /// Who tells of it in events.
+    pub(crate) reporter: Str,
+}
+
+impl Election {
+    /// Begins: when `ready` resolves this instance stands for election, and when it leads `lead` is called.
+    pub(crate) fn begin(
+        election: LeaderElection,
+        stand: Stand<'_>,
+        ready: impl Future<Output = ()> + Send + 'static,
+        lead: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let task = match election {
+            LeaderElection::Off => {
+                stand.leadership.begin_for_good();
+                lead();
+                tokio::spawn(async {
+                    // That nobody can stop it any more means the same.
+                    let _ = stopped.await;
+                })
+            }
+            LeaderElection::Lease(lease) => {
+                tokio::spawn(Candidate::new(lease, stand).run(ready, lead, stopped))
+            }
+        };
+        Self { stop: Some(stop), task }
+    }
+
+    /// Waits until this instance has ceased to lead.
+    pub(crate) async fn ends(&mut self) -> Result<(), JoinError> {
+        (&mut self.task).await
+    }
+
+    /// Ceases to lead, and gives the lease up.
+    pub(crate) async fn stop(mut self) {
+        self.stop = None;
+        // What it may have panicked about is of no more interest.
+        let _ = self.task.await;
+    }
+}
+
+/// One who stands for election.
+struct Candidate {
+    elector: Elector,
+    leadership: Leadership,
+    leases: ApiClient,
+    events: ApiClient,
+    reporter: Str,
+    clock: Clock,
+    paths: Paths,
+    log: Log,
+}
+
+/// Where things are.
+struct Paths {
+    leases: String,
+    lease: String,
+    events: String,
+}
+
+impl Paths {
+    fn of(election: &LeaseElection) -> Self {
+        let LeaseElection { namespace, name, .. } = election;
+        let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+        let limit = election.request_limit().as_secs_f64();
+        Self {
+            lease: format!("{leases}/{name}?timeout={limit}s"),
+            leases: format!("{leases}?timeout={limit}s"),
+            events: format!("/api/v1/namespaces/{namespace}/events"),
+        }
+    }
+}
+
+impl Candidate {
+    fn new(election: LeaseElection, stand: Stand<'_>) -> Self {
+        let Stand { clients, leadership, hostname, reporter } = stand;
+        let identity = format!("{hostname}_{}", uuid::Uuid::new_v4());
+        Self {
+            leadership,
+            leases: clients.leases.within_limit(election.request_limit()),
+            events: clients.events.clone(),
+            reporter,
+            clock: Clock::default(),
+            paths: Paths::of(&election),
+            log: Log { lock: election.lock(), ..Log::default() },
+            elector: Elector::new(election, identity, Instant::now()),
+        }
+    }
+
+    /// Ends when this instance has ceased to lead.
+    async fn run(
+        mut self,
+        ready: impl Future<Output = ()>,
+        lead: impl FnOnce(),
+        stopped: oneshot::Receiver<()>,
+    ) {
+        let is_asked_to = tokio::select! {
+            biased;
+            // That nobody can ask any more means the same.
+            _ = stopped => true,
+            () = async {
+                ready.await;
+                self.stand(lead).await;
+            } => false,
+        };
+        self.leadership.end();
+        if is_asked_to {
+            self.give_up().await;
+        }
+    }
+
+    /// Leads as soon as possible and as long as possible.
+    async fn stand(&mut self, lead: impl FnOnce()) {
+        let lock = &self.log.lock;
+        tracing::info!(
+            v = 0,
+            lock,
+            identity = self.elector.identity(),
+            "Attempting to acquire leader lease..."
+        );
+        let mut lead = Some(lead);
+        loop {
+            match self.elector.step(Instant::now(), self.clock.now()) {
+                Step::Lost => return,
+                Step::Wait(until) => sleep_until(until).await,
+                Step::Send(ask, request) => {
+                    let outcome = tokio::select! {
+                        biased;
+                        () = sleep_until_some(self.elector.leads_until()) => continue,
+                        outcome = self.send(&request) => outcome,
+                    };
+                    self.log.tell(ask, &outcome);
+                    self.elector.answered(answer(ask, outcome), Instant::now());
+                    self.log.tell_who_leads(self.elector.other_holder());
+                    let Some(end) = self.elector.leads_until() else { continue };
+                    self.leadership.lead_until(end);
+                    if let Some(lead) = lead.take() {
+                        tracing::info!(v = 0, lock = self.log.lock, "Successfully acquired lease");
+                        self.write_event();
+                        lead();
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&self, request: &Request) -> Result<Lease, ApiError> {
+        let (client, Paths { lease, leases, .. }) = (&self.leases, &self.paths);
+        let reply = match request {
+            Request::Read => client.get(lease).await?,
+            Request::Create(new) => client.exchange(Method::POST, leases, JSON, new.to_json()).await?,
+            Request::Update(new) => client.exchange(Method::PUT, lease, JSON, new.to_json()).await?,
+        };
+        Lease::parse(&reply).map_err(|error| ApiError::Unreachable(format!("{lease}: {error}")))
+    }
+
+    /// Tells everybody, once; nothing depends on it.
+    fn write_event(&mut self) {
+        let Some(lease) = self.elector.lease() else { return };
+        let (now, name) = (self.clock.now(), lease.metadata("name"));
+        let namespace = lease.metadata("namespace");
+        let event = json!({
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {"name": format!("{name}.{:x}", now.0), "namespace": namespace},
+            "involvedObject": {
+                "kind": "Lease",
+                "namespace": namespace,
+                "name": name,
+                "uid": lease.metadata("uid"),
+                "apiVersion": "coordination.k8s.io/v1",
+                "resourceVersion": lease.metadata("resourceVersion"),
+            },
+            "reason": "LeaderElection",
+            "message": format!("{} became leader", self.elector.identity()),
+            "source": {"component": self.reporter.as_str()},
+            "firstTimestamp": now.to_rfc3339(),
+            "lastTimestamp": now.to_rfc3339(),
+            "count": 1,
+            "type": "Normal",
+            "eventTime": null,
+            "reportingComponent": self.reporter.as_str(),
+            "reportingInstance": "",
+        });
+        let (client, path, body) = (self.events.clone(), self.paths.events.clone(), event.to_string());
+        tokio::spawn(async move {
+            let (body, mut rests) = (Bytes::from(body), Rests::default());
+            while let Err(error) = client.post(&path, body.clone()).await {
+                if let Err(error) = rests.rest(error).await {
+                    tracing::debug!(v = 2, err = %error, "Unable to write the event that this instance leads");
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Nobody is to wait for the lease to expire.
+    async fn give_up(&mut self) {
+        if !self.elector.may_hold() {
+            return;
+        }
+        let lock = self.log.lock.clone();
+        let why = match timeout(GIVE_UP_LIMIT, self.write_given_up()).await {
+            Ok(Ok(())) => return tracing::info!(v = 0, lock, "Released lease"),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("not within {GIVE_UP_LIMIT:?}"),
+        };
+        tracing::error!(lock, err = why, "Failed to release lease: the next leader waits until it expires");
+    }
+
+    async fn write_given_up(&mut self) -> Result<(), ApiError> {
+        let mut tries = 0;
+        loop {
+            let lease = self.send(&Request::Read).await?;
+            let Some(given_up) = self.elector.given_up(&lease, self.clock.now()) else { return Ok(()) };
+            tries += 1;
+            match self.send(&Request::Update(given_up)).await {
+                // A renewal that was under way came through meanwhile.
+                Err(error) if error.code() == Some(409) && tries < GIVE_UP_TRIES => {}
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+}
+
+fn answer(ask: Ask, outcome: Result<Lease, ApiError>) -> Answer {
+    match outcome {
+        Ok(lease) => Answer::Lease(lease),
+        Err(error) if ask == Ask::Read && error.code() == Some(404) => Answer::Absent,
+        Err(_) => Answer::Failed,
+    }
+}
+
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is said of an election: what is new.
+#[derive(Default)]
+struct Log {
+    lock: String,
+    /// What went wrong last.
+    trouble: String,
+    /// Who led last.
+    holder: String,
+}
+
+impl Log {
+    fn tell(&mut self, ask: Ask, outcome: &Result<Lease, ApiError>) {
+        let lock = &self.lock;
+        let error = match outcome {
+            Ok(_) => {
+                if !matches!(ask, Ask::Read) {
+                    self.trouble.clear();
+                    tracing::trace!(v = 5, lock, "Successfully renewed lease");
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        let what = match (ask, error.code()) {
+            (Ask::Read, Some(404)) => return,
+            (Ask::Prolong, _) => "Failed to update lease optimistically, falling back to slow path",
+            (Ask::Read, _) => "Error retrieving lease lock",
+            (Ask::Create, _) => "Error initially creating lease lock",
+            (Ask::Renew | Ask::TakeOver, _) => "Failed to update lease",
+        };
+        let is_usual = ask == Ask::Prolong || error.code() == Some(409);
+        // An API server that is away is told of by others, for all requests.
+        let is_told = is_told(error) && error.code() != Some(403);
+        let text = format!("{what}: {error}");
+        if is_usual || is_told || text == self.trouble {
+            tracing::debug!(v = 2, lock, err = %error, "{what}");
+        } else if error.code() == Some(403) {
+            let hint = "give its user a role that allows to create, get and update leases there";
+            tracing::error!(lock, err = %error, hint, "{what}");
+            self.trouble = text;
+        } else {
+            tracing::error!(lock, err = %error, "{what}");
+            self.trouble = text;
+        }
+    }
+
+    fn tell_who_leads(&mut self, holder: Option<&str>) {
+        let Some(holder) = holder else { return };
+        let lock = &self.lock;
+        if holder == self.holder {
+            tracing::trace!(v = 4, lock, holder, "Lease is held by and has not yet expired");
+            return;
+        }
+        tracing::info!(v = 0, lock, holder, hint = HINT, "Another instance leads");
+        self.holder = holder.to_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Whether this instance may write, and until when.
+
+use std::{
+    future::{pending, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+/// Whether this instance is the one that schedules. Clones are the same.
+///
+/// Every request that writes something for a pod asks here at the moment when it leaves, and is called off when the time is
+/// over, so that nothing leaves late that waited meanwhile, for the rate limiter, a connection or the processor.
+#[derive(Clone, Debug)]
+pub struct Leadership(Arc<watch::Sender<Term>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Term {
+    /// Not yet.
+    Standby,
+    /// Nobody else is there.
+    Always,
+    /// It may be prolonged.
+    Until(Instant),
+    /// For good.
+    Over,
+}
+
+impl Term {
+    fn lasts(self) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Until(end) => Instant::now() < end,
+            Self::Standby | Self::Over => false,
+        }
+    }
+}
+
+impl Default for Leadership {
+    /// This instance stands by.
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Term::Standby)))
+    }
+}
+
+impl Leadership {
+    /// This instance leads, and nobody else ever does.
+    pub fn always() -> Self {
+        Self(Arc::new(watch::Sender::new(Term::Always)))
+    }
+
+    /// Whether this instance leads now: what the metric `leader_election_master_status` tells.
+    pub fn is_leading(&self) -> bool {
+        self.0.borrow().lasts()
+    }
+
+    /// This instance leads from now on, and nobody else ever does.
+    pub(crate) fn begin_for_good(&self) {
+        self.enter(Term::Always);
+    }
+
+    /// This instance leads, until then at most.
+    pub(crate) fn lead_until(&self, end: Instant) {
+        self.enter(Term::Until(end));
+    }
+
+    /// This instance does not lead any more.
+    pub(crate) fn end(&self) {
+        self.enter(Term::Over);
+    }
+
+    fn enter(&self, next: Term) {
+        self.0.send_if_modified(|term| {
+            let changes = *term != Term::Over && *term != next;
+            if changes {
+                *term = next;
+            }
+            changes
+        });
+    }
+
+    /// Waits until this instance leads.
+    pub(crate) async fn begins(&self) {
+        let mut term = self.0.subscribe();
+        // The sender is in `self`.
+        let _ = term.wait_for(|term| term.lasts()).await;
+    }
+
+    /// Waits until this instance does not lead; at once if it does not yet. Looks at the clock each time it is polled:
+    /// in a process that was stopped for a while, timers may be late.
+    pub(crate) async fn is_over(&self) {
+        if *self.0.borrow() == Term::Always {
+            return pending().await;
+        }
+        let mut term = self.0.subscribe();
+        let mut ends = pin!(term.wait_for(|term| !term.lasts()));
+        poll_fn(|cx| match self.is_leading() {
+            true => ends.as_mut().poll(cx).map(drop),
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_ends_by_the_clock_unless_it_is_prolonged() {
+        let leadership = Leadership::default();
+        assert!(!leadership.is_leading());
+        leadership.lead_until(Instant::now() + 3 * SECOND);
+        advance(2 * SECOND).await;
+        assert!(leadership.is_leading());
+        leadership.lead_until(Instant::now() + 3 * SECOND);
+        advance(2 * SECOND).await;
+        assert!(leadership.is_leading());
+        advance(SECOND).await;
+        assert!(!leadership.is_leading());
+        timeout(SECOND, leadership.is_over()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_does_not_begin_again() {
+        let leadership = Leadership::default();
+        leadership.lead_until(Instant::now() + SECOND);
+        leadership.end();
+        leadership.lead_until(Instant::now() + SECOND);
+        leadership.begin_for_good();
+        assert!(!leadership.is_leading());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beginnings_and_ends_can_be_waited_for() {
+        let leadership = Leadership::default();
+        assert!(timeout(SECOND, leadership.begins()).await.is_err());
+        timeout(SECOND, leadership.is_over()).await.unwrap();
+        let waiting = tokio::spawn({
+            let leadership = leadership.clone();
+            async move {
+                leadership.begins().await;
+                leadership.is_over().await;
+            }
+        });
+        leadership.lead_until(Instant::now() + 10 * SECOND);
+        advance(SECOND).await;
+        assert!(!waiting.is_finished());
+        leadership.end();
+        timeout(SECOND, waiting).await.unwrap().unwrap();
+        assert!(timeout(SECOND, Leadership::always().is_over()).await.is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! A Lease (`coordination.k8s.io/v1`), as far as an election goes by it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use harbormaster_api::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// A Lease. What an election has nothing to do with (labels, owners) is kept as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Lease(Map<String, Value>);
+
+/// What a lease is to say.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Claim<'a> {
+    /// Empty if it is given up.
+    pub(super) holder: &'a str,
+    pub(super) seconds: u64,
+    /// `metav1.MicroTime`.
+    pub(super) acquired: String,
+    pub(super) renewed: Timestamp,
+    pub(super) transitions: i64,
+}
+
+impl Claim<'_> {
+    fn spec(&self) -> Value {
+        json!({
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self.seconds,
+            "acquireTime": self.acquired,
+            "renewTime": self.renewed.to_rfc3339_micro(),
+            "leaseTransitions": self.transitions,
+        })
+    }
+}
+
+impl Lease {
+    /// One that is not there yet.
+    pub(super) fn new(namespace: &str, name: &str, claim: &Claim<'_>) -> Self {
+        Self(Map::from_iter([
+            ("apiVersion".to_owned(), "coordination.k8s.io/v1".into()),
+            ("kind".to_owned(), "Lease".into()),
+            ("metadata".to_owned(), json!({"name": name, "namespace": namespace})),
+            ("spec".to_owned(), claim.spec()),
+        ]))
+    }
+
+    /// The same object, which says something else.
+    pub(super) fn saying(&self, claim: &Claim<'_>) -> Self {
+        let mut object = self.0.clone();
+        object.insert("spec".to_owned(), claim.spec());
+        Self(object)
+    }
+
+    pub(super) fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json).map(Self)
+    }
+
+    pub(super) fn to_json(&self) -> Bytes {
+        serde_json::to_vec(&self.0).unwrap_or_default().into()
+    }
+
+    /// Whether both say the same, whatever else has changed.
+    pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
+        self.0.get("spec") == other.0.get("spec")
+    }
+
+    /// Who holds it; empty if nobody does.
+    pub(super) fn holder(&self) -> &str {
+        self.said("holderIdentity").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// How long it is respected from the moment when it was seen to change.
+    pub(super) fn lasts(&self) -> Duration {
+        let seconds = self.said("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
+        // The field has 32 bits.
+        Duration::from_secs(seconds.clamp(0, i32::MAX.into()).unsigned_abs())
+    }
+
+    /// How often it has changed hands.
+    pub(super) fn transitions(&self) -> i64 {
+        self.said("leaseTransitions").and_then(Value::as_i64).unwrap_or(0).clamp(0, (i32::MAX - 1).into())
+    }
+
+    /// Since when it is held.
+    pub(super) fn acquired(&self) -> Option<&str> {
+        self.said("acquireTime")?.as_str()
+    }
+
+    /// A text of its metadata; empty if there is none.
+    pub(super) fn metadata(&self, field: &str) -> &str {
+        let metadata = self.0.get("metadata");
+        metadata.and_then(|all| all.get(field)?.as_str()).unwrap_or_default()
+    }
+
+    fn said(&self, field: &str) -> Option<&Value> {
+        self.0.get("spec")?.get(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(json: &Value) -> Lease {
+        Lease::parse(json.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_is_odd_or_absent_counts_as_nothing() {
+        for spec in [
+            json!(null),
+            json!(5),
+            json!({}),
+            json!({"holderIdentity": null, "leaseDurationSeconds": -5, "leaseTransitions": "x"}),
+        ] {
+            let lease = parsed(&json!({"spec": spec}));
+            assert_eq!(
+                (lease.holder(), lease.lasts(), lease.transitions()),
+                ("", Duration::ZERO, 0),
+                "{spec}"
+            );
+            assert_eq!((lease.acquired(), lease.metadata("uid")), (None, ""));
+        }
+        assert!(Lease::parse(b"[]").is_err() && Lease::parse(b"{").is_err());
+    }
+
+    #[test]
+    fn an_update_says_all_anew_and_keeps_what_else_the_object_has() {
+        let at = Timestamp::parse("2026-11-21T02:00:00.25Z").unwrap();
+        let lease = parsed(&json!({
+            "metadata": {"name": "l", "resourceVersion": "7", "labels": {"a": "b"}},
+            "spec": {"holderIdentity": "old", "strategy": "OldestEmulationVersion"},
+        }));
+        let claim =
+            Claim { holder: "me", seconds: 15, acquired: "then".to_owned(), renewed: at, transitions: 3 };
+        let said: Value = serde_json::from_slice(&lease.saying(&claim).to_json()).unwrap();
+        assert_eq!(
+            said,
+            json!({
+                "metadata": {"name": "l", "resourceVersion": "7", "labels": {"a": "b"}},
+                "spec": {
+                    "holderIdentity": "me",
+                    "leaseDurationSeconds": 15,
+                    "acquireTime": "then",
+                    "renewTime": "2026-11-21T02:00:00.250000Z",
+                    "leaseTransitions": 3,
+                },
+            })
+        );
+    }
+}
