@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use harbormaster_metrics::Metrics;
 use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
 use http_body_util::BodyExt;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
@@ -62,6 +63,14 @@ pub struct Clients {
     pub main: ApiClient,
     /// Events: they must not hold up bindings, hence the limit of their own.
     pub events: ApiClient,
+}
+
+impl Clients {
+    /// The same clients, their requests counted.
+    pub fn measured(&self, metrics: &Metrics) -> Self {
+        let meter = Arc::new(metrics.client(self.main.host()));
+        Self { main: self.main.measured_by(meter.clone()), events: self.events.measured_by(meter) }
+    }
 }
 
 /// Why no client can be made.

@@ -27,6 +27,7 @@ use crate::{
     lanes::Tasks,
     leader::LeaderElection,
     live_api::{CustomNews, LiveApi},
+    metrics::Metrics,
     status::StatusWriter,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
@@ -47,6 +48,8 @@ pub struct DriverConfig {
     pub leader_elect: bool,
     /// Names this instance in events; the name of the machine if absent.
     pub hostname: Option<String>,
+    /// What is counted; a clone of it shows the numbers.
+    pub metrics: Metrics,
 }
 
 /// Why [`run`] came to its end.
@@ -88,7 +91,7 @@ pub async fn run(
     let clients = config.connection.clients().await?;
     let election = LeaderElection::asked_for(config.leader_elect);
     let hostname = config.hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, hostname }.run(engine, shutdown).await
+    Driver { clients, election, hostname, metrics: config.metrics }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -100,6 +103,8 @@ pub struct Driver {
     pub election: LeaderElection,
     /// Names this instance in events.
     pub hostname: String,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 impl Driver {
@@ -126,20 +131,23 @@ impl Driver {
         let (effects_out, effects) = channel::unbounded_channel();
         let (tasks, all_done) = Tasks::new();
         let news = CustomNews::default();
-        let api = Arc::new(LiveApi::new(self.clients.main.clone(), news.clone()));
+        let clients = self.clients.measured(self.metrics.numbers());
+        let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
         let binder = Binder::new(api, tasks.clone(), to_engine.clone());
         let (events, event_writer) =
-            EventRecorder::new(self.clients.events.clone(), self.hostname.into(), binder.activity());
+            EventRecorder::new(clients.events.clone(), self.hostname.into(), binder.activity());
         let unwritten = events.unwritten();
         let outbox = Outbox {
             binder,
-            evictor: Evictor::new(self.clients.main.clone(), tasks.clone(), to_engine.clone()),
-            status: StatusWriter::new(self.clients.main.clone(), tasks),
+            evictor: Evictor::new(clients.main.clone(), tasks.clone(), to_engine.clone()),
+            status: StatusWriter::new(clients.main.clone(), tasks),
             events,
             clock: Clock::default(),
         };
-        let mut watches = watch_all(&self.clients, &engine.resources(), &to_engine);
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news)?;
+        let mut watches = watch_all(&clients, &engine.resources(), &to_engine);
+        let numbers = self.metrics.numbers().clone();
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, numbers)?;
+        self.metrics.schedules(Some(to_engine.clone()));
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
 
@@ -164,6 +172,7 @@ impl Driver {
         );
         // An engine that is gone has nothing to finish.
         let _ = to_engine.send(ToEngine::Stop);
+        self.metrics.schedules(None);
         let finish = pin!(async {
             let engine = engine.await;
             // The engine has dropped its end of the effects, so this ends when all of them are under way.

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use harbormaster_api::args::GoDuration;
+use harbormaster_api::{args::GoDuration, features::Stage};
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
-use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason};
+use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason, Metrics, metrics::Build};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
@@ -88,7 +88,20 @@ fn run(program: &Program, given: &Given) -> Result<(), String> {
     for warning in &setup.warnings {
         tracing::warn!("{warning}");
     }
-    start(connection, elects, setup)
+    start(connection, elects, setup, metrics(given)?)
+}
+
+/// What is counted; says already what this program is and which features are on.
+fn metrics(given: &Given) -> Result<Metrics, String> {
+    let metrics = Metrics::default();
+    metrics.set_build(Build { version: VERSION, commit: "" });
+    let gates = FeatureGates::parse(given.list("feature-gates")).map_err(|e| e.to_string())?;
+    for (name, stage, on) in gates.all() {
+        // A feature that is there for good has no stage, as in Kubernetes.
+        let stage = if stage == Stage::Ga { "" } else { stage.name() };
+        metrics.set_feature(name, stage, on);
+    }
+    Ok(metrics)
 }
 
 /// Whether somebody wants a leader to be elected.
@@ -167,8 +180,13 @@ fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionC
 }
 
 /// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
-fn start(connection: ConnectionConfig, leader_elect: bool, setup: Setup) -> Result<(), String> {
-    let driver = DriverConfig { connection, leader_elect, hostname: None };
+fn start(
+    connection: ConnectionConfig,
+    leader_elect: bool,
+    setup: Setup,
+    metrics: Metrics,
+) -> Result<(), String> {
+    let driver = DriverConfig { connection, leader_elect, metrics, ..DriverConfig::default() };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
