@@ -94,8 +94,7 @@ impl Evictions {
         }
         let last = Some(last);
         let (in_flight, waits_for) = (others, None);
-        let eviction =
-            Eviction { purpose, in_flight, last, waits_for, retry: false, begun, failed: false };
+        let eviction = Eviction { purpose, in_flight, last, waits_for, retry: false, begun, failed: false };
         self.by_round.insert(self.rounds, eviction);
         self.rounds
     }

@@ -186,7 +186,8 @@ impl Attempt {
         row: NodeIdx,
         reservation: &mut Reservation,
     ) -> Result<(), Stopped> {
-        let status = |done: &Result<(), Stopped>| done.as_ref().err().map_or(Status::Success, Stopped::status);
+        let status =
+            |done: &Result<(), Stopped>| done.as_ref().err().map_or(Status::Success, Stopped::status);
         self.profile.measured(Stage::Reserve, status, || self.reserve_with_all(cluster, row, reservation))
     }
 
@@ -248,12 +249,16 @@ pub struct GivenBack {
 /// pod any more.
 pub fn unreserve(profile: &Profile, cluster: &mut Cluster, reservation: &Reservation) -> GivenBack {
     let mut given_back = GivenBack::default();
-    profile.measured(Stage::Unreserve, |()| Status::Success, || {
-        for idx in profile.at(ExtensionPoint::Reserve).iter().rev() {
-            let told = profile.plugin(*idx).unreserve(&reservation.of(*idx), &mut given_back.calls);
-            given_back.troubles.extend(told.err());
-        }
-    });
+    profile.measured(
+        Stage::Unreserve,
+        |()| Status::Success,
+        || {
+            for idx in profile.at(ExtensionPoint::Reserve).iter().rev() {
+                let told = profile.plugin(*idx).unreserve(&reservation.of(*idx), &mut given_back.calls);
+                given_back.troubles.extend(told.err());
+            }
+        },
+    );
     cluster.give_back(&reservation.pod().uid);
     given_back
 }
@@ -348,9 +353,9 @@ impl Runner {
                 (Status::Success, Some(Status::Success))
             }
             Ok(_) => return,
-            Err(AttemptError::Plugin(PointError {
-                call: Call::Point(ExtensionPoint::PreScore), ..
-            })) => (Status::Error, None),
+            Err(AttemptError::Plugin(PointError { call: Call::Point(ExtensionPoint::PreScore), .. })) => {
+                (Status::Error, None)
+            }
             Err(_) => (Status::Success, Some(Status::Error)),
         };
         self.laps.observe(Stage::PreScore, pre_score);

@@ -300,8 +300,7 @@ mod tests {
         for stage in [Stage::PreFilter, Stage::Filter, Stage::Score, Stage::Score] {
             laps.observe(stage, Status::Success);
         }
-        let expected =
-            [(Stage::PreFilter, 10), (Stage::Filter, 20), (Stage::Score, 10), (Stage::Score, 0)];
+        let expected = [(Stage::PreFilter, 10), (Stage::Filter, 20), (Stage::Score, 10), (Stage::Score, 0)];
         assert_eq!(*meter.seen.lock().unwrap(), expected);
     }
 }

@@ -152,12 +152,7 @@ impl Profile {
     }
 
     /// Asks plugins of one point with `ask`, and has the time of that taken. `status` tells how it went.
-    pub fn measured<T>(
-        &self,
-        stage: Stage,
-        status: impl FnOnce(&T) -> Status,
-        ask: impl FnOnce() -> T,
-    ) -> T {
+    pub fn measured<T>(&self, stage: Stage, status: impl FnOnce(&T) -> Status, ask: impl FnOnce() -> T) -> T {
         let Some(meter) = &self.meter else { return ask() };
         let begun = meter.now();
         let said = ask();

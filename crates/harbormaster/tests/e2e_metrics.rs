@@ -114,13 +114,10 @@ impl Scheduler {
         let (stop, stopped) = oneshot::channel();
         let running = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let ended = runtime.expect("a runtime").block_on(harbormaster_driver::run(
-                driver,
-                setup.engine,
-                async {
+            let ended =
+                runtime.expect("a runtime").block_on(harbormaster_driver::run(driver, setup.engine, async {
                     let _ = stopped.await;
-                },
-            ));
+                }));
             assert_eq!(ended.expect("it ends well"), ExitReason::Finished);
         });
         Self::Ours { metrics, stop: Some(stop), running: Some(running) }
@@ -128,7 +125,9 @@ impl Scheduler {
 
     fn page(&self) -> String {
         match self {
-            Self::Original(original) => original.page("/metrics").expect("it serves").expect("it was asked to"),
+            Self::Original(original) => {
+                original.page("/metrics").expect("it serves").expect("it was asked to")
+            }
             Self::Ours { metrics, .. } => metrics.page(),
         }
     }
@@ -258,7 +257,9 @@ fn settled(scheduler: &Scheduler) -> Page {
 /// The samples that must be the same in both pages.
 fn same((_, samples): &Page) -> BTreeMap<&str, f64> {
     let must = |name: &str| {
-        SAME_VALUES.iter().any(|same| name.strip_prefix(same).is_some_and(|r| r.is_empty() || r.starts_with('{')))
+        SAME_VALUES
+            .iter()
+            .any(|same| name.strip_prefix(same).is_some_and(|r| r.is_empty() || r.starts_with('{')))
             || is_evaluation_per_pod(name)
             || is_point_per_pod(name)
     };
@@ -279,7 +280,15 @@ const UNBUILT: [&str; 2] = ["DynamicResources", "HarbormasterUnbuilt"];
 /// How often plugins of a point were asked.
 fn is_point_per_pod(name: &str) -> bool {
     const POINTS: [&str; 9] = [
-        "PreEnqueue", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Bind", "PostBind",
+        "PreEnqueue",
+        "PreFilter",
+        "Filter",
+        "PostFilter",
+        "PreScore",
+        "Score",
+        "Reserve",
+        "Bind",
+        "PostBind",
     ];
     name.starts_with("scheduler_framework_extension_point_duration_seconds_count")
         && labels_of(name).iter().any(|(label, value)| *label == "extension_point" && POINTS.contains(value))

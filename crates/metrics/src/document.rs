@@ -37,7 +37,9 @@ pub fn document() -> String {
 fn write_table(text: &mut String, page: &str, families: &[&Family]) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "\n## `{page}`\n");
-    text.push_str("| Name | Type | Labels | Buckets | Stability | What | Here |\n|---|---|---|---|---|---|---|\n");
+    text.push_str(
+        "| Name | Type | Labels | Buckets | Stability | What | Here |\n|---|---|---|---|---|---|---|\n",
+    );
     for family in families {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(

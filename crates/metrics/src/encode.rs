@@ -149,13 +149,9 @@ mod tests {
             let value = f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
             assert_eq!(float(value), text);
         }
-        for (value, text) in [
-            (0.0, "0"),
-            (-0.0, "0"),
-            (f64::INFINITY, "+Inf"),
-            (f64::NEG_INFINITY, "-Inf"),
-            (f64::NAN, "NaN"),
-        ] {
+        for (value, text) in
+            [(0.0, "0"), (-0.0, "0"), (f64::INFINITY, "+Inf"), (f64::NEG_INFINITY, "-Inf"), (f64::NAN, "NaN")]
+        {
             assert_eq!(float(value), text);
         }
     }
@@ -183,7 +179,8 @@ took_seconds_count{where="x",who="a\"b\\c\nd"} 3
 
     #[test]
     fn samples_without_labels_have_no_braces_and_help_keeps_its_quotes() {
-        let counter = prometheus::Counter::with_opts(Opts::new("things_total", "\"All\" \\ things.")).unwrap();
+        let counter =
+            prometheus::Counter::with_opts(Opts::new("things_total", "\"All\" \\ things.")).unwrap();
         counter.inc_by(3.0);
         let expected =
             "# HELP things_total \"All\" \\\\ things.\n# TYPE things_total counter\nthings_total 3\n";

@@ -62,9 +62,8 @@ impl Gauges {
             gauge.set(value as f64);
         }
         for (event, kept) in engine.queue().in_flight_events() {
-            let find = |event: &ClusterEvent| {
-                self.inflight_events.with_label_values(&[event.to_string().as_str()])
-            };
+            let find =
+                |event: &ClusterEvent| self.inflight_events.with_label_values(&[event.to_string().as_str()]);
             self.by_event.with(event, find, |gauge| gauge.set(kept as f64));
         }
     }

@@ -7,8 +7,7 @@ use prometheus::{GaugeVec, Registry};
 
 use crate::{
     client::{self, ClientMeter},
-    encode,
-    families as table,
+    encode, families as table,
     gauges::Gauges,
     process::Process,
     recorder::{self, Recorder},

@@ -115,9 +115,8 @@ impl Engine {
         let Some(Binding { entry, chosen, .. }) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
         let profile = self.finder.profile(entry.profile).clone();
-        let groups = profile.measured(Stage::PreFlight, pre_flight_status, || {
-            pre_bind_groups(&profile, &chosen.reservation)
-        });
+        let groups = profile
+            .measured(Stage::PreFlight, pre_flight_status, || pre_bind_groups(&profile, &chosen.reservation));
         match groups {
             Ok(pre_bind) => self.reporter.bind(BindTask {
                 reservation: chosen.reservation.clone(),

@@ -37,7 +37,10 @@ fn profile() -> Arc<Profile> {
 /// Samples by name with labels.
 fn samples(page: &str) -> BTreeMap<&str, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.rsplit_once(' ')).map(|(name, value)| (name, value.parse().unwrap())).collect()
+    lines
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect()
 }
 
 /// Two pods that fit and one that does not, on two nodes.
@@ -148,7 +151,8 @@ fn a_page_reads_as_checkers_of_the_format_want_it() {
         let family = METRICS.iter().find(|family| family.name == *name).expect("it is in the table");
         assert_eq!(family.kind.name(), *kind);
     }
-    let lacks_total = |(name, kind): (&&str, &&str)| *kind == Kind::Counter.name() && !name.ends_with("_total");
+    let lacks_total =
+        |(name, kind): (&&str, &&str)| *kind == Kind::Counter.name() && !name.ends_with("_total");
     assert!(!told.iter().any(lacks_total));
 }
 
