@@ -37,7 +37,27 @@ pub fn pod_request_list(pod: &Pod) -> ResourceList {
 
 /// What a pod that runs nowhere yet asks for: [`pod_request`] without its status.
 pub fn spec_request(spec: &PodSpec) -> Resources {
-    Resources::from_list(&Reading::planned(spec).list(true))
+    Resources::from_list(&spec_request_list(spec))
+}
+
+/// [`spec_request`] with all names, also those the scheduler does not count; sorted by name.
+pub fn spec_request_list(spec: &PodSpec) -> ResourceList {
+    Reading::planned(spec).list(true)
+}
+
+/// What the containers of the pod may take at most, with all names; sorted by name. Overhead comes on top of limits that
+/// there are. Limits of the pod as a whole are not known.
+pub fn limit_list(spec: &PodSpec) -> ResourceList {
+    let containers = spec.containers.iter().chain(&spec.init_containers);
+    let mut names: Vec<&Str> = containers.flat_map(|c| &c.limits).map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let limit = |name: &Str| {
+        let sum = aggregate(spec, |container, _| listed(&container.limits, name).unwrap_or(0));
+        let overhead = listed(&spec.overhead, name).filter(|_| sum != 0).unwrap_or(0);
+        (name.clone(), sum.saturating_add(overhead))
+    };
+    names.into_iter().map(limit).collect()
 }
 
 /// The pod's (cpu in thousandths, memory in bytes) where a container that says nothing counts with

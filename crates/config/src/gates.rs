@@ -93,6 +93,12 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 impl FeatureGates {
+    /// Every gate of the scheduler with its stage, and whether it is on.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
+        let features = self.features();
+        Feature::ALL.iter().map(move |gate| (gate.name(), gate.stage(), features.enabled(*gate)))
+    }
+
     /// Reads the values of all `--feature-gates` flags: `A=true,B=false`, each gate with `kube:` before it or not.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ pub(crate) struct Batch {
     kept: Option<Kept>,
     last_cycle: u64,
     last_node: Str,
+    /// Why what was kept is of no use, if that is news; in kube-scheduler's words.
+    flushed: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -29,22 +31,35 @@ struct Kept {
 }
 
 impl Batch {
-    /// The next node of the kept ranking, if it holds for this pod. `is_full` tells whether a node, if it still exists,
-    /// rejects the pod.
+    /// Why what was kept is of no use, if that was found since the last call.
+    pub(crate) fn take_flushed(&mut self) -> Option<&'static str> {
+        self.flushed.take()
+    }
+
+    /// The next node of the kept ranking, if it holds for this pod. `is_full` tells whether a node rejects the pod; `None` if it
+    /// is gone.
     pub(crate) fn hint(
         &mut self,
         signature: Option<&[SignFragment]>,
         cycle: u64,
         now: Timestamp,
-        is_full: impl FnOnce(&Str) -> bool,
+        is_full: impl FnOnce(&Str) -> Option<bool>,
     ) -> Option<Str> {
-        let kept = self.kept.as_mut()?;
-        let usable = !kept.ranking.is_empty()
-            && cycle == self.last_cycle + 1
-            && signature == Some(kept.signature.as_slice())
-            && now.since(kept.since) <= MAX_AGE
-            && is_full(&self.last_node);
-        if !usable {
+        let kept = self.kept.as_mut().filter(|kept| !kept.ranking.is_empty())?;
+        self.flushed = if cycle != self.last_cycle + 1 {
+            Some("pod_skipped")
+        } else if signature != Some(kept.signature.as_slice()) {
+            Some("pod_incompatible")
+        } else if now.since(kept.since) > MAX_AGE {
+            Some("expired")
+        } else {
+            match is_full(&self.last_node) {
+                None => Some("node_missing"),
+                Some(false) => Some("node_not_full"),
+                Some(true) => None,
+            }
+        };
+        if self.flushed.is_some() {
             return None;
         }
         kept.ranking.pop().and_then(|at| kept.nodes.get(at).cloned())
@@ -69,7 +84,14 @@ impl Batch {
             (Some(signature), Some((nodes, ranking))) if !ranking.is_empty() => {
                 Some(Kept { signature, nodes, ranking, since: now })
             }
-            _ => None,
+            (_, Some((_, ranking))) if !ranking.is_empty() => {
+                self.flushed = Some("pod_not_batchable");
+                None
+            }
+            _ => {
+                self.flushed = Some("empty_list");
+                None
+            }
         };
     }
 }

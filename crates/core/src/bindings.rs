@@ -16,7 +16,7 @@ use std::{
 };
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::cycle::Reservation;
+use harbormaster_framework::{cycle::Reservation, meter::Stamp};
 use rustc_hash::FxHashMap;
 
 use crate::queue::QueuedPod;
@@ -55,6 +55,8 @@ pub(crate) struct Binding {
     pub(crate) chosen: Chosen,
     /// Empty once the binding is under way.
     waits: Vec<Wait>,
+    /// When they began, if anybody measures.
+    pub(crate) held_since: Option<Stamp>,
     /// Order of arrival.
     begun: u64,
 }
@@ -114,10 +116,16 @@ impl Bindings {
     }
 
     /// The pod has its node; `waits` hold it back, if there are any.
-    pub(crate) fn enter(&mut self, entry: QueuedPod, chosen: Chosen, waits: Vec<Wait>) {
+    pub(crate) fn enter(
+        &mut self,
+        entry: QueuedPod,
+        chosen: Chosen,
+        waits: Vec<Wait>,
+        held_since: Option<Stamp>,
+    ) {
         self.next += 1;
         let (uid, begun) = (entry.pod.uid.clone(), self.next);
-        let binding = Binding { entry, chosen, waits, begun };
+        let binding = Binding { entry, chosen, waits, held_since, begun };
         self.note_wait(&uid, &binding);
         self.by_uid.insert(uid, binding);
     }
@@ -219,7 +227,7 @@ mod tests {
                             Wait { plugin: PLUGINS[plugin], at_most: Duration::ZERO, until }
                         };
                         let waits: Vec<Wait> = (0..plugin).map(wait).collect();
-                        bindings.enter(entry(&uid), chosen(), waits.clone());
+                        bindings.enter(entry(&uid), chosen(), waits.clone(), None);
                         naive.push((uid, waits));
                     }
                     (0..=2, Some(place)) => {

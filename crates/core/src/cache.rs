@@ -23,6 +23,8 @@ pub struct Cache {
     /// Specs that pods share.
     pub specs: SpecTable,
     placed: FxHashMap<Str, Placed>,
+    /// How many of them are assumed.
+    assumed: usize,
     objects: FxHashMap<Str, Arc<Node>>,
 }
 
@@ -111,7 +113,7 @@ impl Cache {
     pub fn set_pod(&mut self, pod: Arc<PodInfo>, node: &Str) {
         match self.placed.get_mut(&pod.uid) {
             Some(placed) if placed.node == *node && self.cluster.replace_pod(node, &pod) => {
-                placed.assumed = false;
+                self.assumed -= usize::from(std::mem::take(&mut placed.assumed));
             }
             _ => {
                 self.remove(&pod.uid.clone());
@@ -123,17 +125,19 @@ impl Cache {
     /// The pod is gone from its node.
     pub fn remove(&mut self, uid: &str) {
         if let Some(placed) = self.placed.remove(uid) {
+            self.assumed -= usize::from(placed.assumed);
             self.cluster.remove_pod(&placed.node, uid);
         }
     }
 
     /// How many pods are on nodes, and how many of them are assumed.
     pub fn pod_counts(&self) -> (usize, usize) {
-        (self.placed.len(), self.placed.values().filter(|p| p.assumed).count())
+        (self.placed.len(), self.assumed)
     }
 
     fn place(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
         self.placed.insert(pod.uid.clone(), Placed { node: node.clone(), assumed });
+        self.assumed += usize::from(assumed);
         self.cluster.add_pod(node, pod);
     }
 }

@@ -12,6 +12,8 @@ use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::{
+    meter::Stamp,
+    pod::PodInfo,
     profile::Profile,
     resource::ResourceKind,
     window::{Tie, Window},
@@ -24,6 +26,7 @@ use crate::{
     evictions::Evictions,
     finder::Finder,
     input::Input,
+    meter::{Meter, Sizes},
     nominator::{NewNomination, Nominator},
     note::{Note, Notes},
     pods::Pods,
@@ -48,6 +51,8 @@ pub struct EngineConfig {
     pub max_wait: Duration,
     /// What is told besides, by [`Engine::take_notes`].
     pub notes: Notes,
+    /// Who measures, if anybody does.
+    pub meter: Option<Arc<dyn Meter>>,
     /// The plugin that rejects pods which need something that is not built: worth a warning when it first happens.
     pub stand_in: Option<&'static str>,
 }
@@ -63,6 +68,7 @@ impl EngineConfig {
             batching: false,
             max_wait: Duration::from_secs(5 * 60),
             notes: Notes::default(),
+            meter: None,
             stand_in: None,
         }
     }
@@ -77,6 +83,16 @@ impl EngineConfig {
             }
         }
         kinds
+    }
+
+    /// The same, its profiles measured if anybody measures.
+    fn metered(mut self) -> Self {
+        if let Some(meter) = &self.meter {
+            for (at, profile) in self.profiles.iter_mut().enumerate() {
+                *profile = Arc::new(profile.metered(meter.profile(at, profile.name())));
+            }
+        }
+        self
     }
 
     fn search(&self) -> (Window, Tie) {
@@ -111,11 +127,16 @@ pub struct Engine {
     reporter: Reporter,
     /// When pods that wait for long are looked at next.
     next_flush: Option<Timestamp>,
+    /// Who measures.
+    meter: Option<Arc<dyn Meter>>,
+    /// While a change in the cluster is being handled: since when.
+    handling: Option<Stamp>,
 }
 
 impl Engine {
     /// An engine that knows of no node and no pod.
     pub fn new(config: EngineConfig) -> Self {
+        let config = config.metered();
         let mut cache = Cache::of(&config.profiles);
         for (_, kind) in config.profiles.iter().flat_map(|profile| profile.indexed()) {
             cache.cluster.keep(*kind);
@@ -124,12 +145,17 @@ impl Engine {
             pods: Pods::default(),
             cache,
             nominator: Nominator::default(),
-            finder: Finder::new(&config.profiles, config.search(), config.batching && config.parity),
+            finder: Finder::new(&config.profiles, config.search(), config.batching && config.parity)
+                .measured_by(config.meter.clone()),
             bindings: Bindings::default(),
             evictions: Evictions::default(),
             reporter: Reporter::new(&config.profiles, config.notes),
-            queue: Queue::new(config.profiles, config.backoff, config.max_wait).noting(config.notes.moves),
+            queue: Queue::new(config.profiles, config.backoff, config.max_wait)
+                .noting(config.notes.moves)
+                .measured_by(config.meter.clone()),
             next_flush: None,
+            meter: config.meter,
+            handling: None,
         }
     }
 
@@ -162,6 +188,8 @@ impl Engine {
 
     /// Something happened.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
+        let is_change = !matches!(input, Input::BindFinished { .. } | Input::EvictFinished { .. });
+        self.handling = self.meter.as_ref().filter(|_| is_change).map(|meter| meter.now());
         match input {
             Input::Pod(pod) if pod.is_terminal() => self.pod_gone(&pod.uid, now),
             Input::Pod(pod) => self.pod_changed(pod, now),
@@ -209,6 +237,23 @@ impl Engine {
     /// How many pods are where in the queue.
     pub fn queue_lengths(&self) -> QueueLengths {
         self.queue.lengths()
+    }
+
+    /// How much there is of what is kept beside the queue.
+    pub fn sizes(&self) -> Sizes {
+        let (pods, assumed) = self.cache.pod_counts();
+        Sizes {
+            nodes: self.cache.cluster.node_count(),
+            pods,
+            assumed,
+            bindings: self.bindings.len(),
+            in_flight: self.queue.in_flight(),
+        }
+    }
+
+    /// Every pod that the API server has told of and that is not finished, whoever schedules it.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.pods.all()
     }
 
     /// The queue, for those who want to look.

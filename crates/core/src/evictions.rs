@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use harbormaster_api::Str;
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_framework::{meter::Stamp, pod::PodInfo};
 use rustc_hash::FxHashMap;
 
 use crate::{effect::EvictTask, pods::Pods};
@@ -39,6 +39,10 @@ struct Eviction {
     waits_for: Option<Str>,
     /// Nothing that is still to come may wake the preemptor: it is tried again at the end.
     retry: bool,
+    /// When it began, if anybody measures.
+    begun: Option<Stamp>,
+    /// A call has failed.
+    failed: bool,
 }
 
 /// What comes next in a round.
@@ -54,6 +58,10 @@ pub(crate) enum Next {
         held: Option<Str>,
         /// The UID of the preemptor, if it is to be tried at once.
         retry: Option<Str>,
+        /// When it began, if anybody measures.
+        begun: Option<Stamp>,
+        /// Whether a call failed.
+        failed: bool,
     },
 }
 
@@ -72,14 +80,21 @@ pub(crate) struct Evictions {
 impl Evictions {
     /// The round of a new eviction: `others` calls come first, then `last` has its turn. What an older round of the
     /// same preemptor has not asked for yet is not wanted any more.
-    pub(crate) fn begin(&mut self, purpose: Purpose, others: usize, last: Arc<PodInfo>) -> u64 {
+    pub(crate) fn begin(
+        &mut self,
+        purpose: Purpose,
+        others: usize,
+        last: Arc<PodInfo>,
+        begun: Option<Stamp>,
+    ) -> u64 {
         self.rounds += 1;
         let older = self.newest.insert(purpose.preemptor.uid.clone(), self.rounds);
         if let Some(older) = older.and_then(|older| self.by_round.get_mut(&older)) {
             older.last = None;
         }
         let last = Some(last);
-        let eviction = Eviction { purpose, in_flight: others, last, waits_for: None, retry: false };
+        let (in_flight, waits_for) = (others, None);
+        let eviction = Eviction { purpose, in_flight, last, waits_for, retry: false, begun, failed: false };
         self.by_round.insert(self.rounds, eviction);
         self.rounds
     }
@@ -108,6 +123,7 @@ impl Evictions {
         if let Some(eviction) = self.by_round.get_mut(&round) {
             eviction.in_flight = eviction.in_flight.saturating_sub(1);
             eviction.retry |= !well;
+            eviction.failed |= !well;
         }
     }
 
@@ -160,7 +176,8 @@ impl Evictions {
         if let Some(preemptor) = &held {
             self.newest.remove(preemptor);
         }
-        Next::Over { held, retry: eviction.retry.then(|| eviction.purpose.preemptor.uid.clone()) }
+        let Eviction { purpose, retry, begun, failed, .. } = eviction;
+        Next::Over { held, retry: retry.then(|| purpose.preemptor.uid.clone()), begun, failed }
     }
 
     /// The preemptor that a round keeps out of the queue.

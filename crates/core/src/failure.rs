@@ -7,7 +7,7 @@ use harbormaster_framework::{
     outcome::Reject,
 };
 
-use crate::outcome::Outcome;
+use crate::{meter::AttemptResult, outcome::Outcome};
 
 /// Why a pod goes back to the queue.
 #[derive(Debug)]
@@ -43,6 +43,14 @@ impl Failure {
         match self {
             Self::Unfit(_) | Self::NoNodes | Self::Refused(_) => "Unschedulable",
             Self::Error(_) => "SchedulerError",
+        }
+    }
+
+    /// How an attempt that ended so counts.
+    pub(crate) fn result(&self) -> AttemptResult {
+        match self {
+            Self::Unfit(_) | Self::NoNodes | Self::Refused(_) => AttemptResult::Unschedulable,
+            Self::Error(_) => AttemptResult::Error,
         }
     }
 

@@ -7,12 +7,18 @@ use harbormaster_framework::{
     attempt::{Attempt, AttemptError, Found, NominatedRow, Runner, ScoreSheet, Search},
     cluster::Cluster,
     guard::PointError,
+    meter::Stamp,
     plugin::SignFragment,
     profile::Profile,
     window::{Rotation, Tie, Window},
 };
 
-use crate::{batch::Batch, failure::Failure, queue::QueuedPod};
+use crate::{
+    batch::Batch,
+    failure::Failure,
+    meter::{BatchResult, Meter},
+    queue::QueuedPod,
+};
 
 /// Searches of all profiles.
 pub(crate) struct Finder {
@@ -26,6 +32,8 @@ pub(crate) struct Finder {
     tie: Tie,
     /// Where the next search begins; shared by all profiles.
     rotation: Rotation,
+    /// Who measures.
+    meter: Option<Arc<dyn Meter>>,
 }
 
 impl Finder {
@@ -36,7 +44,14 @@ impl Finder {
             window,
             tie,
             rotation: Rotation::default(),
+            meter: None,
         }
+    }
+
+    /// The same, measured.
+    pub(crate) fn measured_by(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
+        self.meter = meter;
+        self
     }
 
     pub(crate) fn profile(&self, profile: usize) -> &Arc<Profile> {
@@ -61,7 +76,9 @@ impl Finder {
         now: Timestamp,
     ) -> Result<Attempt, Failure> {
         let signature = self.sign(entry)?;
+        let begun = self.meter.as_ref().map(|meter| meter.now());
         let hint = self.hint(cluster, entry, signature.as_deref(), cycle, now);
+        self.note_hint(entry.profile, hint.as_ref(), begun);
         let told = &entry.pod.status.nominated_node_name;
         let preferred: Vec<Str> = told.iter().chain(&hint).take(1).cloned().collect();
         let search = Search {
@@ -78,10 +95,34 @@ impl Finder {
         };
         if let (Found::Node { row, .. }, Some(batch)) = (attempt.found(), self.batches.get_mut(entry.profile))
         {
+            let begun = self.meter.as_ref().map(|meter| meter.now());
             let node = cluster.node(*row).name();
             batch.chosen(node, hint.as_ref(), signature, attempt.take_ranking(), cycle, now);
+            self.note_choice(entry.profile, hint.as_ref(), node, begun);
         }
         Ok(attempt)
+    }
+
+    fn note_hint(&mut self, profile: usize, hint: Option<&Str>, begun: Option<Stamp>) {
+        let Some(batch) = self.batches.get_mut(profile) else { return };
+        let flushed = batch.take_flushed();
+        let (Some(meter), Some(begun)) = (&self.meter, begun) else { return };
+        flushed.iter().for_each(|reason| meter.batch_flushed(profile, reason));
+        meter.batch_asked(profile, hint.is_some(), begun);
+        if hint.is_none() {
+            meter.batched(profile, BatchResult::NoHint);
+        }
+    }
+
+    fn note_choice(&mut self, profile: usize, hint: Option<&Str>, node: &Str, begun: Option<Stamp>) {
+        let flushed = self.batches.get_mut(profile).and_then(Batch::take_flushed);
+        let (Some(meter), Some(begun)) = (&self.meter, begun) else { return };
+        meter.batch_told(profile, begun);
+        flushed.iter().for_each(|reason| meter.batch_flushed(profile, reason));
+        if let Some(hint) = hint {
+            let used = if hint == node { BatchResult::HintUsed } else { BatchResult::HintNotUsed };
+            meter.batched(profile, used);
+        }
     }
 
     /// What plugins think of the nodes that were compared. Plugins that fail here have failed before.
@@ -113,8 +154,8 @@ impl Finder {
         let batch = self.batches.get_mut(entry.profile)?;
         let runner = &mut self.runners[entry.profile];
         let is_full = |node: &Str| {
-            let row = cluster.find(node);
-            row.is_some_and(|row| runner.rejects(cluster, &entry.pod, row).unwrap_or(false))
+            let row = cluster.find(node)?;
+            Some(runner.rejects(cluster, &entry.pod, row).unwrap_or(false))
         };
         batch.hint(signature, cycle, now, is_full)
     }

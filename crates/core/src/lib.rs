@@ -5,7 +5,7 @@
 //! inputs give the same effects: live, under virtual time, in the simulator and when an incident is played again.
 //!
 //! Reading order:
-//! 1. The border: [`input`], [`effect`], [`outcome`]; [`note`] is for log lines.
+//! 1. The border: [`input`], [`effect`], [`outcome`]; [`note`] is for log lines, [`meter`] for measurements.
 //! 2. [`engine`]: the parts on one screen, and the routes between them: what changes of objects do, the scheduling cycle
 //!    (one pod from the queue to a node), the binding cycle (from a node to a bound pod), eviction (making room).
 //! 3. The parts, each with state of its own that nobody else touches: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (looks
@@ -29,6 +29,7 @@ mod failure;
 mod finder;
 pub mod heap;
 pub mod input;
+pub mod meter;
 pub mod nominator;
 pub mod note;
 pub mod outcome;

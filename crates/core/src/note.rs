@@ -71,7 +71,7 @@ pub enum Note {
 }
 
 /// Where a pod is, in kube-scheduler's words where it has some.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Place {
     /// It was not known before.
     #[default]
@@ -93,7 +93,7 @@ impl fmt::Display for Place {
 }
 
 /// What moves a pod in the queue; prints as kube-scheduler's label of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// It is new.
     #[default]
@@ -102,6 +102,8 @@ pub enum Cause {
     AttemptFailed,
     /// Its backoff is over.
     BackoffComplete,
+    /// Nothing else was to be tried, so its backoff was cut short.
+    PoppedFromBackoff,
     /// It was asked for.
     Activated,
     /// It has waited for very long.
@@ -116,6 +118,7 @@ impl fmt::Display for Cause {
             Self::Added => f.write_str("UnschedulablePodAdd"),
             Self::AttemptFailed => f.write_str("ScheduleAttemptFailure"),
             Self::BackoffComplete => f.write_str("BackoffComplete"),
+            Self::PoppedFromBackoff => f.write_str("PopFromBackoffQ"),
             Self::Activated => f.write_str("ForceActivate"),
             Self::Timeout => f.write_str("UnschedulableTimeout"),
             Self::Event(event) => event.fmt(f),

@@ -7,6 +7,7 @@ use harbormaster_framework::{
     cluster::Cluster,
     cycle::{Cycle, MAX_PERMIT_WAIT, WaitingPods},
     guard::Stopped,
+    meter::{Stage, Status},
     outcome::Permitted,
     pod::PodInfo,
     profile::Profile,
@@ -34,6 +35,21 @@ pub(crate) enum PermitCall {
 
 /// Asks the Permit plugins of the profile, in order.
 pub(crate) fn permit(
+    profile: &Profile,
+    cluster: &Cluster,
+    bindings: &Bindings,
+    pod: &PodInfo,
+    node: &Str,
+) -> Result<Permission, Stopped> {
+    let status = |permitted: &Result<Permission, Stopped>| match permitted {
+        Ok(permission) if permission.waits.is_empty() => Status::Success,
+        Ok(_) => Status::Wait,
+        Err(stopped) => stopped.status(),
+    };
+    profile.measured(Stage::Permit, status, || ask(profile, cluster, bindings, pod, node))
+}
+
+fn ask(
     profile: &Profile,
     cluster: &Cluster,
     bindings: &Bindings,

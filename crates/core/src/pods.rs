@@ -21,6 +21,11 @@ impl Pods {
         self.0.remove(uid)
     }
 
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.0.values()
+    }
+
     pub(crate) fn get(&self, uid: &str) -> Option<&Arc<PodInfo>> {
         self.0.get(uid)
     }

@@ -9,6 +9,7 @@ use harbormaster_framework::{
     cycle::{DryRun, PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
     guard::PointError,
+    meter::{Stage, Status},
     nodeset::NodeIdx,
     objects::Objects,
     outcome::{Fix, Nomination, PluginResult, PostFiltered, Reject},
@@ -28,6 +29,8 @@ pub(crate) struct Answer {
     pub(crate) nomination: NewNomination,
     /// Who must go from the nominated node.
     pub(crate) victims: Vec<Arc<PodInfo>>,
+    /// How this counts in measurements.
+    pub(crate) status: Status,
 }
 
 /// Asks the PostFilter plugins of the profile, in order, until one has the last word. `diagnosis` is why the pod fits
@@ -35,19 +38,34 @@ pub(crate) struct Answer {
 pub(crate) fn post_filter(
     profile: &Profile,
     attempt: &Attempt,
+    diagnosis: Diagnosis,
+    pod: &PodInfo,
+    what_if: &mut dyn WhatIf,
+) -> Result<Answer, PointError> {
+    if profile.at(ExtensionPoint::PostFilter).is_empty() {
+        let (nomination, status) = (NewNomination::Clear, Status::Unschedulable);
+        return Ok(Answer { diagnosis, nomination, victims: Vec::new(), status });
+    }
+    let status = |said: &Result<Answer, PointError>| said.as_ref().map_or(Status::Error, |said| said.status);
+    profile.measured(Stage::PostFilter, status, || ask(profile, attempt, diagnosis, pod, what_if))
+}
+
+fn ask(
+    profile: &Profile,
+    attempt: &Attempt,
     mut diagnosis: Diagnosis,
     pod: &PodInfo,
     what_if: &mut dyn WhatIf,
 ) -> Result<Answer, PointError> {
-    let plugins = profile.at(ExtensionPoint::PostFilter);
     let pre_filter = diagnosis.pre_filter.as_ref().map(|(_, reject)| reject.clone());
-    let mut nomination = if plugins.is_empty() { NewNomination::Clear } else { NewNomination::Keep };
+    let mut nomination = NewNomination::Keep;
     let mut reasons: Vec<String> = Vec::new();
-    for plugin in plugins {
+    for plugin in profile.at(ExtensionPoint::PostFilter) {
         let mut cx = PostFilterCycle { pod, pre_filter: pre_filter.clone(), what_if };
         match profile.plugin(*plugin).post_filter(&mut cx, attempt.state(*plugin)) {
             Ok(PostFiltered::Nominate { node, victims }) => {
-                return Ok(Answer { diagnosis, nomination: NewNomination::Set(node), victims });
+                let (nomination, status) = (NewNomination::Set(node), Status::Success);
+                return Ok(Answer { diagnosis, nomination, victims, status });
             }
             Ok(PostFiltered::NoHelp { reasons: why, nomination: what }) => {
                 reasons.extend(why.into_iter().map(|r| r.into_owned()));
@@ -58,17 +76,19 @@ pub(crate) fn post_filter(
             // The last word: what plugins before said does not count any more.
             Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
                 diagnosis.post_filter = reasons.join(", ");
-                return Ok(Answer { diagnosis, nomination: nomination.into(), victims: Vec::new() });
+                let (nomination, status) = (nomination.into(), Status::Unresolvable);
+                return Ok(Answer { diagnosis, nomination, victims: Vec::new(), status });
             }
             Err(panic) if panic.is_panic() => return Err(panic),
             Err(error) => {
                 diagnosis.post_filter = error.source.to_string();
-                return Ok(Answer { diagnosis, nomination: NewNomination::Keep, victims: Vec::new() });
+                let (nomination, status) = (NewNomination::Keep, Status::Error);
+                return Ok(Answer { diagnosis, nomination, victims: Vec::new(), status });
             }
         }
     }
     diagnosis.post_filter = reasons.join(", ");
-    Ok(Answer { diagnosis, nomination, victims: Vec::new() })
+    Ok(Answer { diagnosis, nomination, victims: Vec::new(), status: Status::Unschedulable })
 }
 
 /// "What if" on the engine's own node table.

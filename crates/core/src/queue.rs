@@ -25,6 +25,7 @@ use harbormaster_framework::{
     cycle::EnqueueCycle,
     events::ClusterEvent,
     guard::{PointError, Stopped},
+    meter::{Stage, Status},
     objects::Objects,
     pod::PodInfo,
     profile::Profile,
@@ -34,6 +35,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     heap::IndexedHeap,
+    meter::Meter,
     note::{Cause, Note, Place},
 };
 
@@ -115,6 +117,8 @@ pub struct Queue {
     moving: (Place, Cause),
     /// `None` unless somebody wants to know.
     moves: Option<Vec<Note>>,
+    /// Who measures.
+    meter: Option<Arc<dyn Meter>>,
 }
 
 impl Queue {
@@ -139,12 +143,20 @@ impl Queue {
             handed_out: 0,
             moving: (Place::New, Cause::Added),
             moves: None,
+            meter: None,
         }
     }
 
     /// The same, taking note of every move if that is wanted.
     pub(crate) fn noting(mut self, moves: bool) -> Self {
         self.moves = moves.then(Vec::new);
+        self
+    }
+
+    /// The same, measured.
+    pub(crate) fn measured_by(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
+        self.wakers.measured_by(meter.clone());
+        self.meter = meter;
         self
     }
 
@@ -179,6 +191,16 @@ impl Queue {
             unschedulable: self.unschedulable.len() - self.gated,
             gated: self.gated,
         }
+    }
+
+    /// How many pods were handed out and are neither done nor given back.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// How many events are kept for pods in flight, by event; also those of which none is kept any more.
+    pub fn in_flight_events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
+        self.in_flight.events()
     }
 
     /// Whether [`Self::pop`] would hand out a pod.
@@ -249,10 +271,9 @@ impl Queue {
     /// The pod is gone or bound.
     pub fn delete(&mut self, pod: &PodInfo) {
         let uid = &pod.uid;
-        self.active.remove(uid);
-        self.rejected_backoff.remove(uid);
-        self.error_backoff.remove(uid);
-        self.take_unschedulable(uid);
+        let backoff = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
+        let entry = self.active.remove(uid).or(backoff).or_else(|| self.take_unschedulable(uid));
+        entry.iter().for_each(|entry| self.count_rejectors(entry, false));
         let name = (pod.namespace.clone(), pod.name.clone());
         if self.named.get(&name) == Some(uid) {
             self.named.remove(&name);
@@ -261,13 +282,22 @@ impl Queue {
 
     /// Hands out the next pod to be tried.
     pub fn pop(&mut self) -> Option<QueuedPod> {
-        let mut entry = self.active.pop().or_else(|| self.rejected_backoff.pop())?;
+        let mut entry = self.active.pop().or_else(|| self.pop_backoff())?;
         entry.attempts += 1;
         self.handed_out += 1;
+        self.count_rejectors(&entry, false);
         entry.rejectors.clear();
         entry.pending.clear();
         entry.gated_by = None;
         self.in_flight.begin(entry.pod.uid.clone());
+        Some(entry)
+    }
+
+    fn pop_backoff(&mut self) -> Option<QueuedPod> {
+        let entry = self.rejected_backoff.pop()?;
+        if let Some(meter) = &self.meter {
+            meter.queued(Place::Active, Cause::PoppedFromBackoff);
+        }
         Some(entry)
     }
 
@@ -304,6 +334,8 @@ impl Queue {
         }
         entry.rejectors = rejectors;
         entry.pending = pending;
+        entry.after_timeout = false;
+        self.count_rejectors(&entry, true);
         let how = if entry.has_rejectors() { self.missed(&entry) } else { Requeue::AfterBackoff };
         self.in_flight.end(&uid);
         self.moving = (Place::InFlight, Cause::AttemptFailed);
@@ -451,7 +483,8 @@ impl Queue {
     }
 
     fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, at: Moment<'_>) {
-        if let Some(entry) = self.take_unschedulable(uid) {
+        if let Some(mut entry) = self.take_unschedulable(uid) {
+            entry.after_timeout = cause == Cause::Timeout;
             self.moving = (Place::Unschedulable, cause);
             self.place(entry, how, at);
         }
@@ -521,6 +554,7 @@ impl Queue {
         entry.since = at.now;
         entry.gated_by = None;
         entry.gate_failed = true;
+        self.count_rejectors(&entry, false);
         entry.rejectors.clear();
         entry.pending.clear();
         entry.consecutive_errors += 1;
@@ -537,6 +571,12 @@ impl Queue {
 
     /// The PreEnqueue plugin that holds the pod back, if any; the one that did last time is asked first.
     fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
+        // That it always went well is kube-scheduler's word, too.
+        let profile = &self.profiles[entry.profile];
+        profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.ask_gates(entry, at))
+    }
+
+    fn ask_gates(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
         let profile = &self.profiles[entry.profile];
         let mut gates: Vec<PluginIdx> = profile.at(ExtensionPoint::PreEnqueue).to_vec();
         gates.sort_by_key(|g| Some(profile.plugin(*g).name()) != entry.gated_by);
@@ -556,14 +596,32 @@ impl Queue {
         entry.gated_by = Some(gate);
         if !entry.rejectors.contains(&gate) {
             entry.rejectors.push(gate);
+            if !entry.pending.contains(&gate) {
+                self.count_rejector(&entry, gate, true);
+            }
         }
         self.put_unschedulable(entry);
     }
 
     fn note_move(&mut self, entry: &QueuedPod, to: Place) {
         let (from, event) = self.moving;
+        if let Some(meter) = self.meter.as_ref().filter(|_| from != to) {
+            meter.queued(to, event);
+        }
         if let Some(moves) = self.moves.as_mut().filter(|_| from != to) {
             moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event });
+        }
+    }
+
+    fn count_rejectors(&self, entry: &QueuedPod, more: bool) {
+        if self.meter.is_some() {
+            entry.all_rejectors().for_each(|plugin| self.count_rejector(entry, plugin, more));
+        }
+    }
+
+    fn count_rejector(&self, entry: &QueuedPod, plugin: &'static str, more: bool) {
+        if let Some(meter) = &self.meter {
+            meter.rejects(entry.profile, plugin, more);
         }
     }
 

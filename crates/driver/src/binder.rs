@@ -10,6 +10,7 @@ use harbormaster_framework::{
     api_call::{Api, ClusterApi},
     cycle::BindCycle,
     guard::Stopped,
+    meter::{Stage, Stamp, Status},
     outcome::Bound,
     sweep::PluginIdx,
 };
@@ -136,17 +137,30 @@ impl BindingCycle {
     /// PreBind, Bind, PostBind. Only Bind waits for room: PreBind may wait for something else for minutes, and until it
     /// has ended the binding can be called off.
     async fn run(self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
-        if let Some(called_off) = called_off
-            && let Err(outcome) = self.pre_bind_unless(called_off).await
-        {
+        let begun = self.now();
+        let prepared = match called_off {
+            Some(called_off) => self.pre_bind_unless(called_off).await,
+            None => Ok(()),
+        };
+        self.note(Stage::PreBind, status(&prepared), begun);
+        if let Err(outcome) = prepared {
             return outcome;
         }
         let permit = self.room.acquire().await;
+        let begun = self.now();
         let bound = self.bind().await;
+        self.note(Stage::Bind, status(&bound), begun);
         drop(permit);
         if let Err(outcome) = bound {
             return outcome;
         }
+        let begun = self.now();
+        self.post_bind().await;
+        self.note(Stage::PostBind, Status::Success, begun);
+        BindOutcome::Bound
+    }
+
+    async fn post_bind(&self) {
         let profile = &self.task.profile;
         for plugin in profile.at(ExtensionPoint::PostBind) {
             if let Err(error) = profile.plugin(*plugin).post_bind(&self.seen_by(*plugin)).await {
@@ -154,7 +168,16 @@ impl BindingCycle {
                 tracing::error!(pod, err = %error, "A plugin failed after the binding");
             }
         }
-        BindOutcome::Bound
+    }
+
+    fn now(&self) -> Option<Stamp> {
+        self.task.profile.meter().map(|meter| meter.now())
+    }
+
+    fn note(&self, stage: Stage, status: Status, begun: Option<Stamp>) {
+        if let (Some(meter), Some(begun)) = (self.task.profile.meter(), begun) {
+            meter.point(stage, status, meter.now().since(begun));
+        }
     }
 
     async fn pre_bind_unless(
@@ -204,6 +227,15 @@ impl BindingCycle {
 fn locked(pre_binding: &PreBinding) -> MutexGuard<'_, FxHashMap<Str, oneshot::Sender<&'static str>>> {
     // A panic can leave nothing half done in there.
     pre_binding.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a step towards the binding counts in measurements.
+fn status(done: &Result<(), BindOutcome>) -> Status {
+    match done {
+        Ok(()) | Err(BindOutcome::Bound) => Status::Success,
+        Err(BindOutcome::Rejected(reject)) => reject.fix.into(),
+        Err(BindOutcome::Failed(_)) => Status::Error,
+    }
 }
 
 fn failed(stopped: Stopped) -> BindOutcome {

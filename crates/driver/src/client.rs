@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use harbormaster_metrics::Metrics;
 use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
 use http_body_util::BodyExt;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
@@ -72,6 +73,17 @@ impl Clients {
     pub(crate) fn led_by(&self, leadership: &Leadership) -> Self {
         let Self { main, events, leases } = self;
         Self { main: main.led_by(leadership), events: events.led_by(leadership), leases: leases.clone() }
+    }
+
+    /// The same clients, their requests counted.
+    pub fn measured(&self, metrics: &Metrics) -> Self {
+        let meter = Arc::new(metrics.client(self.main.host()));
+        let measured = |client: &ApiClient| client.measured_by(meter.clone());
+        Self {
+            main: measured(&self.main),
+            events: measured(&self.events),
+            leases: measured(&self.leases),
+        }
     }
 }
 

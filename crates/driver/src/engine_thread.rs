@@ -3,16 +3,20 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc::{Receiver, RecvTimeoutError},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{
     Attempted, BindOutcome, BindTask, Effect, Engine, EngineConfig, Input, Outcome, Trouble,
 };
-use harbormaster_framework::guard::panic_text;
+use harbormaster_framework::{guard::panic_text, pod::PodInfo};
+use harbormaster_metrics::Metrics;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
@@ -20,6 +24,8 @@ use crate::{clock::Clock, live_api::CustomNews, notes};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
+/// How old the numbers of what there is may be while the thread is busy; at rest they are exact.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// The shortest that the thread sleeps when there is nothing to do.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
@@ -32,6 +38,8 @@ pub enum ToEngine {
     Synced,
     /// This instance is the one that schedules. Until then it only listens.
     Lead,
+    /// Somebody wants to see all pods.
+    ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
     /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
 }
@@ -50,11 +58,15 @@ pub fn spawn(
     inbox: Receiver<ToEngine>,
     effects: UnboundedSender<Vec<Effect>>,
     news: CustomNews,
+    metrics: Metrics,
     synced: oneshot::Sender<()>,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news, synced).run());
+        let config = EngineConfig { meter: Some(metrics.meter()), ..config };
+        let work = AssertUnwindSafe(|| {
+            EngineLoop::new(config, unsynced, inbox, effects, news, metrics, synced).run();
+        });
         // Nobody listens when the process is ending anyway.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
@@ -79,6 +91,9 @@ struct EngineLoop {
     evicting: usize,
     /// The plugin whose first rejection is worth a warning; `None` when that was told of.
     stand_in: Option<&'static str>,
+    /// Where it is said how much there is of everything, and when that was done last.
+    metrics: Metrics,
+    published: Instant,
 }
 
 impl EngineLoop {
@@ -88,6 +103,7 @@ impl EngineLoop {
         inbox: Receiver<ToEngine>,
         effects: UnboundedSender<Vec<Effect>>,
         news: CustomNews,
+        metrics: Metrics,
         synced: oneshot::Sender<()>,
     ) -> Self {
         Self {
@@ -103,6 +119,8 @@ impl EngineLoop {
             stopping: false,
             binding: FxHashMap::default(),
             evicting: 0,
+            metrics,
+            published: Instant::now(),
         }
     }
 
@@ -139,6 +157,9 @@ impl EngineLoop {
     /// Takes what has come; waits for something if there is nothing else to do. `false` when nobody is left to send.
     fn take_messages(&mut self) -> bool {
         let busy = self.may_schedule() && self.engine.has_work();
+        if busy && self.published.elapsed() >= PUBLISH_EVERY {
+            self.publish();
+        }
         let mut next = match busy {
             true => self.inbox.try_recv().ok(),
             false => match self.wait() {
@@ -156,7 +177,13 @@ impl EngineLoop {
         true
     }
 
+    fn publish(&mut self) {
+        self.metrics.publish(&self.engine);
+        self.published = Instant::now();
+    }
+
     fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
+        self.publish();
         match self.engine.next_wakeup() {
             Some(at) => {
                 let sleep = at.since(self.clock.now()).max(SHORTEST_SLEEP);
@@ -179,6 +206,10 @@ impl EngineLoop {
                 self.tell_if_synced();
             }
             ToEngine::Lead => self.leads = true,
+            ToEngine::ListPods(answer) => {
+                // Whoever asked may have gone.
+                let _ = answer.send(self.engine.pods().cloned().collect());
+            }
             ToEngine::Stop => self.stopping = true,
         }
     }

@@ -3,10 +3,11 @@
 use std::{
     error::Error,
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::{Bytes, BytesMut};
+use harbormaster_metrics::client::{ClientMeter, Verb};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde::Deserialize;
@@ -113,6 +114,8 @@ pub struct ApiClient {
     reachability: Reachability,
     /// Whether anything may be written.
     leadership: Leadership,
+    /// Who counts requests.
+    meter: Option<Arc<ClientMeter>>,
 }
 
 /// Which connections a request is to use; it travels with the request.
@@ -151,7 +154,13 @@ impl ApiClient {
             ages: Ages::default(),
             reachability: Reachability::default(),
             leadership: Leadership::always(),
+            meter: None,
         }
+    }
+
+    /// The same way, its requests counted.
+    pub fn measured_by(&self, meter: Arc<ClientMeter>) -> Self {
+        Self { meter: Some(meter), ..self.clone() }
     }
 
     /// The same way, where trouble is told of with the address of the server.
@@ -179,6 +188,12 @@ impl ApiClient {
         Self { leadership: leadership.clone(), ..self.clone() }
     }
 
+    /// The server as requests are counted for it: host and port.
+    pub(crate) fn host(&self) -> String {
+        let address: Option<http::Uri> = self.reachability.server().parse().ok();
+        address.as_ref().and_then(|address| address.authority()).map(ToString::to_string).unwrap_or_default()
+    }
+
     pub(crate) fn reachability(&self) -> &Reachability {
         &self.reachability
     }
@@ -202,7 +217,8 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
-        let age = self.may_send().await;
+        let begun = Instant::now();
+        let age = self.may_send(&Method::GET).await;
         let all = async {
             let request = request(Method::GET, path, Bytes::new())?;
             let silence = limit.min(REQUEST_LIMIT);
@@ -217,7 +233,9 @@ impl ApiClient {
             }
             Ok(read.freeze())
         };
-        self.within(limit, &Method::GET, path, &age, all).await
+        let reply = self.within(limit, &Method::GET, path, &age, all).await;
+        self.note_end(&Method::GET, begun, 0, &reply);
+        reply
     }
 
     /// `POST` of a JSON body. The reply is read and dropped.
@@ -250,7 +268,7 @@ impl ApiClient {
     /// See [`ApiError`].
     pub async fn open(&self, path: &str, limit: Duration) -> Result<Stream, ApiError> {
         let request = request(Method::GET, path, Bytes::new())?;
-        let age = self.may_send().await;
+        let age = self.may_send(&Method::GET).await;
         self.within(limit, &Method::GET, path, &age, self.send(request, &age, true)).await
     }
 
@@ -265,10 +283,11 @@ impl ApiClient {
         content_type: &'static str,
         body: Bytes,
     ) -> Result<Bytes, ApiError> {
+        let (begun, sent) = (Instant::now(), body.len());
         let mut request = request(method.clone(), path, body)?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let exchange = async {
-            let age = self.may_send().await;
+            let age = self.may_send(&method).await;
             let reply = async {
                 let mut stream = self.send(request, &age, false).await?;
                 // Read to the end, so that the connection can be used again.
@@ -280,20 +299,41 @@ impl ApiClient {
             };
             self.within(self.limit, &method, path, &age, reply).await
         };
-        tokio::select! {
+        let outcome = tokio::select! {
             // First: it is asked each time before anything else goes on.
             biased;
             () = self.leadership.is_over() => Err(ApiError::NotLeading(format!("{method} {}", plain(path)))),
             outcome = exchange => outcome,
-        }
+        };
+        self.note_end(&method, begun, sent, &outcome);
+        outcome
     }
 
     /// Waits for the limit; the connections to use then.
-    async fn may_send(&self) -> Arc<Age> {
+    async fn may_send(&self, method: &Method) -> Arc<Age> {
         if let Some(limiter) = &self.limiter {
-            limiter.acquire().await;
+            let waited = limiter.acquire().await;
+            if let Some((meter, verb)) = self.measured(method) {
+                meter.waited(verb, waited);
+            }
         }
         self.ages.current()
+    }
+
+    fn measured(&self, method: &Method) -> Option<(&ClientMeter, Verb)> {
+        Some((self.meter.as_deref()?, Verb::of(method.as_str())?))
+    }
+
+    fn note_end(&self, method: &Method, begun: Instant, sent: usize, reply: &Result<Bytes, ApiError>) {
+        if let Some((meter, verb)) = self.measured(method) {
+            meter.ended(verb, begun.elapsed(), sent, reply.as_ref().ok().map(Bytes::len));
+        }
+    }
+
+    fn note_answer(&self, method: &Method, code: Option<StatusCode>) {
+        if let Some((meter, verb)) = self.measured(method) {
+            meter.answered(verb, code.map(|code| code.as_u16()));
+        }
     }
 
     async fn send(
@@ -305,7 +345,9 @@ impl ApiClient {
         let what = (request.method().clone(), request.uri().path().to_owned());
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
         request.extensions_mut().insert(Via { age: age.clone(), is_stream });
-        let outcome = match self.service.clone().oneshot(request).await {
+        let answer = self.service.clone().oneshot(request).await;
+        self.note_answer(&what.0, answer.as_ref().ok().map(Response::status));
+        let outcome = match answer {
             Ok(reply) if reply.status().is_success() => Ok(Stream {
                 is_probed: reply.version() == Version::HTTP_2,
                 body: reply.into_body(),

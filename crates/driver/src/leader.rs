@@ -74,6 +74,14 @@ impl LeaderElection {
         }
     }
 
+    /// The name of the lease, if there is one.
+    pub(crate) fn lease(&self) -> Option<&str> {
+        match self {
+            Self::Off => None,
+            Self::Lease(lease) => Some(&lease.name),
+        }
+    }
+
     /// Whether nothing is watched before this instance leads.
     pub(crate) fn delays_cache(&self) -> bool {
         matches!(self, Self::Lease(LeaseElection { delay_cache: true, .. }))

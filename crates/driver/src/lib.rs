@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
 //! up), `reachability` (what is said of a server that is away), [`leader`] (whether anything may be written), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
-//! [`mod@run`] (the whole).
+//! [`mod@run`] (the whole), [`metrics`] (what is counted of it).
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
@@ -38,6 +38,7 @@ pub mod lanes;
 pub mod leader;
 pub mod limiter;
 pub mod live_api;
+pub mod metrics;
 mod notes;
 mod reachability;
 mod rests;
@@ -52,4 +53,5 @@ pub(crate) mod canned;
 pub use client::{ClientError, ConnectionConfig};
 pub use http::{ApiClient, ApiError};
 pub use leader::{LeaderElection, Leadership, LeaseElection};
+pub use metrics::Metrics;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};

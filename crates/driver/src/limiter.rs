@@ -40,12 +40,13 @@ impl RateLimiter {
         Some(Self { qps, burst, bucket: Mutex::new(Bucket { tokens: burst, filled: Instant::now() }) })
     }
 
-    /// Waits until a request may be sent.
-    pub async fn acquire(&self) {
+    /// Waits until a request may be sent; for how long.
+    pub async fn acquire(&self) -> Duration {
         let wait = self.take(Instant::now());
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
+        wait
     }
 
     fn take(&self, now: Instant) -> Duration {

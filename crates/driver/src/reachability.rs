@@ -109,6 +109,11 @@ impl Reachability {
         }
     }
 
+    /// The address of the server.
+    pub(crate) fn server(&self) -> &str {
+        &self.0.server
+    }
+
     /// The server said no to what was asked for `kind`.
     pub(crate) fn forbidden(&self, kind: &str, why: &str) {
         let told = self.lock().forbidden(kind, why, Instant::now());

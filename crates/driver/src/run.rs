@@ -31,6 +31,7 @@ use crate::{
         candidate::{Election, Stand},
     },
     live_api::{CustomNews, LiveApi},
+    metrics::Metrics,
     status::StatusWriter,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
@@ -53,6 +54,8 @@ pub struct DriverConfig {
     pub leadership: Leadership,
     /// Names this instance in events and in the lease; the name of the machine if absent.
     pub hostname: Option<String>,
+    /// What is counted; a clone of it shows the numbers.
+    pub metrics: Metrics,
 }
 
 /// Why [`run`] came to its end.
@@ -99,9 +102,9 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, .. } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, leadership, hostname }.run(engine, shutdown).await
+    Driver { clients, election, leadership, hostname, metrics }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -115,6 +118,8 @@ pub struct Driver {
     pub leadership: Leadership,
     /// Names this instance in events and in the lease.
     pub hostname: String,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 impl Driver {
@@ -128,7 +133,7 @@ impl Driver {
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, DriverError> {
         self.election.check().map_err(DriverError::Election)?;
-        let clients = self.clients.led_by(&self.leadership);
+        let clients = self.clients.measured(self.metrics.numbers()).led_by(&self.leadership);
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::unbounded_channel();
         let (tasks, all_done) = Tasks::new();
@@ -148,7 +153,9 @@ impl Driver {
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, &engine.resources(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, synced)?;
+        let numbers = self.metrics.numbers().clone();
+        let mut engine =
+            engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, numbers, synced)?;
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
@@ -179,6 +186,7 @@ impl Driver {
         );
         // An engine that is gone has nothing to finish.
         let _ = to_engine.send(ToEngine::Stop);
+        self.metrics.schedules(None);
         let finish = pin!(async {
             let engine = engine.await;
             // The engine has dropped its end of the effects, so this ends when all of them are under way.
@@ -220,7 +228,15 @@ impl Driver {
                 pending::<()>().await;
             }
         };
+        let (metrics, lease) = (self.metrics.clone(), self.election.lease().map(str::to_owned));
+        if let Some(lease) = &lease {
+            metrics.set_leader(lease, false);
+        }
         let lead = move || {
+            if let Some(lease) = &lease {
+                metrics.set_leader(lease, true);
+            }
+            metrics.schedules(Some(engine.clone()));
             // It may be coming to its end.
             let _ = engine.send(ToEngine::Lead);
         };

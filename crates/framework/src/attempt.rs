@@ -25,8 +25,9 @@ use crate::{
     cluster::Cluster,
     cycle::{Cycle, Reservation},
     diagnosis::Diagnosis,
-    guard::{PointError, Stopped},
-    kept::Kept,
+    guard::{Call, PointError, Stopped},
+    kept::{Column, Kept, SlateId},
+    meter::{Laps, Stage, Status},
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, Reject},
     pod::PodInfo,
@@ -185,6 +186,17 @@ impl Attempt {
         row: NodeIdx,
         reservation: &mut Reservation,
     ) -> Result<(), Stopped> {
+        let status =
+            |done: &Result<(), Stopped>| done.as_ref().err().map_or(Status::Success, Stopped::status);
+        self.profile.measured(Stage::Reserve, status, || self.reserve_with_all(cluster, row, reservation))
+    }
+
+    fn reserve_with_all(
+        &self,
+        cluster: &mut Cluster,
+        row: NodeIdx,
+        reservation: &mut Reservation,
+    ) -> Result<(), Stopped> {
         for idx in self.profile.at(ExtensionPoint::Reserve) {
             let plugin = self.profile.plugin(*idx);
             let mut assume = Assume::by(plugin.name());
@@ -237,10 +249,16 @@ pub struct GivenBack {
 /// pod any more.
 pub fn unreserve(profile: &Profile, cluster: &mut Cluster, reservation: &Reservation) -> GivenBack {
     let mut given_back = GivenBack::default();
-    for idx in profile.at(ExtensionPoint::Reserve).iter().rev() {
-        let told = profile.plugin(*idx).unreserve(&reservation.of(*idx), &mut given_back.calls);
-        given_back.troubles.extend(told.err());
-    }
+    profile.measured(
+        Stage::Unreserve,
+        |()| Status::Success,
+        || {
+            for idx in profile.at(ExtensionPoint::Reserve).iter().rev() {
+                let told = profile.plugin(*idx).unreserve(&reservation.of(*idx), &mut given_back.calls);
+                given_back.troubles.extend(told.err());
+            }
+        },
+    );
     cluster.give_back(&reservation.pod().uid);
     given_back
 }
@@ -254,6 +272,7 @@ pub struct Runner {
     profile: Arc<Profile>,
     kept: Kept,
     scratch: score::Scratch,
+    laps: Laps,
 }
 
 impl Runner {
@@ -264,7 +283,8 @@ impl Runner {
 
     /// A runner that keeps about so many bytes of answers between attempts.
     pub fn keeping(profile: Arc<Profile>, bytes: usize) -> Self {
-        Self { profile, kept: Kept::new(bytes), scratch: score::Scratch::default() }
+        let laps = Laps::of(profile.meter().cloned());
+        Self { profile, kept: Kept::new(bytes), scratch: score::Scratch::default(), laps }
     }
 
     /// The profile.
@@ -285,18 +305,68 @@ impl Runner {
         if cluster.node_count() == 0 {
             return Err(AttemptError::NoNodes);
         }
-        let mut draft = match self.narrow(cluster, pod)? {
+        self.laps.begin(Stage::PreFilter);
+        let narrowed = self.narrow(cluster, pod);
+        self.laps.turn(Stage::Filter);
+        self.laps.observe(Stage::PreFilter, narrowed_status(&narrowed));
+        let mut draft = match narrowed? {
             Ok(draft) => draft,
             Err(attempt) => return Ok(*attempt),
         };
         let preferred = search.preferred.iter().find_map(|name| cluster.find(name));
-        if let Some(row) = preferred
-            && self.fits(cluster, &draft, search.nominated, row)?
-        {
+        let fits_preferred = self.filter_from(cluster, &mut draft, search.nominated, preferred);
+        self.laps.turn(Stage::PreScore);
+        self.laps.observe(Stage::Filter, status_of(&fits_preferred));
+        if let Some(row) = fits_preferred? {
             return Ok(draft.ended_at(row, vec![row], 1, None));
         }
-        self.filter(cluster, &mut draft, search.nominated)?;
-        self.choose(cluster, draft, search, preferred)
+        let slate = draft.slate;
+        let chosen = self.choose(cluster, draft, search, preferred);
+        self.laps.turn(Stage::Reserve);
+        self.observe_scoring(slate, &chosen);
+        chosen
+    }
+
+    /// Finds the rows that fit, unless the preferred one does, which is then returned.
+    fn filter_from(
+        &mut self,
+        cluster: &mut Cluster,
+        draft: &mut Draft,
+        nominated: &[NominatedRow],
+        preferred: Option<NodeIdx>,
+    ) -> Result<Option<NodeIdx>, AttemptError> {
+        if let Some(row) = preferred
+            && self.fits(cluster, draft, nominated, row)?
+        {
+            return Ok(Some(row));
+        }
+        self.filter(cluster, draft, nominated).map(|()| None)
+    }
+
+    /// Takes note of PreScore and Score, if there was a choice.
+    fn observe_scoring(&mut self, slate: SlateId, chosen: &Result<Attempt, AttemptError>) {
+        if !self.laps.are_measured() || self.profile.scorers().is_empty() {
+            return;
+        }
+        let (pre_score, score) = match chosen {
+            Ok(Attempt { found: Found::Node { feasible: 2.., .. }, .. }) => {
+                (Status::Success, Some(Status::Success))
+            }
+            Ok(_) => return,
+            Err(AttemptError::Plugin(PointError { call: Call::Point(ExtensionPoint::PreScore), .. })) => {
+                (Status::Error, None)
+            }
+            Err(_) => (Status::Success, Some(Status::Error)),
+        };
+        self.laps.observe(Stage::PreScore, pre_score);
+        if let Some(score) = score {
+            self.laps.observe(Stage::Score, score);
+        }
+        for plugin in self.profile.at(ExtensionPoint::PreScore) {
+            if self.kept.column(slate, *plugin).is_some_and(Column::has_pre_scored) {
+                self.profile.plugin(*plugin).evaluated(Stage::PreScore, || 1);
+            }
+        }
     }
 
     /// Scores as many of the rows that fit as the window wants, and takes the best.
@@ -367,6 +437,22 @@ impl Runner {
             Err(_) => Ok(false),
         }
     }
+}
+
+/// How PreFilter went.
+fn narrowed_status(narrowed: &Result<Result<Draft, Box<Attempt>>, AttemptError>) -> Status {
+    match narrowed {
+        Ok(Ok(_)) => Status::Success,
+        Ok(Err(ended)) => {
+            let word = ended.rejections.as_ref().and_then(|rejections| rejections.all.as_ref());
+            word.map_or(Status::Success, |reject| reject.fix.into())
+        }
+        Err(_) => Status::Error,
+    }
+}
+
+fn status_of<T, E>(result: &Result<T, E>) -> Status {
+    if result.is_ok() { Status::Success } else { Status::Error }
 }
 
 /// The one that kube-scheduler finds on top of its heap, and the rest of the heap.

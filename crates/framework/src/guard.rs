@@ -1,8 +1,8 @@
 //! The one place through which every call of a plugin goes.
 //!
 //! A call gets here with the plugin's type erased and leaves with an answer or with an error that names plugin and
-//! call. A panic becomes such an error, so that one pod fails and the scheduler goes on. Whoever wants to measure or to
-//! trace calls does it in `Guarded::call`.
+//! call. A panic becomes such an error, so that one pod fails and the scheduler goes on. Calls are measured here, for those who
+//! lend a meter ([`crate::meter`]).
 
 use std::{
     any::Any,
@@ -24,6 +24,7 @@ use crate::{
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
     events::ErasedRegistration,
     index::{ClusterView, IndexKind, Indexes},
+    meter::{PluginMeter, ProfileMeter, Stage, Stamp, Status},
     nodeset::{NodeIdx, NodeSet},
     outcome::{
         Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFlight, Reject, Stop,
@@ -172,6 +173,110 @@ pub(crate) fn caught<T>(plugin: &'static str, call: Call, run: impl FnOnce() -> 
 pub struct Guarded {
     plugin: AnyPlugin,
     calls: Calls,
+    /// `None` unless somebody measures.
+    meter: Option<Arc<dyn PluginMeter>>,
+}
+
+/// A call that is being measured.
+struct Begun<'a> {
+    meter: &'a dyn PluginMeter,
+    stage: Stage,
+    at: Stamp,
+}
+
+impl Begun<'_> {
+    fn end(self, status: Status) {
+        self.meter.end(self.stage, self.at, status);
+    }
+}
+
+/// How an answer counts in measurements.
+trait Said {
+    fn status(&self) -> Status {
+        Status::Success
+    }
+}
+
+impl Said for () {}
+impl Said for bool {}
+impl Said for i64 {}
+impl Said for Slot {}
+impl Said for crate::events::Hint {}
+impl Said for Option<Vec<ErasedRegistration>> {}
+
+impl Said for PreFilterAnswer {
+    fn status(&self) -> Status {
+        if matches!(self, Self::Skip) { Status::Skip } else { Status::Success }
+    }
+}
+
+impl Said for Option<Vec<SignFragment>> {
+    fn status(&self) -> Status {
+        if self.is_some() { Status::Success } else { Status::Unschedulable }
+    }
+}
+
+/// Whether PreScore has made a state.
+struct Made(bool);
+
+impl Said for Made {
+    fn status(&self) -> Status {
+        if self.0 { Status::Success } else { Status::Skip }
+    }
+}
+
+impl Said for PostFiltered {
+    fn status(&self) -> Status {
+        match self {
+            Self::Nominate { .. } => Status::Success,
+            Self::NoHelp { .. } => Status::Unschedulable,
+            Self::Unresolvable { .. } => Status::Unresolvable,
+        }
+    }
+}
+
+impl Said for Permitted {
+    fn status(&self) -> Status {
+        if matches!(self, Self::Wait(_)) { Status::Wait } else { Status::Success }
+    }
+}
+
+impl Said for PreFlight {
+    fn status(&self) -> Status {
+        if matches!(self, Self::NothingToDo) { Status::Skip } else { Status::Success }
+    }
+}
+
+impl Said for Bound {
+    fn status(&self) -> Status {
+        if matches!(self, Self::NotMine) { Status::Skip } else { Status::Success }
+    }
+}
+
+impl<T: Said> Said for PluginResult<T> {
+    fn status(&self) -> Status {
+        self.as_ref().map_or(Status::Error, T::status)
+    }
+}
+
+impl<T: Said> Said for Result<T, Stop> {
+    fn status(&self) -> Status {
+        match self {
+            Ok(said) => said.status(),
+            Err(Stop::Reject(reject)) => reject.fix.into(),
+            Err(Stop::Error(_)) => Status::Error,
+        }
+    }
+}
+
+impl Stopped {
+    /// How this counts in measurements.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Reject(_, reject) => reject.fix.into(),
+            Self::Error(_) => Status::Error,
+        }
+    }
 }
 
 impl fmt::Debug for Guarded {
@@ -183,16 +288,42 @@ impl fmt::Debug for Guarded {
 impl Guarded {
     /// Takes a plugin in.
     pub fn new<P: Plugin>(plugin: P) -> Self {
-        Self { plugin: Arc::new(plugin), calls: Calls::of::<P>() }
+        Self { plugin: Arc::new(plugin), calls: Calls::of::<P>(), meter: None }
+    }
+
+    /// The same plugin, measured; `stages` are those at which it is asked.
+    pub(crate) fn metered(&self, meter: &dyn ProfileMeter, stages: &[Stage]) -> Self {
+        Self { meter: Some(meter.plugin(self.name(), stages)), ..self.clone() }
     }
 
     /// Makes a call.
-    fn call<T>(&self, call: Call, run: impl FnOnce(&(dyn Any + Send + Sync)) -> T) -> Result<T, PointError> {
-        caught(self.calls.name, call, || run(&*self.plugin))
+    fn call<T: Said>(
+        &self,
+        call: Call,
+        run: impl FnOnce(&(dyn Any + Send + Sync)) -> T,
+    ) -> Result<T, PointError> {
+        let begun = self.begin(call);
+        let said = caught(self.calls.name, call, || run(&*self.plugin));
+        if let Some(begun) = begun {
+            begun.end(said.as_ref().map_or(Status::Error, T::status));
+        }
+        said
+    }
+
+    fn begin(&self, call: Call) -> Option<Begun<'_>> {
+        let (meter, stage) = (self.meter.as_deref()?, Stage::of(call)?);
+        Some(Begun { meter, stage, at: meter.begin(stage)? })
+    }
+
+    /// The plugin has had its say about a pod, or about so many nodes.
+    pub(crate) fn evaluated(&self, stage: Stage, times: impl FnOnce() -> usize) {
+        if let Some(meter) = &self.meter {
+            meter.evaluated(stage, times());
+        }
     }
 
     /// A call that may fail but cannot reject.
-    fn attempt<T>(
+    fn attempt<T: Said>(
         &self,
         call: Call,
         run: impl FnOnce(&(dyn Any + Send + Sync)) -> PluginResult<T>,
@@ -201,7 +332,7 @@ impl Guarded {
     }
 
     /// A call that may reject or fail.
-    fn ask<T>(
+    fn ask<T: Said>(
         &self,
         call: Call,
         run: impl FnOnce(&(dyn Any + Send + Sync)) -> Result<T, Stop>,
@@ -210,7 +341,7 @@ impl Guarded {
     }
 
     /// A call that goes on in the background.
-    async fn ask_async<'a, T>(
+    async fn ask_async<'a, T: Said>(
         &'a self,
         call: Call,
         run: impl FnOnce() -> BoxFuture<'a, Result<T, Stop>>,
@@ -218,12 +349,25 @@ impl Guarded {
         self.wait_for(call, run).await?.map_err(|stop| self.stopped(call, stop))
     }
 
-    async fn wait_for<'a, T>(
+    async fn wait_for<'a, T: Said>(
         &'a self,
         call: Call,
         run: impl FnOnce() -> BoxFuture<'a, T>,
     ) -> Result<T, PointError> {
-        let mut future = self.call(call, |_| run())?;
+        let begun = self.begin(call);
+        let said = self.polled(call, run).await;
+        if let Some(begun) = begun {
+            begun.end(said.as_ref().map_or(Status::Error, T::status));
+        }
+        said
+    }
+
+    async fn polled<'a, T>(
+        &'a self,
+        call: Call,
+        run: impl FnOnce() -> BoxFuture<'a, T>,
+    ) -> Result<T, PointError> {
+        let mut future = caught(self.calls.name, call, run)?;
         let guarded = poll_fn(|cx| {
             let poll = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
             match poll {
@@ -235,6 +379,9 @@ impl Guarded {
     }
 
     fn failed(&self, call: Call, source: PluginError) -> PointError {
+        if let (Some(meter), Some(stage)) = (&self.meter, Stage::of(call)) {
+            meter.failed(stage);
+        }
         PointError { plugin: self.calls.name, call, source }
     }
 
@@ -324,7 +471,7 @@ impl Guarded {
     /// When the plugin panics.
     pub fn reads(&self, pod: &PodInfo) -> Result<Reads, PointError> {
         let mut reads = Reads::default();
-        self.call(Call::Sign, |this| (self.calls.reads)(this, pod, &mut reads))?;
+        caught(self.name(), Call::Sign, || (self.calls.reads)(&*self.plugin, pod, &mut reads))?;
         Ok(reads)
     }
 
@@ -410,7 +557,8 @@ impl Guarded {
     /// # Errors
     /// When the pod does not fit, or the plugin fails.
     pub fn filter(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<(), Stopped> {
-        let Some(run) = self.calls.filter else { return Ok(()) };
+        let Some(run) = self.calls.filter.filter(|_| slot.is_some()) else { return Ok(()) };
+        self.evaluated(Stage::Filter, || 1);
         self.ask(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, row))
     }
 
@@ -420,6 +568,7 @@ impl Guarded {
     /// When the plugin fails.
     pub fn filter_batch(&self, cx: &Cycle<'_>, slot: &Slot, sweep: &mut Sweep<'_>) -> Result<(), PointError> {
         let Some(run) = self.calls.filter_batch else { return Ok(()) };
+        self.evaluated(Stage::Filter, || sweep.rows().len());
         self.attempt(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, sweep))
     }
 
@@ -430,6 +579,7 @@ impl Guarded {
     pub fn post_filter(&self, cx: &mut PostFilterCycle<'_>, slot: &Slot) -> Result<PostFiltered, PointError> {
         let no_help = PostFiltered::NoHelp { reasons: Vec::new(), nomination: Default::default() };
         let Some(run) = self.calls.post_filter else { return Ok(no_help) };
+        self.evaluated(Stage::PostFilter, || 1);
         self.attempt(Call::Point(ExtensionPoint::PostFilter), |this| run(this, cx, slot))
     }
 
@@ -447,7 +597,11 @@ impl Guarded {
         slot: &mut Slot,
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.pre_score else { return Ok(()) };
-        self.attempt(Call::Point(ExtensionPoint::PreScore), |this| run(this, cx, filtered, candidates, slot))
+        let made = self.attempt(Call::Point(ExtensionPoint::PreScore), |this| {
+            run(this, cx, filtered, candidates, slot)?;
+            Ok(Made(slot.is_some()))
+        });
+        made.map(drop)
     }
 
     /// See [`crate::plugin::Score::score`].
@@ -456,6 +610,7 @@ impl Guarded {
     /// When the plugin fails.
     pub fn score(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<i64, PointError> {
         let Some(run) = self.calls.score else { return Ok(0) };
+        self.evaluated(Stage::Score, || 1);
         self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, row))
     }
 
@@ -470,6 +625,7 @@ impl Guarded {
         scores: &mut Scores<'_>,
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.score_batch else { return Ok(()) };
+        self.evaluated(Stage::Score, || scores.rows().len());
         self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, scores))
     }
 

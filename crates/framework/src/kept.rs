@@ -25,6 +25,7 @@ use slate::{ColumnId, Desk, Slate};
 use crate::{
     cycle::Cycle,
     guard::PointError,
+    meter::Laps,
     nodeset::NodeSet,
     plugin::Scope,
     pod::{PodInfo, SpecInfo},
@@ -89,8 +90,9 @@ impl Kept {
         slate: SlateId,
         profile: &Profile,
         cx: &Cycle<'_>,
+        laps: &mut Laps,
     ) -> Result<(), PointError> {
-        self.slates[slate.0].sync(Desk { profile, cx, columns: &mut self.columns })
+        self.slates[slate.0].sync(Desk { profile, cx, columns: &mut self.columns, laps })
     }
 
     /// The rows that no row-scoped Filter plugin rejects, after [`Self::sync`].

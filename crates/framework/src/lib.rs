@@ -19,6 +19,7 @@ pub mod events;
 pub mod guard;
 pub mod index;
 mod kept;
+pub mod meter;
 pub mod nodeset;
 pub mod normalize;
 pub mod objects;

@@ -1,5 +1,7 @@
 //! A profile: the plugins that pods of one scheduler name go through, in order.
 
+use std::sync::Arc;
+
 use harbormaster_api::{Str, points::ExtensionPoint};
 use serde_json::Value;
 use thiserror::Error;
@@ -7,9 +9,10 @@ use thiserror::Error;
 use crate::{
     cycle::Cycle,
     events::{Action, ClusterEvent, ErasedRegistration, EventResource},
-    guard::{Guarded, PointError},
+    guard::{Call, Guarded, PointError},
     index::IndexKind,
     kept::Asked,
+    meter::{ProfileMeter, Stage, Status},
     outcome::Normalize,
     plugin::{Queued, Scope, SignFragment},
     pod::PodInfo,
@@ -55,9 +58,12 @@ pub struct Scorer {
 }
 
 /// Plugins in order, made and ready. Immutable: shared by the engine and by bindings on their way.
+#[derive(Clone)]
 pub struct Profile {
     name: Str,
     plugins: Vec<Guarded>,
+    /// `None` unless somebody measures.
+    meter: Option<Arc<dyn ProfileMeter>>,
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
     row_filters: Vec<PluginIdx>,
@@ -118,6 +124,7 @@ impl Profile {
             name: spec.name.as_str().into(),
             indexed,
             plugins,
+            meter: None,
             points,
             scorers,
             row_filters,
@@ -125,6 +132,32 @@ impl Profile {
             implied,
             percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
         })
+    }
+
+    /// The same profile, with the same plugins, measured.
+    #[must_use]
+    pub fn metered(&self, meter: Arc<dyn ProfileMeter>) -> Self {
+        let plugins = self.plugins.iter().enumerate().map(|(at, plugin)| {
+            let takes_part = |point: &&ExtensionPoint| self.enabled(PluginIdx(at as u16), **point);
+            let points = ExtensionPoint::ALL.iter().filter(takes_part);
+            let stages: Vec<Stage> = points.filter_map(|point| Stage::of(Call::Point(*point))).collect();
+            plugin.metered(&*meter, &stages)
+        });
+        Self { plugins: plugins.collect(), meter: Some(meter), ..self.clone() }
+    }
+
+    /// Who measures the profile, if anybody does.
+    pub fn meter(&self) -> Option<&Arc<dyn ProfileMeter>> {
+        self.meter.as_ref()
+    }
+
+    /// Asks plugins of one point with `ask`, and has the time of that taken. `status` tells how it went.
+    pub fn measured<T>(&self, stage: Stage, status: impl FnOnce(&T) -> Status, ask: impl FnOnce() -> T) -> T {
+        let Some(meter) = &self.meter else { return ask() };
+        let begun = meter.now();
+        let said = ask();
+        meter.point(stage, status(&said), meter.now().since(begun));
+        said
     }
 
     /// `schedulerName`.
@@ -244,6 +277,11 @@ impl Profile {
     /// # Errors
     /// When a plugin panics.
     pub fn sign(&self, pod: &PodInfo) -> Result<Option<Vec<SignFragment>>, PointError> {
+        // That it always went well is kube-scheduler's word, too.
+        self.measured(Stage::Sign, |_| Status::Success, || self.sign_with_all(pod))
+    }
+
+    fn sign_with_all(&self, pod: &PodInfo) -> Result<Option<Vec<SignFragment>>, PointError> {
         const POINTS: [ExtensionPoint; 4] = [
             ExtensionPoint::PreFilter,
             ExtensionPoint::Filter,

@@ -48,7 +48,7 @@ pub struct StartOptions {
     /// Decide exactly like kube-scheduler: Harbormaster's `--parity`, and for
     /// kube-scheduler an initial list in the order of names.
     pub parity: bool,
-    /// Serve metrics, so that [`Scheduler::activity`] has an answer.
+    /// Serve metrics, so that [`Scheduler::activity`] and [`Scheduler::page`] have an answer.
     pub metrics: bool,
 }
 
@@ -126,8 +126,7 @@ impl Scheduler {
 
     /// The scheduler's own account, where it serves one.
     pub fn activity(&self) -> Result<Option<Activity>> {
-        let Some(client) = &self.metrics else { return Ok(None) };
-        let text = client.get_text("/metrics")?;
+        let Some(text) = self.page("/metrics")? else { return Ok(None) };
         let sum = |name: &str, label: &str| {
             let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
             // Prometheus writes whole numbers as floats when they are large.
@@ -136,6 +135,11 @@ impl Scheduler {
         let queued =
             sum("scheduler_pending_pods{", "\"active\"") + sum("scheduler_pending_pods{", "\"backoff\"");
         Ok(Some(Activity { queued, attempts: sum("scheduler_schedule_attempts_total{", "") }))
+    }
+
+    /// The page with its metrics at that path, where it serves one.
+    pub fn page(&self, path: &str) -> Result<Option<String>> {
+        Ok(self.metrics.as_ref().map(|client| client.get_text(path)).transpose()?)
     }
 
     /// Ends it gracefully.
@@ -183,7 +187,7 @@ fn start_original(cluster: &Endpoint, options: &StartOptions) -> Result<Schedule
         let [port] = free_ports()?;
         flags.push("--bind-address=127.0.0.1".to_owned());
         flags.push(format!("--secure-port={port}"));
-        flags.push("--authorization-always-allow-paths=/readyz,/metrics".to_owned());
+        flags.push("--authorization-always-allow-paths=/readyz,/metrics,/metrics/resources".to_owned());
         metrics = Some(ApiClient::new(&format!("https://127.0.0.1:{port}"), ""));
     }
     let component = cluster.start_kube_scheduler(&options.config, &flags)?;

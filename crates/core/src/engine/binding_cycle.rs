@@ -4,6 +4,7 @@ use harbormaster_api::{Str, Timestamp, args::GoDuration, points::ExtensionPoint}
 use harbormaster_framework::{
     cycle::Reservation,
     guard::PointError,
+    meter::{Stage, Stamp, Status},
     outcome::{PreFlight, Reject},
     profile::Profile,
     sweep::PluginIdx,
@@ -15,6 +16,7 @@ use crate::{
     effect::BindTask,
     failure::Failure,
     input::BindOutcome,
+    meter::AttemptResult,
     nominator::NewNomination,
     permit::{Permission, PermitCall},
     queue::QueuedPod,
@@ -35,7 +37,8 @@ impl Engine {
         let wait = |(plugin, at_most)| Wait { plugin, at_most, until: now + at_most };
         let waits: Vec<Wait> = permission.waits.into_iter().map(wait).collect();
         let held = !waits.is_empty();
-        self.bindings.enter(entry, chosen, waits);
+        let held_since = self.meter.as_ref().filter(|_| held).map(|meter| meter.now());
+        self.bindings.enter(entry, chosen, waits, held_since);
         if !held {
             self.begin_binding(&uid, now);
         }
@@ -56,6 +59,8 @@ impl Engine {
         match call {
             PermitCall::Allow(uid, plugin) => {
                 if self.bindings.allow(&uid, plugin) {
+                    let held_since = self.bindings.get(&uid).and_then(|binding| binding.held_since);
+                    self.wait_ended(held_since, Status::Success);
                     self.begin_binding(&uid, now);
                 }
             }
@@ -86,8 +91,16 @@ impl Engine {
 
     fn end_wait(&mut self, uid: &str, failure: Failure, now: Timestamp) -> bool {
         let Some(binding) = self.bindings.take_waiting(uid) else { return false };
+        let is_error = matches!(failure, Failure::Error(_));
+        self.wait_ended(binding.held_since, if is_error { Status::Error } else { Status::Unschedulable });
         self.binding_failed(binding, failure, now);
         true
+    }
+
+    fn wait_ended(&self, held_since: Option<Stamp>, status: Status) {
+        if let (Some(meter), Some(begun)) = (&self.meter, held_since) {
+            meter.permitted(status, begun);
+        }
     }
 
     pub(super) fn permit_timeouts(&mut self, now: Timestamp) {
@@ -102,7 +115,9 @@ impl Engine {
         let Some(Binding { entry, chosen, .. }) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
         let profile = self.finder.profile(entry.profile).clone();
-        match pre_bind_groups(&profile, &chosen.reservation) {
+        let groups = profile
+            .measured(Stage::PreFlight, pre_flight_status, || pre_bind_groups(&profile, &chosen.reservation));
+        match groups {
             Ok(pre_bind) => self.reporter.bind(BindTask {
                 reservation: chosen.reservation.clone(),
                 profile,
@@ -125,6 +140,11 @@ impl Engine {
             BindOutcome::Bound => {
                 let Binding { entry, chosen, .. } = &binding;
                 self.reporter.scheduled(&entry.pod, entry.profile, chosen.node());
+                self.attempt_ended(entry, AttemptResult::Scheduled);
+                if let Some(meter) = &self.meter {
+                    let waited = entry.first_active.map(|first| now.since(first));
+                    meter.scheduled(entry.attempts, waited, entry.after_timeout);
+                }
                 if self.pods.get(uid).is_none() {
                     self.cache.cluster.give_back(uid);
                 }
@@ -148,6 +168,15 @@ impl Engine {
             self.fail(entry, failure, NewNomination::Clear, now);
             self.pod_left_its_node_for(&left, now, |other| other.uid != left.uid);
         }
+    }
+}
+
+/// How the pre-flights went: nothing to do for the pod if no plugin has.
+fn pre_flight_status(groups: &Result<Vec<Vec<PluginIdx>>, PointError>) -> Status {
+    match groups {
+        Ok(groups) if groups.is_empty() => Status::Skip,
+        Ok(_) => Status::Success,
+        Err(_) => Status::Error,
     }
 }
 

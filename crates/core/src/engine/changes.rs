@@ -22,7 +22,20 @@ impl Engine {
                 (Some(_), None) => Action::DELETE,
             };
             let event = ClusterEvent::new(EventResource::named(resource), action);
-            self.queue.on_event(event, &OwnedChange::Custom(old, new), self.cache.at(now));
+            self.tell(event, &OwnedChange::Custom(old, new), now);
+        }
+    }
+
+    /// Something happened: the pods that it may help are woken.
+    fn tell(&mut self, event: ClusterEvent, change: &OwnedChange, now: Timestamp) {
+        self.queue.on_event(event, change, self.cache.at(now));
+        self.handled(event);
+    }
+
+    /// What is being handled amounts to this event.
+    fn handled(&self, event: ClusterEvent) {
+        if let (Some(meter), Some(begun)) = (&self.meter, self.handling) {
+            meter.handled(event, begun);
         }
     }
 
@@ -49,11 +62,11 @@ impl Engine {
             None => {
                 self.queue.delete(&new);
                 let added = ClusterEvent::new(EventResource::AssignedPod, Action::ADD);
-                self.queue.on_event(added, &change, self.cache.at(now));
+                self.tell(added, &change, now);
             }
             Some(old) => {
                 for event in pod_events(EventResource::AssignedPod, &old.pod, &new.pod) {
-                    self.queue.on_event(event, &change, self.cache.at(now));
+                    self.tell(event, &change, now);
                 }
             }
         }
@@ -65,6 +78,7 @@ impl Engine {
             self.nominator.nominate(&pod.uid, node);
         }
         self.queue.add(pod, profile, self.cache.at(now));
+        self.handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::ADD));
     }
 
     fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, now: Timestamp) {
@@ -83,6 +97,7 @@ impl Engine {
             pod_events(EventResource::UnschedulablePod, &old.pod, &new.pod).collect();
         let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
         self.queue.update(new.clone(), profile, &events, &change, self.cache.at(now));
+        events.iter().for_each(|event| self.handled(*event));
         let nominated = &old.status.nominated_node_name;
         if nominated.is_some() && *nominated != new.status.nominated_node_name {
             self.room_given_up(old, now);
@@ -105,6 +120,9 @@ impl Engine {
             self.pod_left_its_node(&old, now);
         } else {
             self.queue.delete(&old);
+            if self.queue.profile_of(&old.spec.scheduler_name).is_some() {
+                self.handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::DELETE));
+            }
             if self.cache.is_assumed(uid) {
                 self.assumed_pod_deleted(&old, now);
             } else if nominated {
@@ -141,6 +159,7 @@ impl Engine {
         let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         let change = OwnedChange::Pod(Some(pod.pod.clone()), None);
         self.queue.on_event_for(event, &change, self.cache.at(now), concerns);
+        self.handled(event);
     }
 
     // --- nodes ---
@@ -152,11 +171,11 @@ impl Engine {
         match old {
             None => {
                 let added = ClusterEvent::new(EventResource::Node, Action::ADD);
-                self.queue.on_event(added, &change, self.cache.at(now));
+                self.tell(added, &change, now);
             }
             Some(old) => {
                 for event in node_events(&old, &new) {
-                    self.queue.on_event(event, &change, self.cache.at(now));
+                    self.tell(event, &change, now);
                 }
             }
         }
@@ -165,7 +184,7 @@ impl Engine {
     pub(super) fn node_gone(&mut self, name: &str, now: Timestamp) {
         let Some(old) = self.cache.node(name).cloned() else { return };
         let gone = ClusterEvent::new(EventResource::Node, Action::DELETE);
-        self.queue.on_event(gone, &OwnedChange::Node(Some(old), None), self.cache.at(now));
+        self.tell(gone, &OwnedChange::Node(Some(old), None), now);
         self.cache.remove_node(name);
     }
 }

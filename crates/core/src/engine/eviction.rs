@@ -22,12 +22,17 @@ impl Engine {
         victims: Vec<Arc<PodInfo>>,
         now: Timestamp,
     ) {
+        let all = victims.len();
         let mut victims: Vec<Arc<PodInfo>> = victims.into_iter().filter(|v| !v.is_terminating()).collect();
         let Some(last) = victims.pop() else { return };
+        let begun = self.meter.as_ref().map(|meter| {
+            meter.victims(all);
+            meter.now()
+        });
         self.clear_lower_nominations(&entry.pod, node);
         self.queue.hold_for_eviction(entry.pod.uid.clone());
         let purpose = Purpose { preemptor: entry.pod.clone(), node: node.clone(), profile: entry.profile };
-        let round = self.evictions.begin(purpose, victims.len(), last);
+        let round = self.evictions.begin(purpose, victims.len(), last, begun);
         if victims.is_empty() {
             self.go_on_evicting(round, now);
         }
@@ -94,7 +99,10 @@ impl Engine {
                 }
                 self.evict(round, last, now);
             }
-            Next::Over { held, retry } => {
+            Next::Over { held, retry, begun, failed } => {
+                if let (Some(meter), Some(begun)) = (&self.meter, begun) {
+                    meter.evicted(failed, begun);
+                }
                 held.iter().for_each(|preemptor| self.queue.release_from_eviction(preemptor));
                 retry.iter().for_each(|preemptor| self.queue.activate(preemptor, self.cache.at(now)));
             }

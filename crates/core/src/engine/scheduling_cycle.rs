@@ -12,6 +12,7 @@ use super::Engine;
 use crate::{
     bindings::Chosen,
     failure::Failure,
+    meter::AttemptResult,
     nominator::NewNomination,
     outcome::{Attempted, Outcome},
     permit::{Permission, permit},
@@ -22,6 +23,14 @@ use crate::{
 impl Engine {
     /// Tries the next pod of the queue; `None` if there is none.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
+        let attempted = self.try_next(now);
+        if let Some(meter) = &self.meter {
+            meter.cycle_ends();
+        }
+        attempted
+    }
+
+    fn try_next(&mut self, now: Timestamp) -> Option<Attempted> {
         let mut entry = self.queue.pop()?;
         // The queue may hold an older object than the API server's last word.
         if let Some(latest) = self.pods.get(entry.uid()) {
@@ -37,8 +46,13 @@ impl Engine {
             self.queue.done(&pod.uid);
             return Some(Attempted { pod, outcome: Outcome::Skipped });
         }
+        entry.attempt_begun = self.meter.as_ref().map(|meter| meter.cycle_begins());
         self.cache.cluster.refresh();
-        let outcome = match self.choose(&entry, now) {
+        let chosen = self.choose(&entry, now);
+        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
+            meter.searched(begun);
+        }
+        let outcome = match chosen {
             Ok(attempt) => self.commit(entry, &attempt, now),
             Err((failure, nomination)) => self.fail(entry, failure, nomination, now),
         };
@@ -84,7 +98,7 @@ impl Engine {
         };
         let profile = self.finder.profile(entry.profile);
         match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {
-            Ok(Answer { diagnosis, nomination, victims }) => {
+            Ok(Answer { diagnosis, nomination, victims, .. }) => {
                 if let NewNomination::Set(node) = &nomination {
                     self.begin_eviction(entry, node, victims, now);
                 }
@@ -149,6 +163,13 @@ impl Engine {
         self.reporter.call(&entry.pod, calls);
     }
 
+    /// An attempt has ended, its binding included.
+    pub(super) fn attempt_ended(&self, entry: &QueuedPod, result: AttemptResult) {
+        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
+            meter.attempted(entry.profile, result, begun);
+        }
+    }
+
     /// An attempt or a binding failed: the pod goes back to the queue if it is still to be scheduled, and this is told.
     pub(super) fn fail(
         &mut self,
@@ -158,6 +179,7 @@ impl Engine {
         now: Timestamp,
     ) -> Outcome {
         let outcome = failure.outcome();
+        self.attempt_ended(&entry, failure.result());
         if let Failure::Unfit(diagnosis) = &failure {
             self.reporter.note_rejections(&entry.pod, diagnosis);
         }

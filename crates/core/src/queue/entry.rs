@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_framework::{meter::Stamp, pod::PodInfo};
 
 /// A pod with what the queue knows of it.
 #[derive(Clone, Debug)]
@@ -30,6 +30,10 @@ pub struct QueuedPod {
     pub gated_by: Option<&'static str>,
     /// A PreEnqueue plugin failed when it was last asked: it is asked again when the backoff ends.
     pub gate_failed: bool,
+    /// It is to be tried because it has waited for very long.
+    pub after_timeout: bool,
+    /// When its last attempt began, if anybody measures.
+    pub attempt_begun: Option<Stamp>,
     /// When its backoff ends, while it has one.
     pub backoff_until: Option<Timestamp>,
     /// Order of arrival, to break ties.
@@ -50,6 +54,8 @@ impl QueuedPod {
             pending: Vec::new(),
             gated_by: None,
             gate_failed: false,
+            after_timeout: false,
+            attempt_begun: None,
             backoff_until: None,
             sequence,
         }

@@ -49,6 +49,15 @@ impl OwnedChange {
 /// An event with its number.
 type Numbered = (u64, ClusterEvent, OwnedChange);
 
+/// How many events are kept; zero for those that once were.
+type Kept = FxHashMap<ClusterEvent, usize>;
+
+fn forget(kept: &mut Kept, event: ClusterEvent) {
+    if let Some(kept) = kept.get_mut(&event) {
+        *kept -= 1;
+    }
+}
+
 /// What one listener has heard since the oldest pod in flight was handed out.
 #[derive(Debug, Default)]
 struct Heard {
@@ -59,23 +68,27 @@ struct Heard {
 }
 
 impl Heard {
-    fn hear(&mut self, certain: bool, event: Numbered, most: usize) {
+    fn hear(&mut self, certain: bool, event: Numbered, most: usize, kept: &mut Kept) {
         if certain {
             self.certain = event.0 + 1;
-            self.hinted.clear();
+            self.hinted.drain(..).for_each(|(_, event, _)| forget(kept, event));
             return;
         }
+        *kept.entry(event.1).or_default() += 1;
         self.hinted.push_back(event);
         if self.hinted.len() > most
-            && let Some((number, ..)) = self.hinted.pop_front()
+            && let Some((number, event, _)) = self.hinted.pop_front()
         {
             self.certain = number + 1;
+            forget(kept, event);
         }
     }
 
-    fn forget_before(&mut self, number: u64) {
-        while self.hinted.front().is_some_and(|(at, ..)| *at < number) {
-            self.hinted.pop_front();
+    fn forget_before(&mut self, number: u64, kept: &mut Kept) {
+        while self.hinted.front().is_some_and(|(at, ..)| *at < number)
+            && let Some((_, event, _)) = self.hinted.pop_front()
+        {
+            forget(kept, event);
         }
     }
 }
@@ -88,6 +101,8 @@ pub(super) struct InFlight {
     /// How many pods there are per such number, the lowest first.
     starts: VecDeque<(u64, usize)>,
     heard: FxHashMap<Listener, Heard>,
+    /// How many events are kept in `heard`.
+    kept: Kept,
     /// The number behind the last event that wakes all rejected pods, whoever rejected them; 0 if there was none.
     wild: u64,
     next: u64,
@@ -104,7 +119,7 @@ impl InFlight {
     /// Keeps that many events for the hints of one plugin.
     fn keeping(most: usize) -> Self {
         let (pods, starts, heard) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
-        Self { pods, starts, heard, wild: 0, next: 0, most }
+        Self { pods, starts, heard, kept: Kept::default(), wild: 0, next: 0, most }
     }
 
     pub(super) fn begin(&mut self, uid: Str) {
@@ -114,6 +129,16 @@ impl InFlight {
             Some((start, pods)) if *start == self.next => *pods += 1,
             _ => self.starts.push_back((self.next, 1)),
         }
+    }
+
+    /// How many pods there are.
+    pub(super) fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// How many events are kept, once for each listener; also those of which none is any more.
+    pub(super) fn events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
+        self.kept.iter().map(|(event, kept)| (*event, *kept))
     }
 
     pub(super) fn holds(&self, uid: &Str) -> bool {
@@ -133,7 +158,7 @@ impl InFlight {
         let number = self.next;
         for (listener, certain) in listeners {
             let heard = self.heard.entry(listener).or_default();
-            heard.hear(certain, (number, event, change.clone()), self.most);
+            heard.hear(certain, (number, event, change.clone()), self.most, &mut self.kept);
             self.next = number + 1;
         }
         if event.is_wild_card() {
@@ -172,7 +197,8 @@ impl InFlight {
             None => self.forget(),
             Some((oldest, _)) if *oldest > start => {
                 let oldest = *oldest;
-                self.heard.values_mut().for_each(|heard| heard.forget_before(oldest));
+                let kept = &mut self.kept;
+                self.heard.values_mut().for_each(|heard| heard.forget_before(oldest, kept));
             }
             Some(_) => {}
         }
@@ -181,6 +207,7 @@ impl InFlight {
     /// Nobody is in flight: nothing needs to be known.
     fn forget(&mut self) {
         self.heard.clear();
+        self.kept.values_mut().for_each(|kept| *kept = 0);
         (self.wild, self.next) = (0, 0);
     }
 }
@@ -225,6 +252,8 @@ mod tests {
             }
         }
         prop_assert!(in_flight.heard.values().all(|heard| heard.hinted.len() <= KEPT));
+        let kept: usize = in_flight.heard.values().map(|heard| heard.hinted.len()).sum();
+        prop_assert_eq!(in_flight.events().map(|(_, kept)| kept).sum::<usize>(), kept);
         prop_assert_eq!(in_flight.starts.iter().map(|(_, pods)| pods).sum::<usize>(), naive.len());
         Ok(())
     }

@@ -9,6 +9,7 @@ use harbormaster_framework::{
 };
 
 use super::{OwnedChange, QueuedPod};
+use crate::meter::{HintResult, Meter};
 
 /// A plugin of a profile that has registered for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +28,7 @@ struct Waker {
 pub(super) struct Wakers {
     wakers: Vec<Waker>,
     panicked: RefCell<Vec<PointError>>,
+    meter: Option<Arc<dyn Meter>>,
 }
 
 impl Wakers {
@@ -40,7 +42,12 @@ impl Wakers {
                 wakers.extend(registrations.into_iter().map(waker));
             }
         }
-        Self { wakers, panicked: RefCell::default() }
+        Self { wakers, panicked: RefCell::default(), meter: None }
+    }
+
+    /// Hints are measured from now on.
+    pub(super) fn measured_by(&mut self, meter: Option<Arc<dyn Meter>>) {
+        self.meter = meter;
     }
 
     /// The panics of hints since the last call.
@@ -75,7 +82,7 @@ impl Wakers {
         event: ClusterEvent,
         change: &OwnedChange,
     ) -> bool {
-        self.hearing(event).any(|w| w.listener == listener && self.wants(w, entry, change))
+        self.hearing(event).any(|w| w.listener == listener && self.wants(w, entry, event, change))
     }
 
     /// The rejectors of the pod that want it tried again because of the event.
@@ -89,19 +96,32 @@ impl Wakers {
             w.listener.profile == entry.profile && entry.all_rejectors().any(|r| r == w.listener.plugin)
         };
         let concerned = self.hearing(event).filter(concerned);
-        concerned.filter(|w| self.wants(w, entry, change)).map(|w| w.listener.plugin)
+        concerned.filter(move |w| self.wants(w, entry, event, change)).map(|w| w.listener.plugin)
     }
 
-    fn wants(&self, waker: &Waker, entry: &QueuedPod, change: &OwnedChange) -> bool {
+    fn wants(&self, waker: &Waker, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> bool {
         let Some(hint) = &waker.registration.hint else { return true };
+        let begun = self.meter.as_ref().and_then(|meter| meter.hint_begins());
+        let said = waker.plugin.hint(hint, &entry.pod, &change.view());
+        if let (Some(meter), Some(begun)) = (&self.meter, begun) {
+            meter.hinted(waker.listener.plugin, event, result(&said), begun);
+        }
         // An error counts as "queue": better one attempt too many than a pod forgotten.
-        match waker.plugin.hint(hint, &entry.pod, &change.view()) {
+        match said {
             Ok(hint) => hint == Hint::Queue,
             Err(error) => {
                 self.panicked.borrow_mut().extend(error.is_panic().then_some(error));
                 true
             }
         }
+    }
+}
+
+fn result(said: &Result<Hint, PointError>) -> HintResult {
+    match said {
+        Ok(Hint::Queue) => HintResult::Queue,
+        Ok(_) => HintResult::QueueSkip,
+        Err(_) => HintResult::Error,
     }
 }
 

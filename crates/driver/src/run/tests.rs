@@ -216,7 +216,13 @@ fn world_with(election: LeaderElection, prepare: impl FnOnce(&mut Cluster)) -> W
 
 fn driver(server: &Canned, election: LeaderElection) -> Driver {
     let clients = Clients { main: server.client(), events: server.client(), leases: server.client() };
-    Driver { clients, election, leadership: Leadership::default(), hostname: "host".to_owned() }
+    Driver {
+        clients,
+        election,
+        leadership: Leadership::default(),
+        hostname: "host".to_owned(),
+        metrics: Metrics::default(),
+    }
 }
 
 impl World {

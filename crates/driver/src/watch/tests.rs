@@ -50,7 +50,9 @@ async fn heard(engine: &Receiver<ToEngine>, count: usize) -> Vec<String> {
         match engine.try_recv() {
             Ok(ToEngine::Inputs(inputs)) => all.extend(inputs.iter().map(short)),
             Ok(ToEngine::Synced) => all.push("synced".to_owned()),
-            Ok(told @ (ToEngine::Lead | ToEngine::Stop)) => panic!("a watch does not say {told:?}"),
+            Ok(other @ (ToEngine::Lead | ToEngine::Stop | ToEngine::ListPods(_))) => {
+                panic!("a watch says {other:?}")
+            }
             Err(_) if begun.elapsed() > Duration::from_secs(3600) => panic!("only heard {all:?}"),
             // Virtual time: costs nothing.
             Err(_) => sleep(Duration::from_millis(50)).await,

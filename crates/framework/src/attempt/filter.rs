@@ -12,6 +12,7 @@ use crate::{
     cycle::Cycle,
     diagnosis::Diagnosis,
     guard::{Call, PointError, Stopped},
+    meter::Stage,
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, PluginError, Reject},
     pod::PodInfo,
@@ -32,7 +33,11 @@ impl Runner {
         let nodes = cluster.node_count();
         let mut rejected: Option<(&'static str, Reject)> = None;
         for plugin in self.profile.at(ExtensionPoint::PreFilter) {
-            match self.pre_filter(&cx, &mut draft, *plugin) {
+            let answer = self.pre_filter(&cx, &mut draft, *plugin);
+            if !matches!(answer, Ok(PreFilterAnswer::Skip)) {
+                self.profile.plugin(*plugin).evaluated(Stage::PreFilter, || 1);
+            }
+            match answer {
                 Ok(PreFilterAnswer::Skip | PreFilterAnswer::Continue(None)) => {}
                 Ok(PreFilterAnswer::Continue(Some(only))) => {
                     draft.narrowed.add(self.profile.plugin(*plugin).name(), only);
@@ -136,7 +141,7 @@ impl Runner {
     ) -> Result<(), AttemptError> {
         let (pod, profile) = (draft.pod.clone(), draft.profile.clone());
         let cx = Cycle::new(cluster, &pod);
-        self.kept.sync(draft.slate, &profile, &cx)?;
+        self.kept.sync(draft.slate, &profile, &cx, &mut self.laps)?;
         if nominated.is_empty() && draft.all_filters_are_kept() {
             draft.fits.copy_from(self.kept.fits(draft.slate));
             draft.as_kept = draft.narrowed.only.is_none();

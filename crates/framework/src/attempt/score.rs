@@ -7,6 +7,7 @@ use crate::{
     cluster::Cluster,
     cycle::Cycle,
     guard::PointError,
+    meter::Stage,
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
     plugin::Scope,
@@ -42,6 +43,7 @@ impl Runner {
         }
         let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
         let slots = pre_score_anew(profile, &cx, &draft.states, &draft.fits)?;
+        self.laps.turn(Stage::Score);
         let totals = self.kept.totals(draft.slate);
         let Some(totals) = totals.filter(|totals| draft.as_kept || totals.hold_for(&draft.fits)) else {
             let rows: Vec<NodeIdx> = draft.fits.iter().collect();
@@ -96,6 +98,7 @@ impl Runner {
             return Err(failure.into());
         }
         let fresh = pre_score_anew(profile, &cx, &draft.states, &set)?;
+        self.laps.turn(Stage::Score);
         let mut column = vec![0; cluster.rows()];
         for scorer in profile.scorers() {
             let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
@@ -160,6 +163,9 @@ fn pre_score_anew(
         let erased = profile.plugin(*plugin);
         if erased.scope() == Scope::Cluster {
             erased.pre_score(cx, &filtered[plugin.at()], candidates, &mut fresh[plugin.at()])?;
+            if fresh[plugin.at()].is_some() {
+                erased.evaluated(Stage::PreScore, || 1);
+            }
         }
     }
     for scorer in profile.scorers().iter().filter(|s| s.scope == Scope::Cluster) {

@@ -163,6 +163,11 @@ impl Column {
         Ok(self.score_state.as_ref().is_some_and(Option::is_some))
     }
 
+    /// Whether PreScore was asked and did not skip.
+    pub(crate) fn has_pre_scored(&self) -> bool {
+        matches!(&self.score_state, Some(Some(_)))
+    }
+
     /// Scores one row, if the plugin scores.
     pub(crate) fn score_row(&mut self, asked: Asked<'_>, row: NodeIdx) -> Result<(), PointError> {
         if self.scored.contains(row) || !self.scores(asked)? {

@@ -6,6 +6,7 @@ use super::column::{Asked, Column};
 use crate::{
     cycle::Cycle,
     guard::PointError,
+    meter::{Laps, Stage},
     nodeset::{NodeIdx, NodeSet},
     profile::Profile,
     sweep::PluginIdx,
@@ -45,6 +46,8 @@ pub(super) struct Desk<'a> {
     pub(super) profile: &'a Profile,
     pub(super) cx: &'a Cycle<'a>,
     pub(super) columns: &'a mut [Column],
+    /// What is spent on Filter, PreScore and Score.
+    pub(super) laps: &'a mut Laps,
 }
 
 impl<'a> Desk<'a> {
@@ -142,6 +145,7 @@ impl Slate {
             let rows = desk.cx.nodes.rows();
             self.totals = Some(Totals::new(desk.profile.scorers(), raw, &self.fits, rows));
         }
+        desk.laps.turn(Stage::Filter);
         self.keep_failure(scored);
         Ok(())
     }
@@ -158,11 +162,13 @@ impl Slate {
 
     /// Scores `rows`. PreScore is asked first, also of plugins whose Score the profile leaves out: they may fail.
     fn score(&self, desk: &mut Desk<'_>, rows: &NodeSet) -> Result<(), PointError> {
+        desk.laps.turn(Stage::PreScore);
         for plugin in desk.profile.at(ExtensionPoint::PreScore) {
             if let Some((column, asked)) = desk.column(&self.columns, *plugin) {
                 column.scores(asked)?;
             }
         }
+        desk.laps.turn(Stage::Score);
         for scorer in desk.profile.scorers() {
             if let Some((column, asked)) = desk.column(&self.columns, scorer.plugin) {
                 column.score(asked, rows)?;
@@ -211,7 +217,9 @@ impl Slate {
         }
         self.fits.insert(row);
         self.how_many_fit += 1;
+        desk.laps.turn(Stage::Score);
         let scored = self.score_row(desk, row);
+        desk.laps.turn(Stage::Filter);
         self.keep_failure(scored);
         Ok(())
     }
@@ -233,6 +241,7 @@ impl Slate {
         self.fits.unite(&fitting);
         self.how_many_fit = self.fits.len();
         let scored = self.score(desk, &fitting);
+        desk.laps.turn(Stage::Filter);
         self.keep_failure(scored);
         Ok(())
     }

@@ -60,7 +60,7 @@ fn pod(priority: i32) -> Arc<PodInfo> {
 fn use_for(kept: &mut Kept, profile: &Profile, cluster: &Cluster, pod: &PodInfo) {
     let cx = Cycle::new(cluster, pod);
     let slate = kept.open(profile, &cx).unwrap();
-    kept.sync(slate, profile, &cx).unwrap();
+    kept.sync(slate, profile, &cx, &mut Laps::of(None)).unwrap();
     let raw = kept.column(slate, PluginIdx(0)).unwrap().raw();
     assert_eq!(raw, vec![i64::from(pod.priority()); cluster.rows()]);
 }

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 
-use harbormaster_api::args::GoDuration;
+use harbormaster_api::{args::GoDuration, features::Stage};
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
-use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason, LeaderElection};
+use harbormaster_driver::{
+    ConnectionConfig, DriverConfig, ExitReason, LeaderElection, Metrics, metrics::Build,
+};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
@@ -89,7 +91,20 @@ fn run(program: &Program, given: &Given) -> Result<(), String> {
         tracing::warn!("{warning}");
     }
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
-    start(connection, election, setup)
+    start(connection, election, setup, metrics(given)?)
+}
+
+/// What is counted; says already what this program is and which features are on.
+fn metrics(given: &Given) -> Result<Metrics, String> {
+    let metrics = Metrics::default();
+    metrics.set_build(Build { version: VERSION, commit: COMMIT.unwrap_or_default() });
+    let gates = FeatureGates::parse(given.list("feature-gates")).map_err(|e| e.to_string())?;
+    for (name, stage, on) in gates.all() {
+        // A feature that is there for good has no stage, as in Kubernetes.
+        let stage = if stage == Stage::Ga { "" } else { stage.name() };
+        metrics.set_feature(name, stage, on);
+    }
+    Ok(metrics)
 }
 
 fn warn_of_flags(given: &Given) {
@@ -162,8 +177,13 @@ fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionC
 }
 
 /// Runs until SIGTERM or SIGINT, or until the lease is lost; a second signal ends the process at once.
-fn start(connection: ConnectionConfig, election: LeaderElection, setup: Setup) -> Result<(), String> {
-    let driver = DriverConfig { connection, election, ..DriverConfig::default() };
+fn start(
+    connection: ConnectionConfig,
+    election: LeaderElection,
+    setup: Setup,
+    metrics: Metrics,
+) -> Result<(), String> {
+    let driver = DriverConfig { connection, election, metrics, ..DriverConfig::default() };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

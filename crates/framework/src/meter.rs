@@ -1,0 +1,306 @@
+//! What is measured of plugins and of the points at which they are called, and by whom.
+//!
+//! Nothing here reads a clock. The host lends a profile a [`ProfileMeter`] that knows the time and keeps numbers; nothing
+//! that a meter says has any influence on a decision. Without one, the default, nothing is measured, which costs a branch.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use harbormaster_api::points::ExtensionPoint;
+
+use crate::{guard::Call, outcome::Fix};
+
+/// A moment: nanoseconds since another one that the meter chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// How long after `earlier` this is.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// What a plugin is called for, as far as that is measured; prints as kube-scheduler's label `extension_point`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// PreEnqueue.
+    PreEnqueue,
+    /// A signature for opportunistic batching.
+    Sign,
+    /// PreFilter, with what indexes do to get ready for it.
+    PreFilter,
+    /// A pod joins a node in a question of the form "what if".
+    AddPod,
+    /// A pod leaves one.
+    RemovePod,
+    /// Filter.
+    Filter,
+    /// PostFilter.
+    PostFilter,
+    /// PreScore.
+    PreScore,
+    /// Score.
+    Score,
+    /// NormalizeScore.
+    Normalize,
+    /// Reserve.
+    Reserve,
+    /// Unreserve.
+    Unreserve,
+    /// Permit.
+    Permit,
+    /// PreBind's pre-flight.
+    PreFlight,
+    /// PreBind.
+    PreBind,
+    /// Bind.
+    Bind,
+    /// PostBind.
+    PostBind,
+}
+
+impl Stage {
+    /// All of them; each is at the place of its number.
+    pub const ALL: [Self; 17] = [
+        Self::PreEnqueue,
+        Self::Sign,
+        Self::PreFilter,
+        Self::AddPod,
+        Self::RemovePod,
+        Self::Filter,
+        Self::PostFilter,
+        Self::PreScore,
+        Self::Score,
+        Self::Normalize,
+        Self::Reserve,
+        Self::Unreserve,
+        Self::Permit,
+        Self::PreFlight,
+        Self::PreBind,
+        Self::Bind,
+        Self::PostBind,
+    ];
+
+    /// What a call is measured as; `None` for calls that are not.
+    pub fn of(call: Call) -> Option<Self> {
+        use ExtensionPoint as P;
+        Some(match call {
+            Call::Point(P::PreEnqueue) => Self::PreEnqueue,
+            Call::Point(P::PreFilter) | Call::Index => Self::PreFilter,
+            Call::Point(P::Filter) => Self::Filter,
+            Call::Point(P::PostFilter) => Self::PostFilter,
+            Call::Point(P::PreScore) => Self::PreScore,
+            Call::Point(P::Score) => Self::Score,
+            Call::Point(P::Reserve) => Self::Reserve,
+            Call::Point(P::Permit) => Self::Permit,
+            Call::Point(P::PreBind) => Self::PreBind,
+            Call::Point(P::Bind) => Self::Bind,
+            Call::Point(P::PostBind) => Self::PostBind,
+            Call::AddPod => Self::AddPod,
+            Call::RemovePod => Self::RemovePod,
+            Call::Normalize => Self::Normalize,
+            Call::Unreserve => Self::Unreserve,
+            Call::PreFlight => Self::PreFlight,
+            Call::Sign => Self::Sign,
+            // Asked for each comparison in a heap; told of by nobody; measured by itself.
+            Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore)
+            | Call::Assume
+            | Call::Hint => return None,
+        })
+    }
+
+    /// kube-scheduler's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PreEnqueue => "PreEnqueue",
+            Self::Sign => "Sign",
+            Self::PreFilter => "PreFilter",
+            Self::AddPod => "PreFilterExtensionAddPod",
+            Self::RemovePod => "PreFilterExtensionRemovePod",
+            Self::Filter => "Filter",
+            Self::PostFilter => "PostFilter",
+            Self::PreScore => "PreScore",
+            Self::Score => "Score",
+            Self::Normalize => "ScoreExtensionNormalize",
+            Self::Reserve => "Reserve",
+            Self::Unreserve => "Unreserve",
+            Self::Permit => "Permit",
+            Self::PreFlight => "PreBindPreFlight",
+            Self::PreBind => "PreBind",
+            Self::Bind => "Bind",
+            Self::PostBind => "PostBind",
+        }
+    }
+}
+
+/// How a call went; prints as kube-scheduler's name of the status code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Status {
+    /// Well.
+    Success,
+    /// The plugin has nothing to do with the pod.
+    Skip,
+    /// The pod is held back.
+    Wait,
+    /// An asynchronous step must finish first.
+    Pending,
+    /// No, but eviction may help.
+    Unschedulable,
+    /// No, and eviction cannot help.
+    Unresolvable,
+    /// The plugin failed.
+    Error,
+}
+
+impl Status {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+
+    /// kube-scheduler's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Success => "Success",
+            Self::Skip => "Skip",
+            Self::Wait => "Wait",
+            Self::Pending => "Pending",
+            Self::Unschedulable => "Unschedulable",
+            Self::Unresolvable => "UnschedulableAndUnresolvable",
+            Self::Error => "Error",
+        }
+    }
+}
+
+impl From<Fix> for Status {
+    fn from(fix: Fix) -> Self {
+        match fix {
+            Fix::EvictionMayHelp => Self::Unschedulable,
+            Fix::NothingHelps => Self::Unresolvable,
+            Fix::Pending => Self::Pending,
+        }
+    }
+}
+
+/// Takes the measurements of one profile.
+pub trait ProfileMeter: fmt::Debug + Send + Sync {
+    /// The time.
+    fn now(&self) -> Stamp;
+
+    /// All plugins of that point were asked about a pod.
+    fn point(&self, stage: Stage, status: Status, spent: Duration);
+
+    /// Takes the measurements of one plugin of the profile; `stages` are those at which the profile asks it.
+    fn plugin(&self, name: &'static str, stages: &[Stage]) -> Arc<dyn PluginMeter>;
+}
+
+/// Takes the measurements of one plugin of one profile.
+pub trait PluginMeter: fmt::Debug + Send + Sync {
+    /// A call begins; `None` if this one is not measured.
+    fn begin(&self, stage: Stage) -> Option<Stamp>;
+
+    /// It has ended.
+    fn end(&self, stage: Stage, begun: Stamp, status: Status);
+
+    /// It has failed, measured or not.
+    fn failed(&self, stage: Stage);
+
+    /// The plugin has had its say about so many things: about the pod once, or about so many nodes.
+    fn evaluated(&self, stage: Stage, times: usize);
+}
+
+/// Shares out the time of an attempt among the points that it passes.
+#[derive(Debug)]
+pub(crate) struct Laps {
+    meter: Option<Arc<dyn ProfileMeter>>,
+    spent: [Duration; Stage::ALL.len()],
+    since: Stamp,
+    at: Stage,
+}
+
+impl Laps {
+    pub(crate) fn of(meter: Option<Arc<dyn ProfileMeter>>) -> Self {
+        let spent = [Duration::ZERO; Stage::ALL.len()];
+        Self { meter, spent, since: Stamp::default(), at: Stage::PreFilter }
+    }
+
+    /// An attempt begins with that point.
+    pub(crate) fn begin(&mut self, at: Stage) {
+        if let Some(meter) = &self.meter {
+            self.spent = [Duration::ZERO; Stage::ALL.len()];
+            self.since = meter.now();
+            self.at = at;
+        }
+    }
+
+    /// It goes on with another one.
+    pub(crate) fn turn(&mut self, to: Stage) {
+        if let Some(meter) = &self.meter {
+            let now = meter.now();
+            self.spent[self.at as usize] += now.since(self.since);
+            self.since = now;
+            self.at = to;
+        }
+    }
+
+    /// A point has had its say: what was spent there counts.
+    pub(crate) fn observe(&mut self, stage: Stage, status: Status) {
+        if let Some(meter) = &self.meter {
+            meter.point(stage, status, std::mem::take(&mut self.spent[stage as usize]));
+        }
+    }
+
+    /// Whether anybody listens.
+    pub(crate) fn are_measured(&self) -> bool {
+        self.meter.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Ticking {
+        time: AtomicU64,
+        seen: Mutex<Vec<(Stage, u128)>>,
+    }
+
+    impl ProfileMeter for Ticking {
+        fn now(&self) -> Stamp {
+            Stamp(self.time.fetch_add(10, Ordering::Relaxed))
+        }
+
+        fn point(&self, stage: Stage, _: Status, spent: Duration) {
+            self.seen.lock().unwrap().push((stage, spent.as_nanos()));
+        }
+
+        fn plugin(&self, _: &'static str, _: &[Stage]) -> Arc<dyn PluginMeter> {
+            unreachable!("no plugin is measured here")
+        }
+    }
+
+    #[test]
+    fn every_stage_is_at_the_place_of_its_number() {
+        assert!(Stage::ALL.iter().enumerate().all(|(at, stage)| *stage as usize == at));
+    }
+
+    #[test]
+    fn time_is_shared_out_among_the_points_that_take_turns() {
+        let meter = Arc::new(Ticking::default());
+        let mut laps = Laps::of(Some(meter.clone()));
+        laps.begin(Stage::PreFilter);
+        laps.turn(Stage::Filter);
+        laps.turn(Stage::Score);
+        laps.turn(Stage::Filter);
+        laps.turn(Stage::Reserve);
+        for stage in [Stage::PreFilter, Stage::Filter, Stage::Score, Stage::Score] {
+            laps.observe(stage, Status::Success);
+        }
+        let expected = [(Stage::PreFilter, 10), (Stage::Filter, 20), (Stage::Score, 10), (Stage::Score, 0)];
+        assert_eq!(*meter.seen.lock().unwrap(), expected);
+    }
+}

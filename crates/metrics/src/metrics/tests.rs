@@ -1,0 +1,202 @@
+//! An engine that works a little, and what its page says.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use harbormaster_api::Timestamp;
+use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
+use harbormaster_framework::{
+    profile::{Profile, ProfileSpec},
+    registry::{BuildCycle, Registry},
+};
+use harbormaster_testkit::{nodes::node, pods::pod};
+
+use super::*;
+use crate::families::{Kind, METRICS};
+
+fn profile() -> Arc<Profile> {
+    use harbormaster_api::points::ExtensionPoint as P;
+    let names = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<Vec<_>>();
+    let spec = ProfileSpec {
+        name: "default-scheduler".to_owned(),
+        points: vec![
+            (P::QueueSort, names(&["PrioritySort"])),
+            (P::PreEnqueue, names(&["SchedulingGates"])),
+            (P::PreFilter, names(&["NodeResourcesFit", "NodePorts"])),
+            (P::Filter, names(&["NodeUnschedulable", "NodeResourcesFit", "NodePorts"])),
+            (P::PreScore, names(&["NodeResourcesFit"])),
+            (P::Score, names(&["NodeResourcesFit"])),
+        ],
+        ..ProfileSpec::default()
+    };
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    let made = Profile::build(&spec, &registry, &BuildCycle::default());
+    Arc::new(made.expect("the plugins are there"))
+}
+
+/// Samples by name with labels.
+fn samples(page: &str) -> BTreeMap<&str, f64> {
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect()
+}
+
+/// Two pods that fit and one that does not, on two nodes.
+fn worked() -> (Metrics, Engine) {
+    let metrics = Metrics::new();
+    let config = EngineConfig { meter: Some(metrics.meter()), ..EngineConfig::new(vec![profile()]) };
+    let mut engine = Engine::new(config);
+    let now = Timestamp(1_000_000_000);
+    for name in ["a", "b"] {
+        engine.handle(Input::Node(node(name).allocatable("2", "4Gi", 110).build()), now);
+    }
+    for (name, cpu) in [("p", "1"), ("q", "1"), ("big", "3")] {
+        engine.handle(Input::Pod(pod(name).cpu(cpu).build()), now);
+    }
+    while engine.schedule_one(now).is_some() {
+        for effect in engine.take_effects() {
+            if let Effect::Bind(task) = effect {
+                let uid = task.pod().uid.clone();
+                engine.handle(Input::BindFinished { uid, outcome: BindOutcome::Bound }, now);
+            }
+        }
+    }
+    metrics.publish(&engine);
+    (metrics, engine)
+}
+
+#[test]
+fn what_an_engine_does_is_on_the_page() {
+    let (metrics, _) = worked();
+    let page = metrics.page();
+    let samples = samples(&page);
+    for (name, expected) in [
+        (r#"scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"}"#, 2.0),
+        (r#"scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"}"#, 1.0),
+        (r#"scheduler_pending_pods{queue="active"}"#, 0.0),
+        (r#"scheduler_pending_pods{queue="unschedulable"}"#, 1.0),
+        (r#"scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"}"#, 3.0),
+        (r#"scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unschedulable"}"#, 1.0),
+        (r#"scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-scheduler"}"#, 1.0),
+        ("scheduler_scheduling_algorithm_duration_seconds_count", 3.0),
+        ("scheduler_pod_scheduling_attempts_sum", 2.0),
+        (r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"}"#, 2.0),
+        (r#"scheduler_event_handling_duration_seconds_count{event="NodeAdd"}"#, 2.0),
+        (r#"scheduler_event_handling_duration_seconds_count{event="UnschedulablePodAdd"}"#, 3.0),
+        (r#"scheduler_cache_size{type="nodes"}"#, 2.0),
+        (r#"scheduler_cache_size{type="assumed_pods"}"#, 2.0),
+        (
+            r#"scheduler_plugin_evaluation_total{extension_point="PreFilter",plugin="NodeResourcesFit",profile="default-scheduler"}"#,
+            3.0,
+        ),
+        (
+            r#"scheduler_plugin_evaluation_total{extension_point="PreFilter",plugin="NodePorts",profile="default-scheduler"}"#,
+            0.0,
+        ),
+        (
+            r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Filter",profile="default-scheduler",status="Success"}"#,
+            3.0,
+        ),
+        (
+            r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Score",profile="default-scheduler",status="Success"}"#,
+            2.0,
+        ),
+        // Of three cycles the first is measured plugin by plugin.
+        (
+            r#"scheduler_plugin_execution_duration_seconds_count{extension_point="Filter",plugin="NodeUnschedulable",status="Success"}"#,
+            1.0,
+        ),
+    ] {
+        assert_eq!(samples.get(name), Some(&expected), "{name} in\n{page}");
+    }
+}
+
+#[test]
+fn a_page_reads_as_checkers_of_the_format_want_it() {
+    let (metrics, _) = worked();
+    metrics.set_build(Build { version: "v0", commit: "" });
+    metrics.set_feature("Some", "BETA", true);
+    metrics.set_leader("lease", true);
+    let client = metrics.client("127.0.0.1:6443");
+    client.waited(client::Verb::Get, std::time::Duration::ZERO);
+    client.answered(client::Verb::Get, Some(200));
+    client.ended(client::Verb::Get, std::time::Duration::ZERO, 0, Some(10));
+    let page = metrics.page();
+    let mut told: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut lines = page.lines();
+    let mut family = "";
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split(' ').next().unwrap();
+            let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE ")).unwrap();
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert_eq!(name, family, "TYPE follows HELP");
+            assert!(told.insert(family, kind).is_none(), "{family} is told of twice");
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        assert!(seen.insert(series), "{series} is there twice");
+        assert!(value == "+Inf" || value.parse::<f64>().is_ok(), "{line}");
+        let name = series.split('{').next().unwrap();
+        let rest = name.strip_prefix(family).unwrap_or_else(|| panic!("{name} among {family}"));
+        let is_histogram = told[family] == "histogram";
+        assert_eq!(["_bucket", "_sum", "_count"].contains(&rest), is_histogram, "{line}");
+    }
+    assert!(told.keys().is_sorted());
+    // Every family that was told of is in the table, as what it is there.
+    for (name, kind) in &told {
+        let family = METRICS.iter().find(|family| family.name == *name).expect("it is in the table");
+        assert_eq!(family.kind.name(), *kind);
+    }
+    let lacks_total =
+        |(name, kind): (&&str, &&str)| *kind == Kind::Counter.name() && !name.ends_with("_total");
+    assert!(!told.iter().any(lacks_total));
+}
+
+#[test]
+fn buckets_add_up_and_end_with_the_count() {
+    let (metrics, _) = worked();
+    let page = metrics.page();
+    let samples = samples(&page);
+    let mut buckets = 0;
+    let mut before = ("", 0.0);
+    for line in page.lines().filter(|line| line.contains("_bucket{")) {
+        let (sample, value) = line.rsplit_once(' ').unwrap();
+        let (series, bound) = sample.rsplit_once("le=\"").unwrap();
+        let value: f64 = value.parse().unwrap();
+        assert!(before.0 != series || value >= before.1, "{line}");
+        before = (series, value);
+        buckets += 1;
+        if bound.starts_with("+Inf") {
+            let count = series.replace("_bucket{", "_count{");
+            let count = match count.strip_suffix('{') {
+                Some(without_labels) => without_labels.to_owned(),
+                None => format!("{}}}", count.trim_end_matches(',')),
+            };
+            assert_eq!(samples.get(count.as_str()), Some(&value), "{count}");
+        }
+    }
+    assert!(buckets > 100, "{buckets}");
+}
+
+#[test]
+fn the_same_calls_have_the_same_effects_with_and_without_a_meter() {
+    let run = |meter: Option<Arc<dyn Meter>>| {
+        let mut engine = Engine::new(EngineConfig { meter, ..EngineConfig::new(vec![profile()]) });
+        let now = Timestamp(1_000_000_000);
+        engine.handle(Input::Node(node("a").allocatable("2", "4Gi", 110).build()), now);
+        for at in 0..30 {
+            engine.handle(Input::Pod(pod(&format!("p{at}")).cpu("100m").build()), now);
+        }
+        let mut said = String::new();
+        while let Some(attempted) = engine.schedule_one(now) {
+            said += &format!("{:?} {:?}\n", attempted.outcome, engine.take_effects());
+        }
+        said
+    };
+    // Meters show in the debug text of profiles' plugins nowhere.
+    assert_eq!(run(None), run(Some(Metrics::new().meter())));
+}

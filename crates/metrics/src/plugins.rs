@@ -1,0 +1,214 @@
+//! How long plugins take, and how often they have their say.
+
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError,
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+};
+use std::time::{Duration, Instant};
+
+use harbormaster_framework::meter::{PluginMeter, Stage, Stamp, Status};
+use prometheus::{Histogram, IntCounter};
+
+use crate::recorder::Families;
+
+/// One cycle in so many is measured plugin by plugin, and one call in so many of those beside a cycle.
+const ONE_IN: u64 = 10;
+/// The plugin whose PostFilter is preemption.
+const PREEMPTION: &str = "DefaultPreemption";
+/// The plugin whose failures are those of volumes.
+const VOLUMES: &str = "VolumeBinding";
+
+/// Every status, at the place of its number.
+const STATUSES: [Status; Status::COUNT] = [
+    Status::Success,
+    Status::Skip,
+    Status::Wait,
+    Status::Pending,
+    Status::Unschedulable,
+    Status::Unresolvable,
+    Status::Error,
+];
+
+/// Series by status.
+pub(crate) type ByStatus = [OnceLock<Histogram>; Status::COUNT];
+/// Something by stage.
+pub(crate) type ByStage<T> = [T; Stage::ALL.len()];
+
+/// The time, and which cycles are measured plugin by plugin.
+#[derive(Debug)]
+pub(crate) struct Sampling {
+    epoch: Instant,
+    cycles: AtomicU64,
+    /// The present cycle is one of them.
+    on: AtomicBool,
+    plugins: Mutex<Vec<Arc<PluginSeries>>>,
+}
+
+impl Sampling {
+    pub(crate) fn new() -> Self {
+        let (cycles, on) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { epoch: Instant::now(), cycles, on, plugins: Mutex::default() }
+    }
+
+    pub(crate) fn now(&self) -> Stamp {
+        Stamp(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn cycle_begins(&self) {
+        self.on.store(self.cycles.fetch_add(1, Relaxed).is_multiple_of(ONE_IN), Relaxed);
+    }
+
+    /// What plugins took in the cycle counts.
+    pub(crate) fn cycle_ends(&self) {
+        if self.on.swap(false, Relaxed) {
+            let plugins = self.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+            plugins.iter().for_each(|plugin| plugin.observe_cycle());
+        }
+    }
+
+    pub(crate) fn add(&self, plugin: Arc<PluginSeries>) {
+        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).push(plugin);
+    }
+}
+
+/// Whether calls for that are parts of a cycle, and count together.
+fn is_in_cycle(stage: Stage) -> bool {
+    use Stage as S;
+    match stage {
+        S::PreFilter
+        | S::AddPod
+        | S::RemovePod
+        | S::Filter
+        | S::PostFilter
+        | S::PreScore
+        | S::Score
+        | S::Normalize
+        | S::Reserve
+        | S::Permit => true,
+        S::PreEnqueue | S::Sign | S::Unreserve | S::PreFlight | S::PreBind | S::Bind | S::PostBind => false,
+    }
+}
+
+/// What one plugin has taken for one thing in the present cycle.
+#[derive(Debug, Default)]
+struct Spent {
+    nanoseconds: AtomicU64,
+    /// One more than the number of the status; 0 if there was no call.
+    status: AtomicU8,
+}
+
+/// The series of one plugin of one profile.
+#[derive(Debug)]
+pub(crate) struct PluginSeries {
+    name: &'static str,
+    families: Arc<Families>,
+    sampling: Arc<Sampling>,
+    durations: ByStage<ByStatus>,
+    evaluations: ByStage<Option<IntCounter>>,
+    /// The label under which failures count, if they do.
+    failures: ByStage<Option<&'static str>>,
+    /// Calls so far of those that are not in a cycle.
+    calls: ByStage<AtomicU64>,
+    spent: ByStage<Spent>,
+}
+
+impl PluginSeries {
+    pub(crate) fn new(
+        name: &'static str,
+        profile: &str,
+        stages: &[Stage],
+        families: Arc<Families>,
+        sampling: Arc<Sampling>,
+    ) -> Self {
+        let evaluations = Stage::ALL.map(|stage| match stage {
+            Stage::PreFilter | Stage::Filter | Stage::PreScore | Stage::Score if stages.contains(&stage) => {
+                let labels = [name, stage.name(), profile];
+                Some(families.plugin_evaluations.with_label_values(&labels))
+            }
+            Stage::PostFilter if name == PREEMPTION => Some(families.preemption_attempts.clone()),
+            _ => None,
+        });
+        let failures = Stage::ALL.map(|stage| match stage {
+            Stage::Filter => Some("predicate"),
+            Stage::Reserve => Some("assume"),
+            Stage::PreBind => Some("bind"),
+            _ => None,
+        });
+        let failures = failures.map(|operation| operation.filter(|_| name == VOLUMES));
+        Self {
+            name,
+            families,
+            sampling,
+            durations: Default::default(),
+            evaluations,
+            failures,
+            calls: Default::default(),
+            spent: Default::default(),
+        }
+    }
+
+    fn observe(&self, stage: Stage, status: Status, took: Duration) {
+        let series = &self.durations[stage as usize][status as usize];
+        let find = || {
+            let labels = [self.name, stage.name(), status.name()];
+            self.families.plugin_duration.with_label_values(&labels)
+        };
+        series.get_or_init(find).observe(took.as_secs_f64());
+    }
+
+    fn observe_cycle(&self) {
+        for stage in Stage::ALL {
+            let Spent { nanoseconds, status } = &self.spent[stage as usize];
+            let status = usize::from(status.swap(0, Relaxed));
+            if let Some(status) = status.checked_sub(1).and_then(|status| STATUSES.get(status)) {
+                self.observe(stage, *status, Duration::from_nanos(nanoseconds.swap(0, Relaxed)));
+            }
+        }
+    }
+}
+
+impl PluginMeter for PluginSeries {
+    fn begin(&self, stage: Stage) -> Option<Stamp> {
+        let measured = match stage {
+            Stage::Sign => true,
+            _ if is_in_cycle(stage) => self.sampling.on.load(Relaxed),
+            _ => self.calls[stage as usize].fetch_add(1, Relaxed).is_multiple_of(ONE_IN),
+        };
+        measured.then(|| self.sampling.now())
+    }
+
+    fn end(&self, stage: Stage, begun: Stamp, status: Status) {
+        let took = self.sampling.now().since(begun);
+        if !is_in_cycle(stage) {
+            return self.observe(stage, status, took);
+        }
+        // That some nodes do not fit is no news of the plugin.
+        let is_told = stage != Stage::Filter || status == Status::Error;
+        let status = if is_told { status } else { Status::Success };
+        let spent = &self.spent[stage as usize];
+        spent.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        spent.status.fetch_max(status as u8 + 1, Relaxed);
+    }
+
+    fn failed(&self, stage: Stage) {
+        if let Some(operation) = self.failures[stage as usize] {
+            self.families.volume_stage_errors.with_label_values(&[operation]).inc();
+        }
+    }
+
+    fn evaluated(&self, stage: Stage, times: usize) {
+        if let Some(evaluations) = &self.evaluations[stage as usize] {
+            evaluations.inc_by(times as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_at_the_place_of_its_number() {
+        assert!(STATUSES.iter().enumerate().all(|(at, status)| *status as usize == at));
+    }
+}

@@ -1,0 +1,170 @@
+//! The process, as the operating system tells: `/proc` of Linux. Elsewhere there are no numbers.
+
+use std::fs;
+
+use prometheus::{Counter, Gauge, Opts, Registry};
+
+use crate::{families as table, series::register};
+
+/// In this part of a second the kernel counts processor time for programs, on every architecture.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// What the kernel says of a limit that there is none; Go takes it for the largest number that there is.
+const UNLIMITED: f64 = u64::MAX as f64;
+
+/// The families.
+#[derive(Debug)]
+pub(crate) struct Process {
+    cpu_seconds: Counter,
+    open_fds: Gauge,
+    max_fds: Gauge,
+    virtual_memory: Gauge,
+    max_virtual_memory: Gauge,
+    resident_memory: Gauge,
+    start_time: Gauge,
+    received: Counter,
+    sent: Counter,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Numbers {
+    cpu_seconds: f64,
+    virtual_memory: f64,
+    /// Since the machine came up, in seconds.
+    started: f64,
+}
+
+impl Process {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let counter = |family: &'static table::Family| {
+            register(registry, Counter::with_opts(Opts::new(family.name, family.full_help())))
+        };
+        let process = Self {
+            cpu_seconds: counter(&table::CPU_SECONDS),
+            open_fds: table::OPEN_FDS.gauge(registry),
+            max_fds: table::MAX_FDS.gauge(registry),
+            virtual_memory: table::VIRTUAL_MEMORY.gauge(registry),
+            max_virtual_memory: table::MAX_VIRTUAL_MEMORY.gauge(registry),
+            resident_memory: table::RESIDENT_MEMORY.gauge(registry),
+            start_time: table::START_TIME.gauge(registry),
+            received: counter(&table::RECEIVED_BYTES),
+            sent: counter(&table::SENT_BYTES),
+        };
+        process.read();
+        process
+    }
+
+    /// Reads the numbers anew. What cannot be read stays as it is.
+    pub(crate) fn read(&self) {
+        if let Some(numbers) = text("/proc/self/stat").and_then(|stat| numbers(&stat)) {
+            raise(&self.cpu_seconds, numbers.cpu_seconds);
+            self.virtual_memory.set(numbers.virtual_memory);
+            if let Some(up) = text("/proc/stat").and_then(|stat| boot_time(&stat)) {
+                self.start_time.set(up + numbers.started);
+            }
+        }
+        if let Some(resident) = text("/proc/self/status").and_then(|status| resident(&status)) {
+            self.resident_memory.set(resident);
+        }
+        if let Ok(open) = fs::read_dir("/proc/self/fd") {
+            // Reading the folder has opened one more.
+            self.open_fds.set((open.count() as f64 - 1.0).max(0.0));
+        }
+        if let Some(limits) = text("/proc/self/limits") {
+            limit(&limits, "Max open files").into_iter().for_each(|most| self.max_fds.set(most));
+            let memory = limit(&limits, "Max address space");
+            memory.into_iter().for_each(|most| self.max_virtual_memory.set(most));
+        }
+        if let Some((received, sent)) = text("/proc/self/net/netstat").and_then(|stat| traffic(&stat)) {
+            raise(&self.received, received);
+            raise(&self.sent, sent);
+        }
+    }
+}
+
+fn raise(counter: &Counter, to: f64) {
+    counter.inc_by((to - counter.get()).max(0.0));
+}
+
+fn text(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// From `/proc/PID/stat`; the second field, a name in parentheses, may hold anything.
+fn numbers(stat: &str) -> Option<Numbers> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    // Numbered from 3 on in the manual.
+    let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+    Some(Numbers {
+        cpu_seconds: (field(14)? + field(15)?) / TICKS_PER_SECOND,
+        started: field(22)? / TICKS_PER_SECOND,
+        virtual_memory: field(23)?,
+    })
+}
+
+/// From `/proc/PID/status`, in bytes.
+fn resident(status: &str) -> Option<f64> {
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(kib.trim().trim_end_matches(" kB").parse::<f64>().ok()? * 1024.0)
+}
+
+/// From `/proc/stat`, in seconds since 1970.
+fn boot_time(stat: &str) -> Option<f64> {
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+/// The soft limit of that name, from `/proc/PID/limits`.
+fn limit(limits: &str, name: &str) -> Option<f64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(UNLIMITED),
+        number => number.parse().ok(),
+    }
+}
+
+/// Bytes received and sent, from `/proc/PID/net/netstat`: a line with names, then one with numbers.
+fn traffic(netstat: &str) -> Option<(f64, f64)> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let of = |wanted: &str| {
+        let at = names.split_whitespace().position(|name| name == wanted)?;
+        numbers.split_whitespace().nth(at)?.parse::<f64>().ok()
+    };
+    Some((of("InOctets")?, of("OutOctets")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_counted_from_behind_the_name() {
+        let stat = "42 (a ) b) S 1 2 3 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 12345 1048576 300 18446744073709551615";
+        let numbers = numbers(stat).unwrap();
+        assert_eq!((numbers.cpu_seconds, numbers.started), (3.0, 123.45));
+        assert_eq!(numbers.virtual_memory, 1_048_576.0);
+        assert!(super::numbers("42 (x) S 1").is_none());
+    }
+
+    #[test]
+    fn memory_limits_and_traffic_are_found_by_name() {
+        assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2_097_152.0));
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files   1024   4096   files\nMax address space unlimited unlimited bytes\n";
+        assert_eq!(limit(limits, "Max open files"), Some(1024.0));
+        assert_eq!(limit(limits, "Max address space"), Some(1.844_674_407_370_955_2e19));
+        let netstat = "TcpExt: A B\nTcpExt: 1 2\nIpExt: X InOctets OutOctets\nIpExt: 7 8 9\n";
+        assert_eq!(traffic(netstat), Some((8.0, 9.0)));
+        assert_eq!(boot_time("cpu 1 2\nbtime 1700000000\n"), Some(1.7e9));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_started_before_now_and_uses_memory() {
+        let process = Process::new(&Registry::new());
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let age = now.as_secs_f64() - process.start_time.get();
+        assert!((-2.0..86_400.0).contains(&age), "{age}");
+        assert!(process.resident_memory.get() > 100_000.0 && process.open_fds.get() >= 3.0);
+    }
+}

@@ -1,0 +1,322 @@
+//! What the engine is lent: takes its measurements.
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use harbormaster_core::{
+    meter::{AttemptResult, BatchResult, HintResult, Meter},
+    note::{Cause, Place},
+};
+use harbormaster_framework::{
+    events::ClusterEvent,
+    meter::{PluginMeter, ProfileMeter, Stage, Stamp, Status},
+};
+use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
+
+use crate::{
+    families as table,
+    plugins::{ByStage, ByStatus, PluginSeries, Sampling},
+    series::Series,
+};
+
+/// So many hints are measured per second at most: there may be one per waiting pod for a single change.
+const HINTS_PER_SECOND: i64 = 1000;
+/// From this number of attempts on they share a series.
+const MANY_ATTEMPTS: usize = 15;
+
+/// The families that are recorded while the engine works.
+#[derive(Debug)]
+pub(crate) struct Families {
+    schedule_attempts: IntCounterVec,
+    attempt_duration: HistogramVec,
+    algorithm_duration: Histogram,
+    sli_duration: HistogramVec,
+    scheduling_attempts: Histogram,
+    scheduled_after_flush: IntCounter,
+    point_duration: HistogramVec,
+    pub(crate) plugin_duration: HistogramVec,
+    pub(crate) plugin_evaluations: IntCounterVec,
+    incoming_pods: IntCounterVec,
+    unschedulable_pods: GaugeVec,
+    event_duration: HistogramVec,
+    hint_duration: HistogramVec,
+    pub(crate) preemption_attempts: IntCounter,
+    preemption_victims: Histogram,
+    preemption_duration: HistogramVec,
+    preemption_executions: IntCounterVec,
+    permit_duration: HistogramVec,
+    batch_attempts: IntCounterVec,
+    batch_flushes: IntCounterVec,
+    hint_node_duration: HistogramVec,
+    store_results_duration: HistogramVec,
+    pub(crate) volume_stage_errors: IntCounterVec,
+}
+
+impl Families {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let counters = |family: &'static table::Family| family.counters(registry);
+        let histograms = |family: &'static table::Family| family.histograms(registry);
+        let one = |family| histograms(family).with_label_values::<&str>(&[]);
+        let count = |family| counters(family).with_label_values::<&str>(&[]);
+        Self {
+            schedule_attempts: counters(&table::SCHEDULE_ATTEMPTS),
+            attempt_duration: histograms(&table::ATTEMPT_DURATION),
+            algorithm_duration: one(&table::ALGORITHM_DURATION),
+            sli_duration: histograms(&table::SLI_DURATION),
+            scheduling_attempts: one(&table::SCHEDULING_ATTEMPTS),
+            scheduled_after_flush: count(&table::SCHEDULED_AFTER_FLUSH),
+            point_duration: histograms(&table::POINT_DURATION),
+            plugin_duration: histograms(&table::PLUGIN_DURATION),
+            plugin_evaluations: counters(&table::PLUGIN_EVALUATIONS),
+            incoming_pods: counters(&table::INCOMING_PODS),
+            unschedulable_pods: table::UNSCHEDULABLE_PODS.gauges(registry),
+            event_duration: histograms(&table::EVENT_DURATION),
+            hint_duration: histograms(&table::HINT_DURATION),
+            preemption_attempts: count(&table::PREEMPTION_ATTEMPTS),
+            preemption_victims: one(&table::PREEMPTION_VICTIMS),
+            preemption_duration: histograms(&table::PREEMPTION_DURATION),
+            preemption_executions: counters(&table::PREEMPTION_EXECUTIONS),
+            permit_duration: histograms(&table::PERMIT_DURATION),
+            batch_attempts: counters(&table::BATCH_ATTEMPTS),
+            batch_flushes: counters(&table::BATCH_FLUSHES),
+            hint_node_duration: histograms(&table::HINT_NODE_DURATION),
+            store_results_duration: histograms(&table::STORE_RESULTS_DURATION),
+            volume_stage_errors: counters(&table::VOLUME_STAGE_ERRORS),
+        }
+    }
+}
+
+/// Takes the measurements of one engine.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    families: Arc<Families>,
+    sampling: Arc<Sampling>,
+    profiles: Mutex<Vec<Arc<ProfileSeries>>>,
+    sli_durations: [OnceLock<Histogram>; MANY_ATTEMPTS],
+    incoming: Series<(Place, Cause), IntCounter>,
+    rejections: Series<(usize, &'static str), Gauge>,
+    events: Series<ClusterEvent, Histogram>,
+    hints: Series<(&'static str, ClusterEvent, HintResult), Histogram>,
+    /// How many hints may be measured, and since when.
+    hints_left: AtomicI64,
+    hints_since: AtomicU64,
+}
+
+impl Recorder {
+    pub(crate) fn new(families: Arc<Families>) -> Self {
+        Self {
+            families,
+            sampling: Arc::new(Sampling::new()),
+            profiles: Mutex::default(),
+            sli_durations: Default::default(),
+            incoming: Series::default(),
+            rejections: Series::default(),
+            events: Series::default(),
+            hints: Series::default(),
+            hints_left: AtomicI64::new(HINTS_PER_SECOND),
+            hints_since: AtomicU64::new(0),
+        }
+    }
+
+    fn profile_at(&self, at: usize) -> Option<Arc<ProfileSeries>> {
+        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(at).cloned()
+    }
+
+    /// Hints may be measured again when a second has passed.
+    fn allow_hints(&self, now: Stamp) {
+        let since = Stamp(self.hints_since.load(Relaxed));
+        if now.since(since) >= Duration::from_secs(1) {
+            self.hints_since.store(now.0, Relaxed);
+            self.hints_left.store(HINTS_PER_SECOND, Relaxed);
+        }
+    }
+}
+
+impl Meter for Recorder {
+    fn now(&self) -> Stamp {
+        self.sampling.now()
+    }
+
+    fn profile(&self, at: usize, name: &str) -> Arc<dyn ProfileMeter> {
+        let (families, sampling) = (self.families.clone(), self.sampling.clone());
+        let profile = Arc::new(ProfileSeries::new(name, families, sampling));
+        let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        profiles.truncate(at);
+        profiles.push(profile.clone());
+        profile
+    }
+
+    fn cycle_begins(&self) -> Stamp {
+        self.sampling.cycle_begins();
+        self.now()
+    }
+
+    fn cycle_ends(&self) {
+        self.sampling.cycle_ends();
+    }
+
+    fn searched(&self, begun: Stamp) {
+        self.families.algorithm_duration.observe(self.now().since(begun).as_secs_f64());
+    }
+
+    fn attempted(&self, profile: usize, result: AttemptResult, begun: Stamp) {
+        if let Some(profile) = self.profile_at(profile) {
+            let (durations, attempts) = profile.attempts(result);
+            durations.observe(self.now().since(begun).as_secs_f64());
+            attempts.inc();
+        }
+    }
+
+    fn scheduled(&self, attempts: u32, waited: Option<Duration>, after_timeout: bool) {
+        self.families.scheduling_attempts.observe(f64::from(attempts));
+        if after_timeout {
+            self.families.scheduled_after_flush.inc();
+        }
+        let Some(waited) = waited else { return };
+        let at = (attempts as usize).clamp(1, MANY_ATTEMPTS);
+        let find = || {
+            let label = if at == MANY_ATTEMPTS { format!("{at}+") } else { at.to_string() };
+            self.families.sli_duration.with_label_values(&[label.as_str()])
+        };
+        self.sli_durations[at - 1].get_or_init(find).observe(waited.as_secs_f64());
+    }
+
+    fn queued(&self, place: Place, cause: Cause) {
+        let queue = match place {
+            Place::Active => "active",
+            Place::Backoff => "backoff",
+            Place::Unschedulable => "unschedulable",
+            Place::New | Place::InFlight => return,
+        };
+        let find = |(_, cause): &(Place, Cause)| {
+            self.families.incoming_pods.with_label_values(&[queue, cause.to_string().as_str()])
+        };
+        self.incoming.with((place, cause), find, IntCounter::inc);
+    }
+
+    fn rejects(&self, profile: usize, plugin: &'static str, more: bool) {
+        let find = |_: &(usize, &'static str)| {
+            let profile = self.profile_at(profile);
+            let profile = profile.as_ref().map_or("", |profile| profile.name.as_str());
+            self.families.unschedulable_pods.with_label_values(&[plugin, profile])
+        };
+        let change = |gauge: &Gauge| if more { gauge.inc() } else { gauge.dec() };
+        self.rejections.with((profile, plugin), find, change);
+    }
+
+    fn handled(&self, event: ClusterEvent, begun: Stamp) {
+        let now = self.now();
+        self.allow_hints(now);
+        let find = |event: &ClusterEvent| {
+            self.families.event_duration.with_label_values(&[event.to_string().as_str()])
+        };
+        self.events.with(event, find, |series| series.observe(now.since(begun).as_secs_f64()));
+    }
+
+    fn hint_begins(&self) -> Option<Stamp> {
+        (self.hints_left.fetch_sub(1, Relaxed) > 0).then(|| self.now())
+    }
+
+    fn hinted(&self, plugin: &'static str, event: ClusterEvent, hint: HintResult, begun: Stamp) {
+        let took = self.now().since(begun).as_secs_f64();
+        let find = |_: &(&'static str, ClusterEvent, HintResult)| {
+            let labels = [plugin, &event.to_string(), hint.name()];
+            self.families.hint_duration.with_label_values(&labels)
+        };
+        self.hints.with((plugin, event, hint), find, |series| series.observe(took));
+    }
+
+    fn permitted(&self, status: Status, begun: Stamp) {
+        let series = self.families.permit_duration.with_label_values(&[status.name()]);
+        series.observe(self.now().since(begun).as_secs_f64());
+    }
+
+    fn victims(&self, victims: usize) {
+        self.families.preemption_victims.observe(victims as f64);
+    }
+
+    fn evicted(&self, failed: bool, begun: Stamp) {
+        let result = [if failed { "error" } else { "success" }];
+        let series = self.families.preemption_duration.with_label_values(&result);
+        series.observe(self.now().since(begun).as_secs_f64());
+        self.families.preemption_executions.with_label_values(&result).inc();
+    }
+
+    fn batch_asked(&self, profile: usize, hinted: bool, begun: Stamp) {
+        if let Some(profile) = self.profile_at(profile) {
+            let labels = [if hinted { "hint" } else { "no_hint" }, &profile.name];
+            let series = self.families.hint_node_duration.with_label_values(&labels);
+            series.observe(self.now().since(begun).as_secs_f64());
+        }
+    }
+
+    fn batch_told(&self, profile: usize, begun: Stamp) {
+        if let Some(profile) = self.profile_at(profile) {
+            let series = self.families.store_results_duration.with_label_values(&[&profile.name]);
+            series.observe(self.now().since(begun).as_secs_f64());
+        }
+    }
+
+    fn batched(&self, profile: usize, result: BatchResult) {
+        if let Some(profile) = self.profile_at(profile) {
+            self.families.batch_attempts.with_label_values(&[profile.name.as_str(), result.name()]).inc();
+        }
+    }
+
+    fn batch_flushed(&self, profile: usize, reason: &'static str) {
+        if let Some(profile) = self.profile_at(profile) {
+            self.families.batch_flushes.with_label_values(&[profile.name.as_str(), reason]).inc();
+        }
+    }
+}
+
+/// The series of one profile.
+#[derive(Debug)]
+struct ProfileSeries {
+    name: String,
+    families: Arc<Families>,
+    sampling: Arc<Sampling>,
+    attempts: [OnceLock<(Histogram, IntCounter)>; 3],
+    points: ByStage<ByStatus>,
+}
+
+impl ProfileSeries {
+    fn new(name: &str, families: Arc<Families>, sampling: Arc<Sampling>) -> Self {
+        let (attempts, points) = Default::default();
+        Self { name: name.to_owned(), families, sampling, attempts, points }
+    }
+
+    fn attempts(&self, result: AttemptResult) -> &(Histogram, IntCounter) {
+        self.attempts[result as usize].get_or_init(|| {
+            let labels = [result.name(), &self.name];
+            let Families { attempt_duration, schedule_attempts, .. } = &*self.families;
+            (attempt_duration.with_label_values(&labels), schedule_attempts.with_label_values(&labels))
+        })
+    }
+}
+
+impl ProfileMeter for ProfileSeries {
+    fn now(&self) -> Stamp {
+        self.sampling.now()
+    }
+
+    fn point(&self, stage: Stage, status: Status, spent: Duration) {
+        let find = || {
+            let labels = [stage.name(), status.name(), &self.name];
+            self.families.point_duration.with_label_values(&labels)
+        };
+        self.points[stage as usize][status as usize].get_or_init(find).observe(spent.as_secs_f64());
+    }
+
+    fn plugin(&self, name: &'static str, stages: &[Stage]) -> Arc<dyn PluginMeter> {
+        let (families, sampling) = (self.families.clone(), self.sampling.clone());
+        let plugin = Arc::new(PluginSeries::new(name, &self.name, stages, families, sampling));
+        self.sampling.add(plugin.clone());
+        plugin
+    }
+}
