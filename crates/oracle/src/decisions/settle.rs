@@ -28,8 +28,9 @@ const TURN: Duration = Duration::from_millis(2500);
 /// 3. where the scheduler serves metrics, no pod is queued, and no attempt was
 ///    made between two looks.
 pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
-    // Whoever gives no account of itself may be busy with something that nobody sees yet.
-    let quiet = if scheduler.activity()?.is_some() { quiet } else { quiet * 3 };
+    // Whoever gives no account of itself may be busy with something that nobody sees yet, such as events: Harbormaster
+    // writes them in rounds, a tenth of a second after the last one.
+    let quiet = if scheduler.activity()?.is_some() { quiet } else { quiet * 6 };
     let deadline = Instant::now() + LIMIT;
     // The change that this is about has reached us, but perhaps not the scheduler.
     let earliest = Instant::now() + quiet;
