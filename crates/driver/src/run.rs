@@ -147,7 +147,7 @@ impl Driver {
         let mut watches = watch_all(&clients, &engine.resources(), &to_engine);
         let numbers = self.metrics.numbers().clone();
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, numbers)?;
-        self.metrics.schedules(Some(to_engine.clone()));
+        let scheduling = self.metrics.schedules(to_engine.clone());
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
 
@@ -172,7 +172,7 @@ impl Driver {
         );
         // An engine that is gone has nothing to finish.
         let _ = to_engine.send(ToEngine::Stop);
-        self.metrics.schedules(None);
+        drop(scheduling);
         let finish = pin!(async {
             let engine = engine.await;
             // The engine has dropped its end of the effects, so this ends when all of them are under way.
