@@ -38,7 +38,7 @@ pub enum ToEngine {
     Synced,
     /// This instance is the one that schedules. Until then it only listens.
     Lead,
-    /// Somebody wants to see all pods.
+    /// Somebody wants to see all pods; there are none for whoever does not lead.
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
     /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
@@ -207,8 +207,9 @@ impl EngineLoop {
             }
             ToEngine::Lead => self.leads = true,
             ToEngine::ListPods(answer) => {
+                let pods = if self.leads { self.engine.pods().cloned().collect() } else { Vec::new() };
                 // Whoever asked may have gone.
-                let _ = answer.send(self.engine.pods().cloned().collect());
+                let _ = answer.send(pods);
             }
             ToEngine::Stop => self.stopping = true,
         }

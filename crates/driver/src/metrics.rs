@@ -59,8 +59,18 @@ impl Metrics {
         &self.numbers
     }
 
-    /// The engine behind `engine` schedules from now on; with `None` none does.
-    pub(crate) fn schedules(&self, engine: Option<mpsc::Sender<ToEngine>>) {
-        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = engine;
+    /// The engine behind `engine` schedules until the guard goes: an engine lives as long as somebody can tell it something.
+    pub(crate) fn schedules(&self, engine: mpsc::Sender<ToEngine>) -> Scheduling {
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+        Scheduling(self.clone())
+    }
+}
+
+/// This process schedules.
+pub(crate) struct Scheduling(Metrics);
+
+impl Drop for Scheduling {
+    fn drop(&mut self) {
+        *self.0.engine.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

@@ -156,6 +156,7 @@ impl Driver {
         let numbers = self.metrics.numbers().clone();
         let mut engine =
             engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, numbers, synced)?;
+        let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
@@ -186,7 +187,7 @@ impl Driver {
         );
         // An engine that is gone has nothing to finish.
         let _ = to_engine.send(ToEngine::Stop);
-        self.metrics.schedules(None);
+        drop(scheduling);
         let finish = pin!(async {
             let engine = engine.await;
             // The engine has dropped its end of the effects, so this ends when all of them are under way.
@@ -236,7 +237,6 @@ impl Driver {
             if let Some(lease) = &lease {
                 metrics.set_leader(lease, true);
             }
-            metrics.schedules(Some(engine.clone()));
             // It may be coming to its end.
             let _ = engine.send(ToEngine::Lead);
         };

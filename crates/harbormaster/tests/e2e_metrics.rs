@@ -38,7 +38,6 @@ const QUIET: Duration = Duration::from_secs(4);
 const ONLY_THEIRS: &[(&str, &str)] = &[
     ("go_", "there is no Go runtime"),
     ("workqueue_", "client-go's work queues are not used"),
-    ("informer_", "client-go's informers are not used"),
     ("authentication_", "counted by what serves the page"),
     ("authorization_", "counted by what serves the page"),
     ("apiserver_", "counted by the library that serves kube-scheduler's page"),
@@ -52,7 +51,6 @@ const ONLY_THEIRS: &[(&str, &str)] = &[
     ("hidden_metrics_total", "no metric can be turned off"),
     ("rest_client_exec_plugin_", "a part of client-go"),
     ("rest_client_transport_", "a part of client-go"),
-    ("rest_client_dns_resolution_", "names are resolved by the operating system, unseen"),
 ];
 
 /// Families that only Harbormaster has.
