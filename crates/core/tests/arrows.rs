@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &["api", "framework"]),
     ("testkit", &["api", "framework"]),
     ("driver", &["api", "framework", "core"]),
+    ("port", &["driver"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "objects", "framework", "config", "core", "plugins", "setup"]),
     ("oracle", &["api", "sim", "apiserver"]),
@@ -22,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
     (
         "harbormaster",
-        &["api", "framework", "config", "core", "driver", "setup", "sim", "apiserver", "sandbox", "testkit"],
+        &["api", "framework", "config", "core", "driver", "setup", "port", "sim", "apiserver", "sandbox", "testkit"],
     ),
     // As anybody's schedulers: on the library for authors alone.
     ("stickyvm", &["harbormaster"]),
@@ -30,7 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "harbormaster", "oracle", "apiserver", "sandbox", "yoda"];
+const OUTSIDE: &[&str] = &["driver", "port", "harbormaster", "oracle", "apiserver", "sandbox", "yoda"];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 
