@@ -23,7 +23,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
     (
         "harbormaster",
-        &["api", "framework", "config", "core", "driver", "setup", "port", "sim", "apiserver", "sandbox", "testkit"],
+        &[
+            "api",
+            "framework",
+            "config",
+            "core",
+            "driver",
+            "setup",
+            "port",
+            "sim",
+            "apiserver",
+            "sandbox",
+            "testkit",
+        ],
     ),
     // As anybody's schedulers: on the library for authors alone.
     ("stickyvm", &["harbormaster"]),

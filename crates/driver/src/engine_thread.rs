@@ -16,7 +16,7 @@ use harbormaster_framework::guard::panic_text;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::{clock::Clock, live_api::CustomNews, notes};
+use crate::{clock::Clock, health::Health, live_api::CustomNews, notes};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
@@ -47,10 +47,11 @@ pub fn spawn(
     inbox: Receiver<ToEngine>,
     effects: UnboundedSender<Vec<Effect>>,
     news: CustomNews,
+    health: Health,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news).run());
+        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news, health).run());
         // Nobody listens when the process is ending anyway.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
@@ -64,6 +65,7 @@ struct EngineLoop {
     effects: UnboundedSender<Vec<Effect>>,
     /// Who waits for custom objects hears of them here.
     news: CustomNews,
+    health: Health,
     unsynced: usize,
     stopping: bool,
     /// Bindings under way, by the pod's UID.
@@ -81,7 +83,11 @@ impl EngineLoop {
         inbox: Receiver<ToEngine>,
         effects: UnboundedSender<Vec<Effect>>,
         news: CustomNews,
+        health: Health,
     ) -> Self {
+        if unsynced == 0 {
+            health.synced();
+        }
         Self {
             stand_in: config.stand_in,
             engine: Engine::new(config),
@@ -89,6 +95,7 @@ impl EngineLoop {
             inbox,
             effects,
             news,
+            health,
             unsynced,
             stopping: false,
             binding: FxHashMap::default(),
@@ -98,6 +105,7 @@ impl EngineLoop {
 
     fn run(mut self) {
         while self.take_messages() {
+            self.health.works();
             let now = self.clock.now();
             self.engine.tick(now);
             if self.may_schedule()
@@ -137,6 +145,7 @@ impl EngineLoop {
     }
 
     fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
+        self.health.waits();
         match self.engine.next_wakeup() {
             Some(at) => {
                 let sleep = at.since(self.clock.now()).max(SHORTEST_SLEEP);
@@ -154,7 +163,12 @@ impl EngineLoop {
                     self.handle(input, now);
                 }
             }
-            ToEngine::Synced => self.unsynced = self.unsynced.saturating_sub(1),
+            ToEngine::Synced => {
+                self.unsynced = self.unsynced.saturating_sub(1);
+                if self.unsynced == 0 {
+                    self.health.synced();
+                }
+            }
             ToEngine::Stop => self.stopping = true,
         }
     }

@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
 //! up), `reachability` (what is said of a server that is away), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
-//! [`mod@run`] (the whole).
+//! [`mod@run`] (the whole), [`health`] (how it is).
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
@@ -31,6 +31,7 @@ pub mod clock;
 pub mod engine_thread;
 pub mod events;
 pub mod evictor;
+pub mod health;
 pub mod http;
 pub mod lanes;
 pub mod leader;
@@ -48,6 +49,7 @@ pub mod watch;
 pub(crate) mod canned;
 
 pub use client::{ClientError, ConnectionConfig};
+pub use health::Health;
 pub use http::{ApiClient, ApiError};
 pub use leader::LeaderElection;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};

@@ -24,6 +24,7 @@ use crate::{
     engine_thread::{self, EngineEnd, ToEngine},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
+    health::Health,
     lanes::Tasks,
     leader::LeaderElection,
     live_api::{CustomNews, LiveApi},
@@ -47,6 +48,8 @@ pub struct DriverConfig {
     pub leader_elect: bool,
     /// Names this instance in events; the name of the machine if absent.
     pub hostname: Option<String>,
+    /// Told how the scheduler is.
+    pub health: Health,
 }
 
 /// Why [`run`] came to its end.
@@ -88,7 +91,7 @@ pub async fn run(
     let clients = config.connection.clients().await?;
     let election = LeaderElection::asked_for(config.leader_elect);
     let hostname = config.hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, hostname }.run(engine, shutdown).await
+    Driver { clients, election, hostname, health: config.health }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -100,6 +103,8 @@ pub struct Driver {
     pub election: LeaderElection,
     /// Names this instance in events.
     pub hostname: String,
+    /// Told how the scheduler is.
+    pub health: Health,
 }
 
 impl Driver {
@@ -139,7 +144,7 @@ impl Driver {
             clock: Clock::default(),
         };
         let mut watches = watch_all(&self.clients, &engine.resources(), &to_engine);
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news)?;
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, self.health)?;
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
 

@@ -9,6 +9,7 @@ mod flags;
 mod log;
 mod run;
 mod sandbox;
+mod secure_port;
 mod simulate;
 mod table;
 

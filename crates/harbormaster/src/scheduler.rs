@@ -123,7 +123,7 @@ impl Scheduler {
         let config = &self.setup.config;
         let mut connection = connection(config);
         connection.kubeconfig = connection.kubeconfig.or(self.kubeconfig);
-        let driver = DriverConfig { connection, leader_elect: elects(config), hostname: None };
+        let driver = DriverConfig { connection, leader_elect: elects(config), ..DriverConfig::default() };
         harbormaster_driver::run(driver, self.setup.engine, shutdown).await
     }
 

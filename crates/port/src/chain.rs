@@ -17,7 +17,7 @@ use crate::{
     pages::{Asked, Site},
     query,
     reply::{self, Reply, Status},
-    zpages::is_for_eyes,
+    zpages::error_is_for_eyes,
 };
 
 /// The longest body that is read, in bytes: a number.
@@ -76,7 +76,7 @@ impl Chain {
             Ok(user) => user,
             Err(why) => {
                 tracing::debug!(v = 2, err = why, path, "Unable to authenticate the request");
-                return Status::unauthorized().reply(is_for_eyes(&asked));
+                return Status::unauthorized().reply(error_is_for_eyes(&asked));
             }
         };
         let verb = parts.method.as_str().to_ascii_lowercase();
@@ -84,7 +84,7 @@ impl Chain {
             Ok(Decision::Allowed) => self.site.answer(&asked, whole(body)).await,
             Ok(Decision::Forbidden(why)) => {
                 let refused = Status::forbidden(&user.name, &verb, &path, &why);
-                reply::nosniff(refused.reply(is_for_eyes(&asked)))
+                reply::nosniff(refused.reply(error_is_for_eyes(&asked)))
             }
             Err(why) => {
                 tracing::error!(

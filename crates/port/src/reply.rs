@@ -70,8 +70,11 @@ impl Status {
             true => serde_json::to_string_pretty(self),
             false => serde_json::to_string(self).map(|text| text + "\n"),
         };
+        // As Go's encoder does; the signs stand in texts only.
+        let text = text.unwrap_or_default();
+        let text = text.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        typed(code, JSON, text.unwrap_or_default())
+        typed(code, JSON, text)
     }
 }
 
@@ -161,7 +164,7 @@ mod tests {
             ),
             (
                 Status::forbidden("system:anonymous", "get", "/a<b", ""),
-                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: User \"system:anonymous\" cannot get path \"/a&lt;b\"","reason":"Forbidden","details":{},"code":403}"#,
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: User \"system:anonymous\" cannot get path \"/a\u0026lt;b\"","reason":"Forbidden","details":{},"code":403}"#,
             ),
             (
                 Status::forbidden("jane", "post", "/metrics", "no role"),

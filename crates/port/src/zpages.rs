@@ -169,7 +169,7 @@ fn wanted(asked: &Asked<'_>, kind: &str) -> Option<Form> {
 }
 
 /// Whether somebody reads JSON with their eyes: they say so, or use a browser or the like.
-pub(crate) fn is_for_eyes(asked: &Asked<'_>) -> bool {
+fn is_for_eyes(asked: &Asked<'_>) -> bool {
     let said =
         query::pairs(asked.query).into_iter().find(|(name, value)| name == "pretty" && !value.is_empty());
     if let Some((_, value)) = said {
@@ -178,6 +178,14 @@ pub(crate) fn is_for_eyes(asked: &Asked<'_>) -> bool {
     let agent =
         asked.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|beginning| agent.starts_with(beginning))
+}
+
+/// Whether an error is written for eyes: also where the client wants something else than JSON, and gets it all the same.
+pub(crate) fn error_is_for_eyes(asked: &Asked<'_>) -> bool {
+    let accept = asked.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    let takes_json = |media: &str| matches!(media, "*/*" | "application/*" | "application/json");
+    is_for_eyes(asked) || !(accept.trim().is_empty() || media.into_iter().any(takes_json))
 }
 
 /// `PUT /debug/flags/v`; without a body for other methods.

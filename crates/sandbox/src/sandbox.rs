@@ -238,7 +238,12 @@ fn attach(engine: EngineConfig, server: SocketAddr) -> Attached {
         qps: -1.0,
         ..ConnectionConfig::default()
     };
-    let config = DriverConfig { connection, leader_elect: false, hostname: Some("sandbox".to_owned()) };
+    let config = DriverConfig {
+        connection,
+        leader_elect: false,
+        hostname: Some("sandbox".to_owned()),
+        ..DriverConfig::default()
+    };
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let shutdown = async {

@@ -23,7 +23,7 @@ fn started(unsynced: usize) -> Hands {
 fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
-    let end = spawn(config, unsynced, from_world, out, CustomNews::default()).unwrap();
+    let end = spawn(config, unsynced, from_world, out, CustomNews::default(), Health::default()).unwrap();
     Hands { inbox, effects, end }
 }
 

@@ -179,7 +179,12 @@ fn world(prepare: impl FnOnce(&mut Cluster)) -> World {
     let answering = cluster.clone();
     let server = Canned::always(move |seen| answering.lock().unwrap().answer(seen));
     let clients = Clients { main: server.client(), events: server.client() };
-    let driver = Driver { clients, election: LeaderElection::Off, hostname: "host".to_owned() };
+    let driver = Driver {
+        clients,
+        election: LeaderElection::Off,
+        hostname: "host".to_owned(),
+        health: Health::default(),
+    };
     let (stop, stopped) = oneshot::channel();
     let shutdown = async {
         let _ = stopped.await;
@@ -281,7 +286,12 @@ async fn an_engine_that_panics_is_an_error() {
 async fn an_api_server_that_is_away_does_not_keep_the_driver_from_ending() {
     let server = Canned::new(|_| Err(crate::canned::refused_connection().into()));
     let clients = Clients { main: server.client(), events: server.client() };
-    let driver = Driver { clients, election: LeaderElection::asked_for(true), hostname: "host".to_owned() };
+    let driver = Driver {
+        clients,
+        election: LeaderElection::asked_for(true),
+        hostname: "host".to_owned(),
+        health: Health::default(),
+    };
     let shutdown = tokio::time::sleep(Duration::from_millis(20));
     let end = driver.run(EngineConfig::new(vec![first_fit()]), shutdown).await;
     assert_eq!(end.unwrap(), ExitReason::Finished);

@@ -1,17 +1,24 @@
 //! The command `run`: from flags to a running scheduler.
 
-use std::ffi::OsString;
+use std::{
+    ffi::OsString,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use harbormaster_api::args::GoDuration;
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
-use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason};
+use harbormaster_driver::{ConnectionConfig, DriverConfig, ExitReason, Health};
+use harbormaster_port::{Port, PortError};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
     Ended, Failed, Program, VERSION, files,
     flags::{self, Given, Read},
-    log,
+    log, secure_port,
 };
 use crate::scheduler;
 
@@ -35,8 +42,8 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended 
         Ok(format) => format,
         Err(why) => return usage_error(name, &why),
     };
-    log::start(format, given.parsed("v").unwrap_or(0), &program.plugins);
-    match run(program, &given) {
+    let level = log::start(format, given.parsed("v").unwrap_or(0), &program.plugins);
+    match run(program, &given, &level) {
         Ok(()) => Ok(()),
         Err(why) => {
             match format {
@@ -72,8 +79,9 @@ fn print_version(program: &Program, name: &str, how: &str) -> Ended {
     Ok(())
 }
 
-fn run(program: &Program, given: &Given) -> Result<(), String> {
+fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), String> {
     warn_of_flags(given);
+    let port = secure_port::options(given)?;
     let choices = choices(program.choices(), given)?;
     let config = configuration(given, &choices)?;
     let connection = connection(given, &config);
@@ -88,7 +96,14 @@ fn run(program: &Program, given: &Given) -> Result<(), String> {
     for warning in &setup.warnings {
         tracing::warn!("{warning}");
     }
-    start(connection, elects, setup)
+    let health = Health::default();
+    let stopping = Arc::new(AtomicBool::new(false));
+    // What tells whether the lease is kept is not built yet.
+    let checks = secure_port::checks(&health, &stopping, None);
+    let content = secure_port::content(given, &setup.config, checks, level);
+    let open = || port.map(|options| Port::start(options, content)).transpose();
+    let driver = DriverConfig { connection, leader_elect: elects, hostname: None, health };
+    start(driver, setup, &stopping, open)
 }
 
 /// Whether somebody wants a leader to be elected.
@@ -167,17 +182,25 @@ fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionC
 }
 
 /// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
-fn start(connection: ConnectionConfig, leader_elect: bool, setup: Setup) -> Result<(), String> {
-    let driver = DriverConfig { connection, leader_elect, hostname: None };
+fn start(
+    driver: DriverConfig,
+    setup: Setup,
+    stopping: &Arc<AtomicBool>,
+    open: impl FnOnce() -> Result<Option<Port>, PortError>,
+) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| format!("starting the runtime: {e}"))?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
+        driver.connection.check().await.map_err(|e| e.to_string())?;
+        let port = open().map_err(|e| e.to_string())?;
         let (asked, stop) = tokio::sync::oneshot::channel();
+        let stopping = stopping.clone();
         tokio::spawn(async move {
             signals.next().await;
+            stopping.store(true, Ordering::Relaxed);
             // The scheduler may have ended by itself.
             let _ = asked.send(());
             signals.next().await;
@@ -187,7 +210,11 @@ fn start(connection: ConnectionConfig, leader_elect: bool, setup: Setup) -> Resu
         let shutdown = async {
             let _ = stop.await;
         };
-        match harbormaster_driver::run(driver, setup.engine, shutdown).await {
+        let ended = harbormaster_driver::run(driver, setup.engine, shutdown).await;
+        if let Some(port) = port {
+            port.stop();
+        }
+        match ended {
             Ok(ExitReason::Finished) => Ok(()),
             Ok(ExitReason::Abandoned) => Err("stopping took too long".to_owned()),
             Err(e) => Err(e.to_string()),
