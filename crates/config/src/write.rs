@@ -17,7 +17,8 @@ impl KubeSchedulerConfiguration {
         yaml::write(&self.to_value()).unwrap_or_default()
     }
 
-    fn to_value(&self) -> Value {
+    /// The same as an object.
+    pub fn to_value(&self) -> Value {
         let mut config = json!({
             "apiVersion": API_VERSION,
             "kind": KIND,

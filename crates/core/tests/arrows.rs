@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("testkit", &["api", "framework"]),
     ("metrics", &["api", "framework", "core"]),
     ("driver", &["api", "framework", "core", "metrics"]),
+    ("port", &["driver"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "objects", "framework", "config", "core", "plugins", "setup"]),
     ("oracle", &["api", "sim", "apiserver"]),
@@ -23,7 +24,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
     (
         "harbormaster",
-        &["api", "framework", "config", "core", "driver", "setup", "sim", "apiserver", "sandbox", "testkit"],
+        &[
+            "api",
+            "framework",
+            "config",
+            "core",
+            "driver",
+            "setup",
+            "port",
+            "sim",
+            "apiserver",
+            "sandbox",
+            "testkit",
+        ],
     ),
     // As anybody's schedulers: on the library for authors alone.
     ("stickyvm", &["harbormaster"]),
@@ -31,7 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "harbormaster", "oracle", "apiserver", "sandbox", "yoda"];
+const OUTSIDE: &[&str] = &["driver", "port", "harbormaster", "oracle", "apiserver", "sandbox", "yoda"];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 

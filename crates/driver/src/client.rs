@@ -143,6 +143,17 @@ impl ConnectionConfig {
         })
     }
 
+    /// Whether the kubeconfig can be read, if there is one. Does not connect.
+    ///
+    /// # Errors
+    /// When it is of no use.
+    pub async fn check(&self) -> Result<(), ClientError> {
+        match &self.kubeconfig {
+            Some(path) => from_file(path).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     async fn kube_config(&self) -> Result<Config, ClientError> {
         let mut config = match &self.kubeconfig {
             Some(path) => from_file(path).await?,
@@ -156,6 +167,30 @@ impl ConnectionConfig {
         }
         Ok(config)
     }
+}
+
+/// A client for questions about those who send requests to this process (TokenReview, SubjectAccessReview), as
+/// kube-scheduler has one for each of `--authentication-kubeconfig` and `--authorization-kubeconfig`: with the credentials
+/// of that file, or those of the pod that this process runs in. `None` if it is neither. 200 requests per second, 400 at
+/// once.
+///
+/// # Errors
+/// When the kubeconfig is of no use.
+pub async fn reviewer(kubeconfig: Option<&Path>) -> Result<Option<ApiClient>, ClientError> {
+    // See [`ConnectionConfig::clients`].
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = match kubeconfig {
+        Some(path) => from_file(&path.to_owned()).await?,
+        None => match Config::incluster() {
+            Ok(config) => config,
+            Err(kube::config::InClusterError::ReadEnvironmentVariable(_)) => return Ok(None),
+            Err(error) => {
+                tracing::warn!(err = %error, "failed to read in-cluster kubeconfig for delegated reviews");
+                return Ok(None);
+            }
+        },
+    };
+    Ok(Some(over_network(&config)?.limited(RateLimiter::new(200.0, 400))))
 }
 
 /// What is wrong with a kubeconfig, and what to do about it.

@@ -20,7 +20,7 @@ use harbormaster_metrics::Metrics;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::{clock::Clock, live_api::CustomNews, notes};
+use crate::{clock::Clock, health::Health, live_api::CustomNews, notes};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
@@ -47,8 +47,18 @@ pub enum ToEngine {
 /// How the thread ended: `Err` with what a panic said.
 pub type EngineEnd = Result<(), String>;
 
-/// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects, which `synced` is told of, and
-/// this instance leads.
+/// Who is told what the thread does.
+#[derive(Debug)]
+pub struct Told {
+    /// Where it is counted.
+    pub metrics: Metrics,
+    /// Where it is said how the engine is.
+    pub health: Health,
+    /// Who waits until all watches have delivered all objects.
+    pub synced: oneshot::Sender<()>,
+}
+
+/// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
 ///
 /// # Errors
 /// When the operating system gives no thread.
@@ -58,15 +68,13 @@ pub fn spawn(
     inbox: Receiver<ToEngine>,
     effects: UnboundedSender<Vec<Effect>>,
     news: CustomNews,
-    metrics: Metrics,
-    synced: oneshot::Sender<()>,
+    told: Told,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let config = EngineConfig { meter: Some(metrics.meter()), ..config };
-        let work = AssertUnwindSafe(|| {
-            EngineLoop::new(config, unsynced, inbox, effects, news, metrics, synced).run();
-        });
+        let config = EngineConfig { meter: Some(told.metrics.meter()), ..config };
+        let work =
+            AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news, told).run());
         // Nobody listens when the process is ending anyway.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
@@ -80,6 +88,7 @@ struct EngineLoop {
     effects: UnboundedSender<Vec<Effect>>,
     /// Who waits for custom objects hears of them here.
     news: CustomNews,
+    health: Health,
     unsynced: usize,
     /// Who is to be told when all watches have delivered all objects.
     synced: Option<oneshot::Sender<()>>,
@@ -103,9 +112,9 @@ impl EngineLoop {
         inbox: Receiver<ToEngine>,
         effects: UnboundedSender<Vec<Effect>>,
         news: CustomNews,
-        metrics: Metrics,
-        synced: oneshot::Sender<()>,
+        told: Told,
     ) -> Self {
+        let Told { metrics, health, synced } = told;
         Self {
             stand_in: config.stand_in,
             engine: Engine::new(config),
@@ -113,6 +122,7 @@ impl EngineLoop {
             inbox,
             effects,
             news,
+            health,
             unsynced,
             synced: Some(synced),
             leads: false,
@@ -127,6 +137,7 @@ impl EngineLoop {
     fn run(mut self) {
         self.tell_if_synced();
         while self.take_messages() {
+            self.health.works();
             let now = self.clock.now();
             self.engine.tick(now);
             if self.may_schedule()
@@ -149,6 +160,7 @@ impl EngineLoop {
         if self.unsynced == 0
             && let Some(synced) = self.synced.take()
         {
+            self.health.synced();
             // Nobody waits for it who leads already, or any more.
             let _ = synced.send(());
         }
@@ -184,6 +196,7 @@ impl EngineLoop {
 
     fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
         self.publish();
+        self.health.waits();
         match self.engine.next_wakeup() {
             Some(at) => {
                 let sleep = at.since(self.clock.now()).max(SHORTEST_SLEEP);

@@ -22,9 +22,10 @@ use crate::{
     binder::Binder,
     client::{ClientError, Clients, ConnectionConfig},
     clock::Clock,
-    engine_thread::{self, EngineEnd, ToEngine},
+    engine_thread::{self, EngineEnd, Told, ToEngine},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
+    health::Health,
     lanes::Tasks,
     leader::{
         LeaderElection, Leadership,
@@ -56,6 +57,8 @@ pub struct DriverConfig {
     pub hostname: Option<String>,
     /// What is counted; a clone of it shows the numbers.
     pub metrics: Metrics,
+    /// Told how the scheduler is.
+    pub health: Health,
 }
 
 /// Why [`run`] came to its end.
@@ -102,9 +105,9 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, health, .. } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, leadership, hostname, metrics }.run(engine, shutdown).await
+    Driver { clients, election, leadership, hostname, metrics, health }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -120,6 +123,8 @@ pub struct Driver {
     pub hostname: String,
     /// What is counted.
     pub metrics: Metrics,
+    /// Told how the scheduler is.
+    pub health: Health,
 }
 
 impl Driver {
@@ -153,9 +158,8 @@ impl Driver {
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, &engine.resources(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
-        let numbers = self.metrics.numbers().clone();
-        let mut engine =
-            engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, numbers, synced)?;
+        let told = Told { metrics: self.metrics.numbers().clone(), health: self.health.clone(), synced };
+        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));

@@ -10,6 +10,7 @@ mod generate;
 mod log;
 mod run;
 mod sandbox;
+mod secure_port;
 mod simulate;
 mod table;
 

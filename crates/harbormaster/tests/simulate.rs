@@ -188,6 +188,7 @@ fn a_scheduler_without_an_api_server_waits_and_ends_well_on_sigterm() {
         .args([
             "run",
             "--leader-elect=false",
+            "--secure-port=0",
             "-v4",
             "--logging-format=json",
             "--master",

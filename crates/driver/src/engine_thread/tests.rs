@@ -31,8 +31,8 @@ fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
-    let end =
-        spawn(config, unsynced, from_world, out, CustomNews::default(), Metrics::new(), tell).unwrap();
+    let told = Told { metrics: Metrics::new(), health: Health::default(), synced: tell };
+    let end = spawn(config, unsynced, from_world, out, CustomNews::default(), told).unwrap();
     Hands { inbox, effects, end, synced }
 }
 

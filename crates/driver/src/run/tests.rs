@@ -222,6 +222,7 @@ fn driver(server: &Canned, election: LeaderElection) -> Driver {
         leadership: Leadership::default(),
         hostname: "host".to_owned(),
         metrics: Metrics::default(),
+        health: Health::default(),
     }
 }
 

@@ -98,35 +98,35 @@ const FLAGS: &[Flag] = &[
     flag("master", Text, Misc, Works, "The address of the Kubernetes API server (overrides any value in kubeconfig)"),
     flag("write-config-to", Text, Misc, Works, "Write the configuration with all defaults to this file and exit"),
     flag("parity", Bool, Harbormaster, Works, "Decide exactly as kube-scheduler with parallelism 1: same order of nodes, same sampling, same ties. Without it every feasible node is scored"),
-    flag("bind-address", Text, SecureServing, NotYet, "The address on which to listen for the secure port"),
-    flag("secure-port", Int, SecureServing, NotYet, "The port for HTTPS with authentication and authorization [default: 10259]"),
-    flag("cert-dir", Text, SecureServing, NotYet, "The directory where the TLS certificates are located"),
-    flag("tls-cert-file", Text, SecureServing, NotYet, "File containing the x509 certificate for HTTPS"),
-    flag("tls-private-key-file", Text, SecureServing, NotYet, "File containing the private key of --tls-cert-file"),
-    flag("tls-cipher-suites", List, SecureServing, NotYet, "Cipher suites for the server"),
-    flag("tls-curve-preferences", List, SecureServing, NotYet, "Key exchange mechanisms for the server"),
-    flag("tls-min-version", Text, SecureServing, NotYet, "Minimum TLS version"),
-    flag("tls-sni-cert-key", List, SecureServing, NotYet, "Pairs of certificate and key files by domain"),
-    flag("http2-max-streams-per-connection", Int, SecureServing, NotYet, "Limit of streams in an HTTP/2 connection"),
-    flag("disable-http2-serving", Bool, SecureServing, NotYet, "Serve HTTP/1.1 only"),
-    flag("permit-port-sharing", Bool, SecureServing, NotYet, "Use SO_REUSEPORT"),
-    flag("permit-address-sharing", Bool, SecureServing, NotYet, "Use SO_REUSEADDR"),
-    flag("authentication-kubeconfig", Text, Authentication, NotYet, "kubeconfig for creating token reviews"),
-    flag("authentication-skip-lookup", Bool, Authentication, NotYet, "Do not look up missing authentication configuration in the cluster"),
-    flag("authentication-token-webhook-cache-ttl", Duration, Authentication, NotYet, "How long to cache responses to token reviews"),
-    flag("authentication-tolerate-lookup-failure", Bool, Authentication, NotYet, "Go on when authentication configuration cannot be looked up"),
-    flag("client-ca-file", Text, Authentication, NotYet, "Authorities that sign client certificates"),
-    flag("requestheader-allowed-names", List, Authentication, NotYet, "Common names of clients that may set user names in headers"),
-    flag("requestheader-client-ca-file", Text, Authentication, NotYet, "Authorities that sign certificates of such clients"),
-    flag("requestheader-extra-headers-prefix", List, Authentication, NotYet, "Prefixes of request headers"),
-    flag("requestheader-group-headers", List, Authentication, NotYet, "Request headers with groups"),
-    flag("requestheader-uid-headers", List, Authentication, NotYet, "Request headers with UIDs"),
-    flag("requestheader-username-headers", List, Authentication, NotYet, "Request headers with user names"),
-    flag("authorization-kubeconfig", Text, Authorization, NotYet, "kubeconfig for creating subject access reviews"),
-    flag("authorization-always-allow-paths", List, Authorization, NotYet, "Paths that need no authorization"),
-    flag("authorization-webhook-cache-authorized-ttl", Duration, Authorization, NotYet, "How long to cache allowed responses"),
-    flag("authorization-webhook-cache-unauthorized-ttl", Duration, Authorization, NotYet, "How long to cache denied responses"),
-    flag("profiling", Bool, Deprecated, NotYet, "Serve profiles on the secure port"),
+    flag("bind-address", Text, SecureServing, Works, "The address on which to listen for the secure port"),
+    flag("secure-port", Int, SecureServing, Works, "The port for HTTPS with authentication and authorization; 0 turns it off [default: 10259]"),
+    flag("cert-dir", Text, SecureServing, Works, "The directory where the TLS certificates are located"),
+    flag("tls-cert-file", Text, SecureServing, Works, "File containing the x509 certificate for HTTPS"),
+    flag("tls-private-key-file", Text, SecureServing, Works, "File containing the private key of --tls-cert-file"),
+    flag("tls-cipher-suites", List, SecureServing, Works, "Cipher suites for the server"),
+    flag("tls-curve-preferences", List, SecureServing, Works, "Key exchange mechanisms for the server"),
+    flag("tls-min-version", Text, SecureServing, Works, "Minimum TLS version"),
+    flag("tls-sni-cert-key", List, SecureServing, Works, "Pairs of certificate and key files by domain"),
+    flag("http2-max-streams-per-connection", Int, SecureServing, Works, "Limit of streams in an HTTP/2 connection"),
+    flag("disable-http2-serving", Bool, SecureServing, Works, "Serve HTTP/1.1 only"),
+    flag("permit-port-sharing", Bool, SecureServing, Works, "Use SO_REUSEPORT"),
+    flag("permit-address-sharing", Bool, SecureServing, Moot, "SO_REUSEADDR is used in any case"),
+    flag("authentication-kubeconfig", Text, Authentication, Works, "kubeconfig for creating token reviews"),
+    flag("authentication-skip-lookup", Bool, Authentication, Works, "Do not look up missing authentication configuration in the cluster"),
+    flag("authentication-token-webhook-cache-ttl", Duration, Authentication, Works, "How long to cache responses to token reviews"),
+    flag("authentication-tolerate-lookup-failure", Bool, Authentication, Works, "Go on when authentication configuration cannot be looked up"),
+    flag("client-ca-file", Text, Authentication, Works, "Authorities that sign client certificates"),
+    flag("requestheader-allowed-names", List, Authentication, Works, "Common names of clients that may set user names in headers"),
+    flag("requestheader-client-ca-file", Text, Authentication, Works, "Authorities that sign certificates of such clients"),
+    flag("requestheader-extra-headers-prefix", List, Authentication, Works, "Prefixes of request headers"),
+    flag("requestheader-group-headers", List, Authentication, Works, "Request headers with groups"),
+    flag("requestheader-uid-headers", List, Authentication, Works, "Request headers with UIDs"),
+    flag("requestheader-username-headers", List, Authentication, Works, "Request headers with user names"),
+    flag("authorization-kubeconfig", Text, Authorization, Works, "kubeconfig for creating subject access reviews"),
+    flag("authorization-always-allow-paths", List, Authorization, Works, "Paths that need no authorization"),
+    flag("authorization-webhook-cache-authorized-ttl", Duration, Authorization, Works, "How long to cache allowed responses"),
+    flag("authorization-webhook-cache-unauthorized-ttl", Duration, Authorization, Works, "How long to cache denied responses"),
+    flag("profiling", Bool, Deprecated, Works, "Serve /debug/flags/v on the secure port; there are no profiles"),
     flag("contention-profiling", Bool, Deprecated, NotYet, "Profile lock contention"),
     flag("kubeconfig", Text, Deprecated, Works, "Path to a kubeconfig file; if --config names one too, that one is used"),
     flag("kube-api-qps", Float, Deprecated, Works, "Requests to the API server per second; ignored with --config [default: 50]"),
@@ -156,6 +156,40 @@ const FLAGS: &[Flag] = &[
     flag("log-json-split-stream", Bool, Logs, NotYet, "Write errors to stderr and the rest to stdout"),
     flag("log-json-info-buffer-size", Text, Logs, NotYet, "Buffer of split streams"),
     flag("version", Text, Global, Works, "--version, --version=raw: print version information and quit"),
+];
+
+/// Defaults that are not nothing.
+const DEFAULTS: [(&str, &str); 30] = [
+    ("authentication-token-webhook-cache-ttl", "10s"),
+    ("authentication-tolerate-lookup-failure", "true"),
+    ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
+    ("authorization-webhook-cache-authorized-ttl", "10s"),
+    ("authorization-webhook-cache-unauthorized-ttl", "10s"),
+    ("bind-address", "0.0.0.0"),
+    ("contention-profiling", "true"),
+    ("feature-gates", ""),
+    ("kube-api-burst", "100"),
+    ("kube-api-content-type", "application/vnd.kubernetes.protobuf"),
+    ("kube-api-qps", "50"),
+    ("leader-elect", "true"),
+    ("leader-elect-lease-duration", "15s"),
+    ("leader-elect-renew-deadline", "10s"),
+    ("leader-elect-resource-lock", "leases"),
+    ("leader-elect-resource-name", "kube-scheduler"),
+    ("leader-elect-resource-namespace", "kube-system"),
+    ("leader-elect-retry-period", "2s"),
+    ("log-flush-frequency", "5s"),
+    ("log-json-info-buffer-size", "0"),
+    ("log-text-info-buffer-size", "0"),
+    ("logging-format", "text"),
+    ("pod-max-in-unschedulable-pods-duration", "5m0s"),
+    ("profiling", "true"),
+    ("requestheader-extra-headers-prefix", "[x-remote-extra-]"),
+    ("requestheader-group-headers", "[x-remote-group]"),
+    ("requestheader-username-headers", "[x-remote-user]"),
+    ("secure-port", "10259"),
+    ("version", "false"),
+    ("vmodule", ""),
 ];
 
 /// What was typed.
@@ -268,6 +302,24 @@ impl Flag {
         }
     }
 
+    fn value(&self, given: &Given) -> String {
+        let Some(text) = given.text(self.name) else {
+            let default = DEFAULTS.iter().find(|(name, _)| *name == self.name).map(|(_, value)| *value);
+            return default.unwrap_or(self.takes.zero()).to_owned();
+        };
+        match self.takes {
+            Takes::Bool => boolean(text).unwrap_or_default().to_string(),
+            Takes::List => {
+                let all: Vec<&str> = given.list(self.name).collect();
+                format!("[{}]", all.join(","))
+            }
+            Takes::Duration => given
+                .parsed::<harbormaster_api::args::GoDuration>(self.name)
+                .map_or_else(|| text.to_owned(), |duration| duration.to_string()),
+            Takes::Text | Takes::Int | Takes::Float => text.to_owned(),
+        }
+    }
+
     /// The first value of the wrong type.
     fn check(&self, given: &Given) -> Option<String> {
         let values = given.matches.get_many::<String>(self.name)?;
@@ -288,6 +340,17 @@ impl Takes {
             Self::Int => "int",
             Self::Float => "float",
             Self::Duration => "duration",
+        }
+    }
+
+    /// The default of flags that have no other.
+    const fn zero(self) -> &'static str {
+        match self {
+            Self::Bool => "false",
+            Self::Text => "",
+            Self::List => "[]",
+            Self::Int | Self::Float => "0",
+            Self::Duration => "0s",
         }
     }
 
@@ -340,6 +403,13 @@ impl Given {
     pub(crate) fn not_yet(&self) -> Vec<String> {
         let given = FLAGS.iter().filter(|f| f.meaning == NotYet && self.matches.contains_id(f.name));
         given.map(|f| format!("--{}", f.name)).collect()
+    }
+
+    /// All flags with their values, given or default, as Go's flags print themselves; sorted by name.
+    pub(crate) fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values: Vec<_> = FLAGS.iter().map(|flag| (flag.name, flag.value(self))).collect();
+        values.sort_unstable();
+        values
     }
 
     /// Of these flags the ones that were given.
@@ -442,11 +512,9 @@ mod tests {
             "--kubeconfig=/etc/kubernetes/scheduler.conf",
             "--leader-elect=true",
             "--vmodule=a=1",
+            "--disabled-metrics=a",
         ]);
-        assert_eq!(
-            kubeadm.not_yet(),
-            ["--bind-address", "--authentication-kubeconfig", "--authorization-kubeconfig"]
-        );
+        assert_eq!(kubeadm.not_yet(), ["--disabled-metrics"]);
         assert_eq!(kubeadm.text("kubeconfig"), Some("/etc/kubernetes/scheduler.conf"));
     }
 

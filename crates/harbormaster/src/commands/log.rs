@@ -6,6 +6,10 @@
 use std::{
     collections::BTreeSet,
     fmt::{self, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::SystemTime,
 };
 
@@ -46,19 +50,38 @@ impl std::str::FromStr for Format {
     }
 }
 
+/// The verbosity of the log, which may be changed while the program runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Threshold(Arc<AtomicI64>);
+
+impl Threshold {
+    fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts from the next line on.
+    pub(crate) fn set(&self, level: i64) {
+        self.0.store(level, Ordering::Relaxed);
+        // Whole levels are switched off where lines are made.
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
+
 /// Starts logging to stderr. Does nothing if logging was started before.
-pub(crate) fn start(format: Format, verbosity: i64, plugins: &Registry) {
+pub(crate) fn start(format: Format, verbosity: i64, plugins: &Registry) -> Threshold {
+    let level = Threshold(Arc::new(AtomicI64::new(verbosity)));
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .event_format(Lines { format, process: std::process::id() })
-        .with_filter(Verbosity { level: verbosity, homes: plugins.homes() });
+        .with_filter(Verbosity { level: level.clone(), homes: plugins.homes() });
     let _ = tracing_subscriber::registry().with(lines).try_init();
+    level
 }
 
 /// Lets through what is at most that verbose. Libraries may warn; they may chat from 6 on.
 struct Verbosity {
-    level: i64,
+    level: Threshold,
     /// The crates that plugins come from, which are no libraries here.
     homes: BTreeSet<&'static str>,
 }
@@ -72,7 +95,7 @@ impl Verbosity {
 
 impl<S> Filter<S> for Verbosity {
     fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        *meta.level() <= Level::WARN || self.is_ours(meta.target()) || self.level >= 6
+        *meta.level() <= Level::WARN || self.is_ours(meta.target()) || self.level.get() >= 6
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
@@ -86,12 +109,12 @@ impl<S> Filter<S> for Verbosity {
             Level::DEBUG => 2,
             _ => 5,
         };
-        v.0.unwrap_or(implied) <= self.level
+        v.0.unwrap_or(implied) <= self.level.get()
     }
 
     /// By convention v 0 is INFO, 1 and 2 DEBUG, and what is above TRACE: whole levels are switched off cheaply.
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(match self.level {
+        Some(match self.level.get() {
             ..=0 => LevelFilter::INFO,
             1..=2 => LevelFilter::DEBUG,
             _ => LevelFilter::TRACE,
@@ -274,7 +297,7 @@ impl Visit for Fields {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use serde_json::Map;
     use tracing_subscriber::fmt::MakeWriter;
@@ -304,10 +327,11 @@ mod tests {
 
     fn logged(format: Format, verbosity: i64, log: impl FnOnce()) -> Vec<String> {
         let memory = Memory::default();
+        let level = Threshold(Arc::new(AtomicI64::new(verbosity)));
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(memory.clone())
             .event_format(Lines { format, process: 42 })
-            .with_filter(Verbosity { level: verbosity, homes: BTreeSet::from(["own_plugins"]) });
+            .with_filter(Verbosity { level: level.clone(), homes: BTreeSet::from(["own_plugins"]) });
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
         let bytes = memory.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()

@@ -1,19 +1,26 @@
 //! The command `run`: from flags to a running scheduler.
 
-use std::ffi::OsString;
+use std::{
+    ffi::OsString,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use harbormaster_api::{args::GoDuration, features::Stage};
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    ConnectionConfig, DriverConfig, ExitReason, LeaderElection, Metrics, metrics::Build,
+    ConnectionConfig, DriverConfig, ExitReason, Health, LeaderElection, Metrics, metrics::Build,
 };
+use harbormaster_port::{Check, Port, PortError};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
     COMMIT, Ended, Failed, Program, VERSION, files,
     flags::{self, Given, Read},
-    log,
+    log, secure_port,
 };
 use crate::scheduler;
 
@@ -37,8 +44,8 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended 
         Ok(format) => format,
         Err(why) => return usage_error(name, &why),
     };
-    log::start(format, given.parsed("v").unwrap_or(0), &program.plugins);
-    match run(program, &given) {
+    let level = log::start(format, given.parsed("v").unwrap_or(0), &program.plugins);
+    match run(program, &given, &level) {
         Ok(()) => Ok(()),
         Err(why) => {
             match format {
@@ -75,8 +82,9 @@ fn print_version(program: &Program, name: &str, how: &str) -> Ended {
     Ok(())
 }
 
-fn run(program: &Program, given: &Given) -> Result<(), String> {
+fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), String> {
     warn_of_flags(given);
+    let port = secure_port::options(given)?;
     let choices = choices(program.choices(), given)?;
     let config = configuration(given, &choices)?;
     let connection = connection(given, &config);
@@ -91,7 +99,15 @@ fn run(program: &Program, given: &Given) -> Result<(), String> {
         tracing::warn!("{warning}");
     }
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
-    start(connection, election, setup, metrics(given)?)
+    let (health, metrics) = (Health::default(), metrics(given)?);
+    let stopping = Arc::new(AtomicBool::new(false));
+    // Nobody but kubelet asks, and a standby is as well as a leader: as in kube-scheduler it always passes.
+    let leads = matches!(election, LeaderElection::Lease(_)).then(|| Check::new("leaderElection", || Ok(())));
+    let checks = secure_port::checks(&health, &stopping, leads);
+    let content = secure_port::content(given, &setup.config, checks, &metrics, level);
+    let open = || port.map(|options| Port::start(options, content)).transpose();
+    let driver = DriverConfig { connection, election, health, metrics, ..DriverConfig::default() };
+    start(driver, setup, &stopping, open)
 }
 
 /// What is counted; says already what this program is and which features are on.
@@ -178,21 +194,24 @@ fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionC
 
 /// Runs until SIGTERM or SIGINT, or until the lease is lost; a second signal ends the process at once.
 fn start(
-    connection: ConnectionConfig,
-    election: LeaderElection,
+    driver: DriverConfig,
     setup: Setup,
-    metrics: Metrics,
+    stopping: &Arc<AtomicBool>,
+    open: impl FnOnce() -> Result<Option<Port>, PortError>,
 ) -> Result<(), String> {
-    let driver = DriverConfig { connection, election, metrics, ..DriverConfig::default() };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| format!("starting the runtime: {e}"))?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
+        driver.connection.check().await.map_err(|e| e.to_string())?;
+        let port = open().map_err(|e| e.to_string())?;
         let (asked, stop) = tokio::sync::oneshot::channel();
+        let stopping = stopping.clone();
         tokio::spawn(async move {
             signals.next().await;
+            stopping.store(true, Ordering::Relaxed);
             // The scheduler may have ended by itself.
             let _ = asked.send(());
             signals.next().await;
@@ -202,7 +221,11 @@ fn start(
         let shutdown = async {
             let _ = stop.await;
         };
-        match harbormaster_driver::run(driver, setup.engine, shutdown).await {
+        let ended = harbormaster_driver::run(driver, setup.engine, shutdown).await;
+        if let Some(port) = port {
+            port.stop();
+        }
+        match ended {
             Ok(ExitReason::Finished) => Ok(()),
             Ok(ExitReason::Abandoned) => Err("stopping took too long".to_owned()),
             Err(e) => Err(e.to_string()),

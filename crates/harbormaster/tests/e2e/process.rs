@@ -38,7 +38,7 @@ impl Harbormaster {
         let output = File::create(&log).expect("the log can be written");
         let child = Command::new(program)
             .arg("run")
-            .args(["--leader-elect=false", "-v=4"])
+            .args(["--leader-elect=false", "--secure-port=0", "-v=4"])
             .args(args)
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a file can be shared"))

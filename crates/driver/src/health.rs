@@ -1,0 +1,72 @@
+//! What health checks ask of a scheduler while it runs.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// How a scheduler is. Clones speak of the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    begun: Instant,
+    synced: AtomicBool,
+    /// When the engine took up what it is at, in milliseconds behind `begun`, plus one; 0 while it waits.
+    working_since: AtomicU64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { begun: Instant::now(), synced: AtomicBool::new(false), working_since: AtomicU64::new(0) }
+    }
+}
+
+impl Health {
+    /// Whether all watches have delivered all objects.
+    pub fn is_synced(&self) -> bool {
+        self.0.synced.load(Ordering::Relaxed)
+    }
+
+    /// For how long the engine has been at one step, a pod's attempt for example; nothing while it waits.
+    pub fn busy_for(&self) -> Duration {
+        match self.0.working_since.load(Ordering::Relaxed).checked_sub(1) {
+            Some(since) => self.0.begun.elapsed().saturating_sub(Duration::from_millis(since)),
+            None => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn synced(&self) {
+        self.0.synced.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn works(&self) {
+        let now = u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.0.working_since.store(now + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn waits(&self) {
+        self.0.working_since.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_busy_from_its_step_on_until_it_waits() {
+        let health = Health::default();
+        assert_eq!((health.is_synced(), health.busy_for()), (false, Duration::ZERO));
+        health.works();
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(health.busy_for() >= Duration::from_millis(4));
+        health.waits();
+        health.synced();
+        assert_eq!((health.is_synced(), health.busy_for()), (true, Duration::ZERO));
+    }
+}

@@ -1,0 +1,248 @@
+//! The server's own certificates: from files, or made.
+
+use std::{
+    fs,
+    io::{self, Write},
+    net::IpAddr,
+    path::Path,
+    sync::Arc,
+};
+
+use rustls::{
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::options::Serving;
+
+/// A certificate with its key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PemPair {
+    pub(crate) cert: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+impl PemPair {
+    /// Reads two files.
+    pub(crate) fn read(cert: &Path, key: &Path) -> Result<Self, String> {
+        let read = |path: &Path| match fs::read(path) {
+            Ok(text) if text.is_empty() => Err(format!("{} is empty", path.display())),
+            Ok(text) => Ok(text),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        };
+        Ok(Self { cert: read(cert)?, key: read(key)? })
+    }
+
+    /// A new one, signed by itself, for `localhost`, `127.0.0.1` and the address that is listened on.
+    fn made_for(address: IpAddr) -> Result<Self, rcgen::Error> {
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let own = address.to_string();
+        if !address.is_unspecified() && !names.contains(&own) {
+            names.push(own);
+        }
+        let made = rcgen::generate_simple_self_signed(names)?;
+        Ok(Self { cert: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() })
+    }
+
+    /// Ready to be used; says what is wrong with it.
+    pub(crate) fn parse(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.cert).collect();
+        let chain = chain.map_err(|e| format!("the certificate is not PEM: {e}"))?;
+        if chain.is_empty() {
+            return Err("the file of the certificate has no PEM block \"CERTIFICATE\"".to_owned());
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|e| format!("the private key is not PEM, or of no known kind: {e}"))?;
+        let pair = CertifiedKey::from_der(chain, key, provider)
+            .map_err(|e| format!("the certificate and its key cannot be used: {e}"))?;
+        Ok(Arc::new(pair))
+    }
+}
+
+/// The certificate for clients that ask for nothing special, if it is not in files: that of `--cert-dir`, or a new one,
+/// which is written there.
+pub(crate) fn own(serving: &Serving) -> Result<PemPair, String> {
+    let make = || {
+        PemPair::made_for(serving.bind_address)
+            .map_err(|e| format!("unable to generate self signed cert: {e}"))
+    };
+    let Some(dir) = &serving.cert_dir else {
+        tracing::info!("Generated self-signed cert in-memory");
+        return make();
+    };
+    let (cert, key) = (dir.join("kube-scheduler.crt"), dir.join("kube-scheduler.key"));
+    match (cert.exists(), key.exists()) {
+        (true, true) => return PemPair::read(&cert, &key),
+        (false, false) => {}
+        (true, false) | (false, true) => {
+            return Err(format!(
+                "of {} and {} only one exists: they must be supplied as a pair",
+                cert.display(),
+                key.display()
+            ));
+        }
+    }
+    let made = make()?;
+    let written = fs::create_dir_all(dir)
+        .and_then(|()| fs::write(&cert, &made.cert))
+        .and_then(|()| write_secret(&key, &made.key));
+    written.map_err(|e| format!("--cert-dir {}: {e}", dir.display()))?;
+    tracing::info!("Generated self-signed cert ({}, {})", cert.display(), key.display());
+    Ok(made)
+}
+
+/// For the eyes of this user alone.
+fn write_secret(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text)
+}
+
+/// Which certificate a client gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificates {
+    pub(crate) default: Arc<CertifiedKey>,
+    /// In the order in which they count: names that were given before names that certificates have.
+    named: Vec<(String, Arc<CertifiedKey>)>,
+}
+
+impl Certificates {
+    /// `named` are pairs with the names that were given for them.
+    pub(crate) fn new(default: Arc<CertifiedKey>, named: &[(Vec<String>, Arc<CertifiedKey>)]) -> Self {
+        let (given, found): (Vec<_>, Vec<_>) = named.iter().partition(|(names, _)| !names.is_empty());
+        let given = given.into_iter().map(|(names, key)| (names.clone(), key));
+        let found = found.into_iter().map(|(_, key)| (names_of(key), key));
+        let all = given.chain(found).flat_map(|(names, key)| {
+            names.into_iter().map(move |name| (name.to_ascii_lowercase(), key.clone()))
+        });
+        Self { default, named: all.collect() }
+    }
+
+    /// The one for a name or an address: exactly, or with a `*` in place of the first label.
+    pub(crate) fn choose(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let find = |wanted: &str| self.named.iter().find(|(known, _)| known == wanted).map(|(_, key)| key);
+        find(&name).or_else(|| find(&format!("*.{}", name.split_once('.')?.1)))
+    }
+
+    /// Whether clients that name no server may get something else than the default.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.named.iter().any(|(name, _)| name.parse::<IpAddr>().is_ok())
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let named = hello.server_name().and_then(|name| self.choose(name));
+        Some(named.unwrap_or(&self.default).clone())
+    }
+}
+
+/// The names and addresses that a certificate is for.
+fn names_of(key: &CertifiedKey) -> Vec<String> {
+    let Some(der) = key.cert.first() else { return Vec::new() };
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
+    let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    let mut names: Vec<String> = common.map(str::to_owned).collect();
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    for name in alternatives.iter().flat_map(|extension| &extension.value.general_names) {
+        match name {
+            GeneralName::DNSName(name) => names.push((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => names.extend(address(bytes)),
+            _ => {}
+        }
+    }
+    names
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    let short = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let address = short.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+    address.ok().map(|address| address.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::ring;
+
+    use super::*;
+
+    fn pair(names: &[&str]) -> PemPair {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        PemPair { cert: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() }
+    }
+
+    fn parsed(pair: &PemPair) -> Result<Arc<CertifiedKey>, String> {
+        pair.parse(&ring::default_provider())
+    }
+
+    #[test]
+    fn a_pair_that_does_not_fit_together_is_noticed() {
+        let (one, other) = (pair(&["a"]), pair(&["b"]));
+        assert!(parsed(&one).is_ok());
+        let mixed = PemPair { cert: one.cert.clone(), key: other.key };
+        assert!(parsed(&mixed).unwrap_err().contains("cannot be used"));
+        let no_key = PemPair { cert: one.cert.clone(), key: b"x".to_vec() };
+        assert!(parsed(&no_key).unwrap_err().contains("private key"));
+        let no_cert = PemPair { cert: one.key.clone(), key: one.key };
+        assert!(parsed(&no_cert).unwrap_err().contains("CERTIFICATE"));
+    }
+
+    #[test]
+    fn the_name_that_a_client_asks_for_chooses_the_certificate() {
+        let keys: Vec<_> = [&["default"][..], &["x"], &["www.foo.com", "*.bar.com", "10.0.0.1"], &["y"]]
+            .iter()
+            .map(|names| parsed(&pair(names)).unwrap())
+            .collect();
+        let certificates = Certificates::new(
+            keys[0].clone(),
+            &[
+                (vec!["*.foo.com".into(), "foo.com".into()], keys[1].clone()),
+                (vec![], keys[2].clone()),
+                (vec!["x.bar.com".into()], keys[3].clone()),
+            ],
+        );
+        for (name, expected) in [
+            ("foo.com", Some(1)),
+            ("a.foo.com", Some(1)),
+            ("a.b.foo.com", None),
+            ("www.foo.com", Some(2)),
+            ("WWW.foo.com.", Some(2)),
+            ("a.bar.com", Some(2)),
+            ("x.bar.com", Some(3)),
+            ("10.0.0.1", Some(2)),
+            ("default", None),
+        ] {
+            let chosen = certificates.choose(name);
+            let chosen = chosen.and_then(|key| keys.iter().position(|known| Arc::ptr_eq(known, key)));
+            assert_eq!(chosen, expected, "{name}");
+        }
+        assert!(certificates.has_addresses());
+    }
+
+    #[test]
+    fn a_certificate_that_is_made_stays_in_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let serving = Serving { cert_dir: Some(directory.path().join("certs")), ..Serving::default() };
+        let made = own(&serving).unwrap();
+        assert!(parsed(&made).is_ok());
+        assert_eq!(own(&serving).unwrap(), made);
+        fs::remove_file(directory.path().join("certs/kube-scheduler.key")).unwrap();
+        assert!(own(&serving).unwrap_err().contains("pair"));
+    }
+
+    #[test]
+    fn a_certificate_that_is_made_is_for_the_address() {
+        let names = |address: &str| {
+            names_of(&parsed(&PemPair::made_for(address.parse().unwrap()).unwrap()).unwrap()).join(" ")
+        };
+        assert!(names("10.1.2.3").contains("localhost 127.0.0.1 10.1.2.3"), "{}", names("10.1.2.3"));
+        assert!(names("0.0.0.0").ends_with("localhost 127.0.0.1"), "{}", names("0.0.0.0"));
+    }
+}

@@ -1,0 +1,118 @@
+//! What happens to a request: who sends it, may they, what is the answer.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use http::{HeaderValue, Request, StatusCode, Version, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use rustls::pki_types::CertificateDer;
+use tokio::time::timeout;
+
+use crate::{
+    authentication::Authenticator,
+    authorization::{Authorizer, Decision},
+    crowd::Member,
+    pages::{Asked, Site},
+    query,
+    reply::{self, Reply, Status},
+    zpages::error_is_for_eyes,
+};
+
+/// The longest body that is read, in bytes: a number.
+const LONGEST_BODY: usize = 1024;
+/// How long a body may take.
+const BODY: Duration = Duration::from_secs(10);
+
+/// Answers requests.
+pub(crate) struct Chain {
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) site: Site,
+}
+
+impl Chain {
+    /// Answers one request that came over a connection with these certificates.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        certificates: &[CertificateDer<'static>],
+        connection: &Arc<Member>,
+    ) -> Reply {
+        let _busy = connection.busy();
+        let answer = AssertUnwindSafe(self.judged(request, certificates, connection)).catch_unwind().await;
+        let mut reply = answer.unwrap_or_else(|_| {
+            let why = "This request caused a panic here, which is a defect: see the log.";
+            reply::error(StatusCode::INTERNAL_SERVER_ERROR, why)
+        });
+        let headers = reply.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        reply
+    }
+
+    async fn judged(
+        &self,
+        request: Request<Incoming>,
+        certificates: &[CertificateDer<'static>],
+        connection: &Arc<Member>,
+    ) -> Reply {
+        let (parts, body) = request.into_parts();
+        let Some(path) = query::path(parts.uri.path()) else {
+            return reply::text(StatusCode::BAD_REQUEST, "400 Bad Request".to_owned());
+        };
+        let asked = Asked {
+            method: &parts.method,
+            path: &path,
+            query: parts.uri.query().unwrap_or_default(),
+            headers: &parts.headers,
+        };
+        let user = self.authenticator.user(certificates, &parts.headers).await;
+        // HTTP/2 lets a client do much at a time: those who are not known get one request for each connection.
+        if parts.version == Version::HTTP_2 && user.as_ref().map_or(true, |user| user.is_anonymous()) {
+            connection.end_soon();
+        }
+        let user = match user {
+            Ok(user) => user,
+            Err(why) => {
+                tracing::debug!(v = 2, err = why, path, "Unable to authenticate the request");
+                return Status::unauthorized().reply(error_is_for_eyes(&asked));
+            }
+        };
+        let verb = parts.method.as_str().to_ascii_lowercase();
+        match self.authorizer.decide(&user, &verb, &path).await {
+            Ok(Decision::Allowed) => self.site.answer(&asked, whole(body)).await,
+            Ok(Decision::Forbidden(why)) => {
+                let refused = Status::forbidden(&user.name, &verb, &path, &why);
+                reply::nosniff(refused.reply(error_is_for_eyes(&asked)))
+            }
+            Err(why) => {
+                tracing::error!(
+                    err = why,
+                    user = user.name,
+                    path,
+                    "It cannot be found out who may read this"
+                );
+                let uri = parts.uri.path_and_query().map_or(path.as_str(), |uri| uri.as_str());
+                reply::internal_error(uri, &why)
+            }
+        }
+    }
+}
+
+/// A short body.
+async fn whole(mut body: Incoming) -> Result<Bytes, String> {
+    let reading = async {
+        let mut read = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(piece) = frame.map_err(|e| e.to_string())?.into_data() {
+                read.extend_from_slice(&piece);
+            }
+            if read.len() > LONGEST_BODY {
+                return Err("http: request body too large".to_owned());
+            }
+        }
+        Ok(read.freeze())
+    };
+    timeout(BODY, reading).await.unwrap_or_else(|_| Err(format!("it did not come within {BODY:?}")))
+}

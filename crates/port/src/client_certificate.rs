@@ -1,0 +1,87 @@
+//! Who a client is by its certificate.
+
+use std::sync::Arc;
+
+use rustls::{
+    DistinguishedName, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::user::User;
+
+/// `1.3.6.1.4.1.57683.2`: Kubernetes' attribute for the UID of a user.
+const UID: &str = "1.3.6.1.4.1.57683.2";
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// Authorities whose signatures count.
+#[derive(Clone, Debug)]
+pub(crate) struct Authorities {
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Authorities {
+    /// Reads a bundle of certificates in PEM.
+    pub(crate) fn parse(pem: &[u8]) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
+            roots.add(certificate).map_err(|e| format!("a certificate of it cannot be used: {e}"))?;
+        }
+        if roots.is_empty() {
+            return Err("it has no PEM block \"CERTIFICATE\"".to_owned());
+        }
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Self { verifier: verifier.map_err(|e| e.to_string())? })
+    }
+
+    /// Their names, by which clients choose a certificate.
+    pub(crate) fn names(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    /// Whether the first of these certificates is signed by one of them, valid now and for clients.
+    pub(crate) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
+        let [own, between @ ..] = chain else { return Err("no certificate".to_owned()) };
+        let verified = self.verifier.verify_client_cert(own, between, UnixTime::now());
+        verified.map(drop).map_err(|e| e.to_string())
+    }
+}
+
+/// The last common name of a certificate: the one that counts for Kubernetes.
+pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|e| e.to_string())?;
+    let names = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    Ok(names.last().unwrap_or_default().to_owned())
+}
+
+/// The user whom a verified certificate stands for: common name, organizations as groups; none without a name.
+pub(crate) fn user(der: &CertificateDer<'_>) -> Result<Option<User>, String> {
+    let name = common_name(der)?;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+    let subject = certificate.subject();
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned);
+    let uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == UID);
+    let uids: Vec<&str> =
+        uids.map(|uid| uid.as_str()).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let uid = match uids[..] {
+        [] => "",
+        [""] => return Err("UID cannot be an empty string".to_owned()),
+        [uid] => uid,
+        _ => return Err(format!("expected 1 UID, but found multiple: {uids:?}")),
+    };
+    let digest = ::ring::digest::digest(&::ring::digest::SHA256, der);
+    let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Some(User {
+        name,
+        uid: uid.to_owned(),
+        groups: groups.collect(),
+        extra: [(CREDENTIAL.to_owned(), vec![format!("X509SHA256={digest}")])].into(),
+    }))
+}

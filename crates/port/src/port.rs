@@ -1,0 +1,216 @@
+//! The whole: a thread that serves until it is told to stop.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    thread,
+    time::SystemTime,
+};
+
+use harbormaster_driver::{ApiClient, ClientError, client::reviewer};
+use thiserror::Error;
+use tokio::{net::TcpListener, sync::watch};
+
+use crate::{
+    authentication::Authenticator,
+    authorization::Authorizer,
+    chain::Chain,
+    cluster::Lookup,
+    crowd::{Crowd, MOST},
+    files::Files,
+    listener::listen,
+    options::Options,
+    pages::{Content, Site},
+    reviews::Reviews,
+    server::Server,
+    tls::Policy,
+    token::Tokens,
+};
+
+/// Why the port cannot be opened.
+#[derive(Debug, Error)]
+pub enum PortError {
+    /// Somebody else has it, or the address is not of this machine.
+    #[error("{}", listening_text(address, source))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A flag says something that cannot be followed, or names a file that is of no use.
+    #[error("{0}")]
+    Options(String),
+    /// A kubeconfig is of no use.
+    #[error("failed to get delegated {purpose} kubeconfig: {source}")]
+    Kubeconfig {
+        /// `authentication` or `authorization`.
+        purpose: &'static str,
+        /// What is wrong with it.
+        source: ClientError,
+    },
+    /// The cluster does not tell whose certificates count, and `--authentication-tolerate-lookup-failure` is off.
+    #[error("unable to load configmap based request-header-client-ca-file: {0}")]
+    Lookup(String),
+    /// No thread, or no runtime.
+    #[error("starting the secure port: {0}")]
+    Thread(io::Error),
+}
+
+fn listening_text(address: &SocketAddr, source: &io::Error) -> String {
+    let text = format!("failed to create listener: failed to listen on {address}: {source}");
+    match source.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "{text}; another scheduler may run here: end it, choose another port with --secure-port, or turn the port \
+             off with --secure-port=0"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{text}; this machine has no such address: correct --bind-address")
+        }
+        io::ErrorKind::PermissionDenied => format!("{text}; choose a --secure-port from 1024 on"),
+        _ => text,
+    }
+}
+
+/// An open port. It closes with this value; [`Port::stop`] lets requests end first.
+#[derive(Debug)]
+pub struct Port {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Port {
+    /// Opens the port and returns when it answers. A port of 0 in `options` stands for any that is free.
+    ///
+    /// Blocks for as long as files are read, and where lookup failures are not tolerated until the API server has
+    /// answered.
+    ///
+    /// # Errors
+    /// When an option, a file or the address is of no use.
+    pub fn start(options: Options, content: Content) -> Result<Self, PortError> {
+        // Fails when a default is set already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (stop, stopped) = watch::channel(false);
+        let (tell, told) = mpsc::channel();
+        let work = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    let _ = tell.send(Err(PortError::Thread(error)));
+                    return;
+                }
+            };
+            runtime.block_on(async {
+                match open(&options, content).await {
+                    Ok((server, listener, address)) => {
+                        // Nobody listens if the caller is gone, and then it is closed at once.
+                        let _ = tell.send(Ok(address));
+                        Arc::new(server).run(listener, stopped).await;
+                    }
+                    Err(error) => {
+                        let _ = tell.send(Err(error));
+                    }
+                }
+            });
+            // What still follows files and the cluster ends with the runtime.
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(work);
+        let thread = thread.map_err(PortError::Thread)?;
+        match told.recv() {
+            Ok(Ok(address)) => {
+                tracing::info!("Serving securely on {address}");
+                Ok(Self { address, stop, thread: Some(thread) })
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(PortError::Thread(io::Error::other("its thread vanished"))),
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections, and waits a few seconds for requests under way. Blocks meanwhile.
+    pub fn stop(mut self) {
+        // It has ended already if nobody listens.
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        tracing::info!("[graceful-termination] secure server is exiting");
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+    }
+}
+
+async fn open(options: &Options, content: Content) -> Result<(Server, TcpListener, SocketAddr), PortError> {
+    let serving = &options.serving;
+    let policy = Policy::new(serving).map_err(PortError::Options)?;
+    if let Some(problem) = options.authentication.request_header.problem() {
+        return Err(PortError::Options(problem));
+    }
+    let (files, secured) = Files::open(options, policy).map_err(PortError::Options)?;
+    let failed =
+        |source| PortError::Listen { address: SocketAddr::new(serving.bind_address, serving.port), source };
+    let listener = listen(serving).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let secured = Arc::new(secured);
+
+    let (for_tokens, for_access) = clients(options).await?;
+    let authorizer = Authorizer::new(&options.authorization, for_access.map(Reviews::new));
+    let authorizer = authorizer.map_err(PortError::Options)?;
+    let authentication = &options.authentication;
+    let (clients_known, proxies_known) = files.has_authorities();
+    if !authentication.skip_lookup && !(clients_known && proxies_known) {
+        match &for_tokens {
+            Some(client) => {
+                let mut lookup = Lookup::new(client.clone(), !clients_known, !proxies_known);
+                if !authentication.tolerate_lookup_failure {
+                    lookup.once(&secured).await.map_err(PortError::Lookup)?;
+                }
+                tokio::spawn(lookup.follow(secured.clone()));
+            }
+            None => tracing::warn!(
+                "No authentication-kubeconfig provided in order to look up configmap/extension-apiserver-authentication \
+                 in kube-system, so client certificate and request-header authentication won't work."
+            ),
+        }
+    }
+    tokio::spawn(files.follow(secured.clone()));
+    let tokens = for_tokens.map(|client| Tokens::new(Reviews::new(client), authentication.cache_ttl));
+    let chain = Chain {
+        authenticator: Authenticator::new(secured.trust(), tokens),
+        authorizer,
+        site: Site::new(content, SystemTime::now()),
+    };
+    let crowd = Arc::new(Crowd::new(MOST));
+    Ok((Server { secured, chain, max_streams: serving.max_streams, crowd }, listener, address))
+}
+
+/// The clients for authentication and for authorization, where there is an API server to ask.
+async fn clients(options: &Options) -> Result<(Option<ApiClient>, Option<ApiClient>), PortError> {
+    let client = async |path: &Option<PathBuf>, purpose| {
+        reviewer(path.as_deref()).await.map_err(|source| PortError::Kubeconfig { purpose, source })
+    };
+    let (first, second) = (&options.authentication.kubeconfig, &options.authorization.kubeconfig);
+    let for_tokens = client(first, "authentication").await?;
+    let for_access = match first == second {
+        true => for_tokens.clone(),
+        false => client(second, "authorization").await?,
+    };
+    if for_access.is_none() {
+        tracing::warn!(
+            "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
+        );
+    }
+    Ok((for_tokens, for_access))
+}

@@ -1,0 +1,188 @@
+//! Answers, byte for byte as kube-scheduler gives them.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use serde::Serialize;
+
+/// What is answered.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const NOSNIFF: &str = "nosniff";
+const JSON: &str = "application/json";
+
+/// `metav1.Status` of a refusal, fields in the order of Kubernetes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: Empty,
+    status: &'static str,
+    message: String,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Empty>,
+    code: u16,
+}
+
+#[derive(Debug, Serialize)]
+struct Empty {}
+
+impl Status {
+    fn new(code: StatusCode, reason: &'static str, message: String) -> Self {
+        Self {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Empty {},
+            status: "Failure",
+            message,
+            reason,
+            details: None,
+            code: code.as_u16(),
+        }
+    }
+
+    /// Whoever it is, it is not who it says.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
+    }
+
+    /// The user may not do that; `why` is the authorizer's reason, or empty.
+    pub(crate) fn forbidden(user: &str, verb: &str, path: &str, why: &str) -> Self {
+        let what = no_html(&format!("User {} cannot {verb} path {}", quoted(user), quoted(path)));
+        let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+        let status = Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("forbidden: {what}{why}"));
+        Self { details: Some(Empty {}), ..status }
+    }
+
+    /// The client wants a form that there is not.
+    pub(crate) fn not_acceptable(forms: &str) -> Self {
+        let message = format!("only the following media types are accepted: {forms}");
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// As JSON, with line breaks for those who read it with their eyes.
+    pub(crate) fn reply(&self, pretty: bool) -> Reply {
+        // A struct of texts and numbers can always be written.
+        let text = match pretty {
+            true => serde_json::to_string_pretty(self),
+            false => serde_json::to_string(self).map(|text| text + "\n"),
+        };
+        // As Go's encoder does; the signs stand in texts only.
+        let text = text.unwrap_or_default();
+        let text = text.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
+        let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        typed(code, JSON, text)
+    }
+}
+
+/// A text of a given content type.
+pub(crate) fn typed(code: StatusCode, content_type: &str, text: String) -> Reply {
+    let mut reply = bare(code, text);
+    if let Ok(value) = HeaderValue::from_str(content_type) {
+        reply.headers_mut().insert(header::CONTENT_TYPE, value);
+    }
+    reply
+}
+
+/// A text without a content type.
+pub(crate) fn bare(code: StatusCode, text: String) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from(text)));
+    *reply.status_mut() = code;
+    reply
+}
+
+/// A plain text.
+pub(crate) fn text(code: StatusCode, text: String) -> Reply {
+    typed(code, TEXT, text)
+}
+
+/// The same reply, which browsers are to take for what it says it is.
+pub(crate) fn nosniff(mut reply: Reply) -> Reply {
+    reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static(NOSNIFF));
+    reply
+}
+
+/// An error for people; a line feed is added.
+pub(crate) fn error(code: StatusCode, message: &str) -> Reply {
+    nosniff(text(code, format!("{message}\n")))
+}
+
+/// Nothing is served under that path.
+pub(crate) fn not_found() -> Reply {
+    error(StatusCode::NOT_FOUND, "404 page not found")
+}
+
+/// It could not be found out what to answer.
+pub(crate) fn internal_error(uri: &str, why: &str) -> Reply {
+    let message = no_html(&format!("Internal Server Error: {}: {why}", quoted(uri)));
+    error(StatusCode::INTERNAL_SERVER_ERROR, &message)
+}
+
+/// No answer is to look like a page that a browser would show.
+fn no_html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A text in Go's quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn body(reply: Reply) -> String {
+        String::from_utf8(reply.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn refusals_have_the_text_of_kube_scheduler() {
+        let cases = [
+            (
+                Status::unauthorized(),
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#,
+            ),
+            (
+                Status::forbidden("system:anonymous", "get", "/a<b", ""),
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: User \"system:anonymous\" cannot get path \"/a\u0026lt;b\"","reason":"Forbidden","details":{},"code":403}"#,
+            ),
+            (
+                Status::forbidden("jane", "post", "/metrics", "no role"),
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: User \"jane\" cannot post path \"/metrics\": no role","reason":"Forbidden","details":{},"code":403}"#,
+            ),
+        ];
+        for (status, expected) in cases {
+            let reply = status.reply(false);
+            assert_eq!(reply.headers()[header::CONTENT_TYPE], JSON);
+            assert_eq!(body(reply).await, format!("{expected}\n"));
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_are_no_html() {
+        let reply = internal_error("/a<b", "down & out");
+        assert_eq!(reply.headers()[header::X_CONTENT_TYPE_OPTIONS], NOSNIFF);
+        assert_eq!(body(reply).await, "Internal Server Error: \"/a&lt;b\": down &amp; out\n");
+        assert_eq!(body(not_found()).await, "404 page not found\n");
+    }
+}

@@ -1,0 +1,92 @@
+//! What secures connections at the moment; changes count from the next connection on.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustls::ServerConfig;
+
+use crate::{certificates::Certificates, kept::Kept, tls::Policy, trust::Trust};
+
+/// Certificates, authorities, and what they come to.
+#[derive(Debug)]
+pub(crate) struct Secured {
+    policy: Policy,
+    /// Whether clients are asked for certificates: somebody's may count, now or later.
+    asks: bool,
+    certificates: Kept<Certificates>,
+    trust: Arc<Kept<Trust>>,
+    config: Kept<ServerConfig>,
+    /// Held while something changes.
+    changing: Mutex<()>,
+}
+
+impl Secured {
+    pub(crate) fn new(
+        policy: Policy,
+        certificates: Certificates,
+        trust: Trust,
+        asks: bool,
+    ) -> Result<Self, rustls::Error> {
+        let hints = asks.then(|| trust.names());
+        let config = policy.server_config(Arc::new(certificates.clone()), hints)?;
+        Ok(Self {
+            policy,
+            asks,
+            certificates: Kept::new(certificates),
+            trust: Arc::new(Kept::new(trust)),
+            config: Kept::new(config),
+            changing: Mutex::new(()),
+        })
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(crate) fn trust(&self) -> Arc<Kept<Trust>> {
+        self.trust.clone()
+    }
+
+    pub(crate) fn set_certificates(&self, certificates: Certificates) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.certificates.set(certificates);
+        self.renew();
+    }
+
+    pub(crate) fn change_trust(&self, change: impl FnOnce(&mut Trust)) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trust = Trust::clone(&self.trust.get());
+        change(&mut trust);
+        self.trust.set(trust);
+        self.renew();
+    }
+
+    fn renew(&self) {
+        let certificates = Arc::new(Certificates::clone(&self.certificates.get()));
+        let hints = self.asks.then(|| self.trust.get().names());
+        match self.policy.server_config(certificates, hints) {
+            Ok(config) => self.config.set(config),
+            Err(error) => tracing::error!(err = %error, "TLS goes on as before"),
+        }
+    }
+
+    /// How a connection to this address of ours is secured: clients that name no server may get a certificate for the
+    /// address.
+    pub(crate) fn config_at(&self, address: Option<IpAddr>) -> Arc<ServerConfig> {
+        let config = self.config.get();
+        let certificates = self.certificates.get();
+        if !certificates.has_addresses() {
+            return config;
+        }
+        // A client that came over IPv4 to a socket for both families has an address of either form.
+        let own = address.and_then(|address| certificates.choose(&address.to_canonical().to_string()));
+        let Some(own) = own else { return config };
+        let mut certificates = Certificates::clone(&certificates);
+        certificates.default = own.clone();
+        let mut config = ServerConfig::clone(&config);
+        config.cert_resolver = Arc::new(certificates);
+        Arc::new(config)
+    }
+}

@@ -1,0 +1,24 @@
+//! Whose certificates count: what files and the cluster say at the moment.
+
+use crate::{client_certificate::Authorities, proxy::Proxies};
+
+/// Authorities for clients and for proxies; without them no certificate counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
+    pub(crate) clients: Option<Authorities>,
+    pub(crate) proxies: Option<Proxies>,
+}
+
+impl Trust {
+    /// The names of all authorities, by which clients choose the certificate that they show.
+    pub(crate) fn names(&self) -> Vec<rustls::DistinguishedName> {
+        let proxies = self.proxies.as_ref().map(|proxies| &proxies.authorities);
+        let mut names = Vec::new();
+        for authority in self.clients.iter().chain(proxies).flat_map(Authorities::names) {
+            if !names.iter().any(|known: &rustls::DistinguishedName| known.as_ref() == authority.as_ref()) {
+                names.push(authority.clone());
+            }
+        }
+        names
+    }
+}

@@ -1,0 +1,56 @@
+//! Who sends a request.
+
+use std::collections::BTreeMap;
+
+/// The name of those who say nothing about themselves.
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// A user as Kubernetes knows one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    pub(crate) fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
+    /// Whether a connection of this user is worth keeping open.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
+    }
+
+    /// The group of all whose identity was checked is added, unless something is said about that already.
+    pub(crate) fn authenticated(mut self) -> Self {
+        let said = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
+        if self.name != ANONYMOUS && !self.groups.iter().any(said) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_checked_is_in_the_group_of_those_who_were() {
+        for (name, groups, expected) in [
+            ("jane", &["dev"][..], &["dev", AUTHENTICATED][..]),
+            ("jane", &[AUTHENTICATED], &[AUTHENTICATED]),
+            ("jane", &[UNAUTHENTICATED], &[UNAUTHENTICATED]),
+            (ANONYMOUS, &[], &[]),
+        ] {
+            let groups = groups.iter().map(ToString::to_string).collect();
+            let user = User { name: name.to_owned(), groups, ..User::default() };
+            assert_eq!(user.authenticated().groups, expected, "{name}");
+        }
+    }
+}
