@@ -163,10 +163,10 @@ fn a_configuration_is_written_and_read_back() {
     let path = std::env::temp_dir().join(format!("harbormaster-test-config-{}.yaml", std::process::id()));
     let path = path.to_str().unwrap();
     let output =
-        harbormaster(&["run", "--write-config-to", path, "--bind-address=127.0.0.1", "--vmodule=a=1"]);
+        harbormaster(&["run", "--write-config-to", path, "--disabled-metrics=a", "--vmodule=a=1"]);
     let stderr = text(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    assert_eq!(stderr.matches("--bind-address").count(), 1, "{stderr}");
+    assert_eq!(stderr.matches("--disabled-metrics").count(), 1, "{stderr}");
     assert!(!stderr.contains("vmodule"), "{stderr}");
     assert!(fs::read_to_string(path).unwrap().contains("schedulerName: default-scheduler"));
     let again = harbormaster(&["simulate", "-f", "examples/", "--config", path]);

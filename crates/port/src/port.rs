@@ -170,7 +170,8 @@ async fn open(options: &Options, content: Content) -> Result<(Server, TcpListene
     let authorizer = authorizer.map_err(PortError::Options)?;
     let authentication = &options.authentication;
     let (clients_known, proxies_known) = files.has_authorities();
-    if !authentication.skip_lookup && !(clients_known && proxies_known) {
+    let all_known = clients_known && proxies_known;
+    if !all_known && !authentication.skip_lookup {
         match &for_tokens {
             Some(client) => {
                 let mut lookup = Lookup::new(client.clone(), !clients_known, !proxies_known);
