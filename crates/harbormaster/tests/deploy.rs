@@ -112,7 +112,7 @@ fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
     let files = tempfile::tempdir().expect("a directory");
     let policy = files.path().join("policy.yaml");
     let rules = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
-    fs::write(&policy, rules.to_string()).unwrap();
+    fs::write(&policy, rules.to_string()).expect("files can be written");
     let options = ControlPlaneOptions {
         controller_manager: true,
         apiserver_flags: vec![
@@ -127,7 +127,7 @@ fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
 
 fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
     let path = files.join("manifests.yaml");
-    fs::write(&path, manifests).unwrap();
+    fs::write(&path, manifests).expect("files can be written");
     let path = path.to_str().expect("a path in UTF-8");
     printed(&kubectl(&["apply", "-f", path], Some(cluster.kubeconfig())));
 }
@@ -136,22 +136,25 @@ fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
 fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Harbormaster {
     let client = cluster.client();
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{deployment}");
-    let spec = client.get(&path).unwrap()["spec"]["template"]["spec"].clone();
+    let spec = client.get(&path).expect("the API server answers")["spec"]["template"]["spec"].clone();
     let account = spec["serviceAccountName"].as_str().expect("a service account");
     let config = spec["volumes"][0]["configMap"]["name"].as_str().expect("a configuration");
-    let config = client.get(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{config}")).unwrap();
+    let config = client
+        .get(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{config}"))
+        .expect("the API server answers");
     let folder = files.join("config");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.yaml"), config["data"]["config.yaml"].as_str().unwrap()).unwrap();
+    fs::create_dir_all(&folder).expect("directories can be made");
+    fs::write(folder.join("config.yaml"), config["data"]["config.yaml"].as_str().expect("a configuration"))
+        .expect("files can be written");
 
     let token = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
     let token = client
         .post(&token, &json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}))
-        .unwrap();
+        .expect("the API server answers");
     let token = token["status"]["token"].as_str().expect("a token");
     let kubeconfig = files.join("kubeconfig");
-    let admin = fs::read_to_string(cluster.kubeconfig()).unwrap();
-    fs::write(&kubeconfig, admin.replace(cluster.token(), token)).unwrap();
+    let admin = fs::read_to_string(cluster.kubeconfig()).expect("a kubeconfig");
+    fs::write(&kubeconfig, admin.replace(cluster.token(), token)).expect("files can be written");
 
     let args = spec["containers"][0]["args"].as_array().expect("arguments");
     let args = args.iter().filter_map(Value::as_str).filter(|arg| *arg != "run");
@@ -163,7 +166,7 @@ fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Harbormaster {
 
 /// What accounts of schedulers did and were not allowed to do: `verb resource[/subresource]`.
 fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
-    let log = fs::read_to_string(files.join("audit.log")).unwrap();
+    let log = fs::read_to_string(files.join("audit.log")).expect("an audit log");
     let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let calls = calls.filter(|call| {
         let user = call["user"]["username"].as_str().unwrap_or_default();
@@ -220,7 +223,8 @@ fn every_kind_of_pod(client: &ApiClient, scheduler: &str) {
     }
     // Nobody makes the volume, but whoever did would know where.
     eventually("a node for the new volume", PATIENCE, || {
-        client.get(&format!("{CLAIMS}/new")).unwrap()["metadata"]["annotations"][SELECTED_NODE]
+        client.get(&format!("{CLAIMS}/new")).expect("the API server answers")["metadata"]["annotations"]
+            [SELECTED_NODE]
             .as_str()
             .map(drop)
     });
@@ -309,7 +313,7 @@ fn overlays_and_chart_grant_the_same() {
 
 /// What a ClusterRole allows: `verb resource`.
 fn granted(client: &ApiClient, role: &str) -> BTreeSet<String> {
-    let role = client.get(&format!("{ROLES}/clusterroles/{role}")).unwrap();
+    let role = client.get(&format!("{ROLES}/clusterroles/{role}")).expect("the API server answers");
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
     rules.iter().flat_map(|rule| pairs(&rule["verbs"], &rule["resources"])).collect()
 }
