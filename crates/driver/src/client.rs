@@ -79,11 +79,7 @@ impl Clients {
     pub fn measured(&self, metrics: &Metrics) -> Self {
         let meter = Arc::new(metrics.client(self.main.host()));
         let measured = |client: &ApiClient| client.measured_by(meter.clone());
-        Self {
-            main: measured(&self.main),
-            events: measured(&self.events),
-            leases: measured(&self.leases),
-        }
+        Self { main: measured(&self.main), events: measured(&self.events), leases: measured(&self.leases) }
     }
 }
 

@@ -73,8 +73,7 @@ pub fn spawn(
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
         let config = EngineConfig { meter: Some(told.metrics.meter()), ..config };
-        let work =
-            AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news, told).run());
+        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news, told).run());
         // Nobody listens when the process is ending anyway.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;

@@ -22,7 +22,7 @@ use crate::{
     binder::Binder,
     client::{ClientError, Clients, ConnectionConfig},
     clock::Clock,
-    engine_thread::{self, EngineEnd, Told, ToEngine},
+    engine_thread::{self, EngineEnd, ToEngine, Told},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
     health::Health,

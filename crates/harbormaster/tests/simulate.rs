@@ -162,8 +162,7 @@ fn errors_of_run_are_lines_for_people_or_one_line_of_json() {
 fn a_configuration_is_written_and_read_back() {
     let path = std::env::temp_dir().join(format!("harbormaster-test-config-{}.yaml", std::process::id()));
     let path = path.to_str().unwrap();
-    let output =
-        harbormaster(&["run", "--write-config-to", path, "--disabled-metrics=a", "--vmodule=a=1"]);
+    let output = harbormaster(&["run", "--write-config-to", path, "--disabled-metrics=a", "--vmodule=a=1"]);
     let stderr = text(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr.matches("--disabled-metrics").count(), 1, "{stderr}");

@@ -15,8 +15,8 @@ use harbormaster_driver::{Health, Metrics};
 use harbormaster_port::{
     Check, Content, Options,
     health::Checks,
-    pages::{PROMETHEUS, Page},
     options::{Authentication, Authorization, RequestHeader, Serving},
+    pages::{PROMETHEUS, Page},
     zpages,
 };
 
