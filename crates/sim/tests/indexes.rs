@@ -329,7 +329,7 @@ fn check_anew<I: Index + PartialEq + std::fmt::Debug>(cluster: &Cluster, when: &
 #[test]
 fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
     let (mut bound, mut evicted, mut compared) = (0, 0, 0);
-    for seed in 0..10_000 {
+    for seed in 0..4_000 {
         let mut world = World::new(seed);
         for step in 0..30 {
             let before = (world.engine.cache().pod_counts(), world.evictions.len());
@@ -351,6 +351,6 @@ fn what_plugins_keep_follows_the_engine_through_whatever_happens_to_pods() {
             }
         }
     }
-    assert!(bound > 1000 && evicted > 50, "the sequences are too tame: {bound} joined, {evicted} evictions");
-    assert!(compared > 10_000, "the indexes of volumes are hardly in use: {compared}");
+    assert!(bound > 500 && evicted > 25, "the sequences are too tame: {bound} joined, {evicted} evictions");
+    assert!(compared > 5_000, "the indexes of volumes are hardly in use: {compared}");
 }
