@@ -37,6 +37,9 @@
 //! - The volume controller and the drivers (see `provisioner`) have done their part
 //!   before a step ends, and before pods are created claims that need no pod have
 //!   their volumes. What that asks of pods with claims is in `storage`.
+//! - What extenders answer depends on the names in the question alone, but for
+//!   each verb's first failure about a pod. Any change wakes pods that they
+//!   have turned down, so pods are created in a row where none waits.
 //! - Which node preemption chooses must not hang on a tie: all running pods have
 //!   different start times, and there are at most 100 nodes, so that every
 //!   candidate is looked at.
@@ -44,6 +47,7 @@
 mod board;
 mod claims;
 mod compare;
+mod extenders;
 mod kubelet;
 mod outcome;
 mod paths;
@@ -86,6 +90,7 @@ pub fn compare_on(
         pending: left.outcomes.last().map_or(0, Outcomes::pending),
         preempted: left.outcomes.last().map_or(0, Outcomes::preempted),
         claiming: left.outcomes.last().map_or(0, Outcomes::claiming),
+        asked: left.asked.iter().map(std::collections::BTreeSet::len).sum(),
         refused: left.refused,
         elapsed: [left.elapsed, right.elapsed],
         total: start.elapsed(),

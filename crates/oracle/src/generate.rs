@@ -30,6 +30,7 @@ mod taints;
 mod world;
 
 pub use cluster::{Cluster, Generator, Shape, is_pending};
+pub(crate) use config::SCORERS;
 pub use flavour::Flavour;
 pub(crate) use gates::priority_class_name;
 pub use namespaces::namespaces;

@@ -19,6 +19,7 @@
 //! server in memory, [`embedded`].
 //!
 //! [`provisioner`] makes volumes as CSI drivers do, and fails as they do.
+//! [`extenders`] answer schedulers by seed, and note what they were asked.
 //!
 //! The components are one program, written in Go under `tests/real`, that links
 //! the originals as libraries; real kubectls lie in `tests/kubectl`. They are
@@ -29,6 +30,7 @@ pub mod bench;
 pub mod components;
 pub mod decisions;
 pub mod embedded;
+pub mod extenders;
 pub mod generate;
 pub mod harbormaster;
 pub mod process;

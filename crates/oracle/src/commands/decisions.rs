@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
     /// Give pods claims, with the volume controller and drivers that make volumes.
     #[arg(long)]
     volumes: bool,
+    /// Configure extenders that filter, score, bind and preempt.
+    #[arg(long)]
+    extenders: bool,
     /// A saved script instead of generated ones.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -92,7 +95,7 @@ impl Arguments {
             return Ok(vec![serde_json::from_str(&text).with_context(|| path.display().to_string())?]);
         }
         let size = Size { nodes: self.nodes, pods: self.pods, changes: self.changes };
-        let options = Options { batching: self.batching, volumes: self.volumes };
+        let options = Options { batching: self.batching, volumes: self.volumes, extenders: self.extenders };
         Ok(self.seeds.clone().map(|seed| Script::new(seed, size, options)).collect())
     }
 

@@ -118,6 +118,11 @@ impl Board {
         Ok(())
     }
 
+    /// The names of all pods that there have been, by UID.
+    pub(super) fn names(&self) -> BTreeMap<String, String> {
+        lock(&self.state).names.clone()
+    }
+
     /// How long nothing has changed.
     pub(super) fn quiet_for(&self) -> Duration {
         lock(&self.state).last_change.elapsed()

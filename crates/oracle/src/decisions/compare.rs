@@ -1,9 +1,12 @@
 //! The first difference between two plays.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::outcome::{EVENT, Outcomes, PodOutcome};
 use super::player::Play;
+use crate::extenders::Asked;
 
 /// Where two plays of a script part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,16 +23,31 @@ pub struct Difference {
     pub right: Option<PodOutcome>,
     /// How many pods differ after this step.
     pub pods: usize,
+    /// What extenders were asked in this step by one of the schedulers alone: about
+    /// that pod, or about any where that is the difference.
+    pub asked: [Vec<Asked>; 2],
 }
 
 /// The first step after which any pod differs; of its pods one with another
-/// node before one with other words.
+/// node before one with other words, and these before other questions to extenders.
 pub(super) fn compare(left: &Play, right: &Play) -> Option<Difference> {
-    left.outcomes
-        .iter()
-        .zip(&right.outcomes)
-        .enumerate()
-        .find_map(|(step, (left, right))| compare_outcomes(step, left, right))
+    let outcomes = left.outcomes.iter().zip(&right.outcomes);
+    let mut steps = outcomes.zip(left.asked.iter().zip(&right.asked)).enumerate();
+    steps.find_map(|(step, (outcomes, asked))| {
+        let asked = [asked.0.difference(asked.1), asked.1.difference(asked.0)];
+        let asked = asked.map(|asked| asked.cloned().collect::<Vec<_>>());
+        let Some(mut found) = compare_outcomes(step, outcomes.0, outcomes.1) else {
+            return compare_asked(step, asked);
+        };
+        found.asked = asked.map(|asked| asked.into_iter().filter(|asked| asked.pod == found.pod).collect());
+        Some(found)
+    })
+}
+
+fn compare_asked(step: usize, asked: [Vec<Asked>; 2]) -> Option<Difference> {
+    let pods: BTreeSet<&str> = asked.iter().flatten().map(|asked| asked.pod.as_str()).collect();
+    let (pod, pods) = (pods.first()?.to_string(), pods.len());
+    Some(Difference { step, pod, field: "questions to extenders", left: None, right: None, pods, asked })
 }
 
 fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Difference> {
@@ -49,6 +67,7 @@ fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Di
         left: left.0.get(pod).cloned(),
         right: right.0.get(pod).cloned(),
         pods: found.len(),
+        asked: [Vec::new(), Vec::new()],
     })
 }
 
@@ -71,6 +90,7 @@ fn is_up_to_date(outcome: &PodOutcome) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extenders::Names;
     use std::collections::BTreeMap;
     use std::time::Duration;
 
@@ -82,9 +102,10 @@ mod tests {
             let (node, event) = ((*node).to_owned(), (*event).to_owned());
             ((*name).to_owned(), PodOutcome { node, event, ..PodOutcome::default() })
         };
-        let outcomes =
+        let outcomes: Vec<_> =
             steps.iter().map(|pods| Outcomes(pods.iter().map(outcome).collect::<BTreeMap<_, _>>())).collect();
-        Play { outcomes, refused: 0, elapsed: Duration::ZERO }
+        let asked = vec![BTreeSet::new(); outcomes.len()];
+        Play { outcomes, asked, refused: 0, elapsed: Duration::ZERO }
     }
 
     #[test]

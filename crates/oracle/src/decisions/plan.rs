@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::board::BUDGET_LABEL;
+use super::extenders::add_extenders;
 use super::paths::{NODES, path};
 use super::script::{Script, Step, stop_waiting_for_others};
 use super::storage::{Company, Storage, hasty_profile};
@@ -27,6 +28,8 @@ pub struct Options {
     pub batching: bool,
     /// Whether pods have claims.
     pub volumes: bool,
+    /// Whether the configuration names extenders.
+    pub extenders: bool,
 }
 
 /// An endless backoff, in seconds.
@@ -39,7 +42,11 @@ impl Script {
     /// The script of `seed`.
     #[must_use]
     pub fn new(seed: u64, size: Size, options: Options) -> Self {
-        Plan::new(seed, size, options.volumes).script(seed, size, options.batching)
+        let mut script = Plan::new(seed, size, options).script(seed, size, options.batching);
+        if options.extenders {
+            add_extenders(&mut script);
+        }
+        script
     }
 }
 
@@ -52,6 +59,8 @@ struct Plan {
     /// In every second script pods preempt others and are retried by priority; in
     /// the others all have one priority and are retried by time.
     preempts: bool,
+    /// Whether anything may wake a pod, because an extender has turned it down.
+    extended: bool,
     /// Whether deleted pods stay until something ends them.
     lingers: bool,
     nodes: Vec<String>,
@@ -69,16 +78,17 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(seed: u64, size: Size, volumes: bool) -> Self {
+    fn new(seed: u64, size: Size, options: Options) -> Self {
         let mut random = Random::new(seed);
         let mut generator = Generator::new(random.fork(), true, size.nodes);
         generator.world.priorities = vec![0];
         let preempts = seed % 2 == 1;
-        let storage = volumes.then(|| Storage::new(random.fork(), preempts));
+        let storage = options.volumes.then(|| Storage::new(random.fork(), preempts));
         Self {
             generator,
             storage,
             random,
+            extended: options.extenders,
             preempts,
             lingers: seed % 4 == 3,
             nodes: Vec::new(),
@@ -123,7 +133,8 @@ impl Plan {
         }
         let drivers = self.begin_with_storage();
         let (awaits_backoff, preempts) = (self.preempts, self.preempts);
-        Script { seed, config, batching, awaits_backoff, preempts, drivers, steps: self.steps }
+        let extenders = Vec::new();
+        Script { seed, config, batching, awaits_backoff, preempts, drivers, extenders, steps: self.steps }
     }
 
     fn begin(&mut self, size: Size) {
@@ -164,12 +175,12 @@ impl Plan {
         let count = self.random.range(0, average * 2).min(left);
         match self.random.below(10) {
             0 => {
-                self.steps.push(Step::Sweep { all: false });
+                self.steps.push(Step::Sweep { all: self.extended });
                 let objects = (0..count + 1).map(|_| self.new_pod_of_many(true)).collect();
                 self.steps.push(Step::Restart { objects });
             }
             1..=5 if count > 0 => {
-                self.steps.push(Step::Sweep { all: false });
+                self.steps.push(Step::Sweep { all: self.extended });
                 let objects = (0..count).map(|_| self.new_pod_of_many(false)).collect();
                 self.steps.push(Step::Create { objects });
             }

@@ -15,6 +15,7 @@ use super::paths::{collection, everywhere, kinds};
 use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
+use crate::extenders::{self, Asked, Extenders};
 use crate::generate::{namespaces, priority_class_name};
 use crate::provisioner::Provisioner;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
@@ -58,6 +59,9 @@ const ARRIVAL: Duration = Duration::from_secs(60);
 pub struct Play {
     /// The state of all pods after each step.
     pub outcomes: Vec<Outcomes>,
+    /// What extenders were asked in each step. How often is left out: it depends
+    /// on when a pod is woken whether it is tried once or twice.
+    pub asked: Vec<BTreeSet<Asked>>,
     /// Objects that the API server refused.
     pub refused: usize,
     /// From the first step to the last.
@@ -68,6 +72,7 @@ pub struct Play {
 #[derive(Debug)]
 pub struct Stage {
     cluster: ControlPlane,
+    extenders: Extenders,
 }
 
 impl Stage {
@@ -94,7 +99,8 @@ impl Stage {
                 cluster.client().post(NAMESPACES, &namespace)?;
             }
         }
-        Ok(Self { cluster })
+        let extenders = Extenders::start(cluster.client())?;
+        Ok(Self { cluster, extenders })
     }
 
     /// Plays `script` to `contender` on an empty cluster.
@@ -103,8 +109,9 @@ impl Stage {
         let provisioners = script.drivers.iter().map(|driver| driver.name.clone()).collect();
         let board = Board::new(self.cluster.client(), provisioners)?;
         let _provisioner = Provisioner::start(self.cluster.client(), script.drivers.clone());
+        self.extenders.play(&script.extenders);
         let options = StartOptions {
-            config: script.config.to_string(),
+            config: script.config.to_string().replace(extenders::PLACEHOLDER, &self.extenders.url()),
             feature_gates: vec![format!("OpportunisticBatching={}", script.batching)],
             parity: true,
             metrics: true,
@@ -122,6 +129,7 @@ impl Stage {
             let_go: None,
         };
         let mut outcomes = Vec::with_capacity(script.steps.len());
+        let mut asked = Vec::with_capacity(script.steps.len());
         for (index, step) in script.steps.iter().enumerate() {
             let creates = matches!(step, Step::Create { .. });
             if script.awaits_backoff && (step.wakes() || creates && player.has_waiting()) {
@@ -130,12 +138,13 @@ impl Stage {
             let context = || format!("{}, step {index}: {}", contender.name(), step.summary());
             player.perform(step).with_context(context)?;
             outcomes.push(player.board.outcomes());
+            asked.push(self.extenders.take_asked(&player.board.names()).into_iter().collect());
         }
         let refused = player.refused;
         if let Some(scheduler) = player.scheduler.take() {
             scheduler.stop()?;
         }
-        Ok(Play { outcomes, refused, elapsed: start.elapsed() })
+        Ok(Play { outcomes, asked, refused, elapsed: start.elapsed() })
     }
 
     fn clear(&self) -> Result<()> {

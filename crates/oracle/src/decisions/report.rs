@@ -25,6 +25,8 @@ pub struct Report {
     pub preempted: usize,
     /// Pods with a node and volumes that they claimed.
     pub claiming: usize,
+    /// Different questions that extenders were asked.
+    pub asked: usize,
     /// Requests that the API server refused.
     pub refused: usize,
     /// How long each scheduler's play took.
@@ -63,13 +65,14 @@ impl fmt::Display for Report {
         let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
         write!(
             f,
-            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} requests refused, {left:.1} s + {right:.1} s: {}",
+            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} questions to extenders, {} requests refused, {left:.1} s + {right:.1} s: {}",
             self.seed,
             self.steps,
             self.pods,
             self.pending,
             self.preempted,
             self.claiming,
+            self.asked,
             self.refused,
             if self.finding.is_some() { "DIFFERENT" } else { "equal" }
         )?;
@@ -79,15 +82,18 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { step, pod, field, left, right, pods } = &self.difference;
+        let Difference { step, pod, field, left, right, pods, asked } = &self.difference;
         writeln!(f, "  first difference after step {step}, in {pods} pods, first {pod}: {field}")?;
         for (index, step) in self.script.steps.iter().enumerate().take(step + 1).skip(step.saturating_sub(3))
         {
             writeln!(f, "    step {index}: {}", step.summary())?;
         }
-        for (name, outcome) in self.names.iter().zip([left, right]) {
+        for ((name, outcome), asked) in self.names.iter().zip([left, right]).zip(asked) {
             writeln!(f, "  {name}:")?;
             write_outcome(f, outcome.as_ref())?;
+            for asked in asked {
+                writeln!(f, "    asks {} to {} {}: {}", asked.extender, asked.verb, asked.pod, asked.body)?;
+            }
         }
         let objects = self.script.steps.iter().flat_map(super::Step::objects);
         match objects.into_iter().find(|object| object["metadata"]["name"] == pod.as_str()) {
@@ -98,8 +104,9 @@ impl fmt::Display for Finding {
 }
 
 fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: Option<&PodOutcome>) -> fmt::Result {
-    let Some(outcome) = outcome else { return writeln!(f, "    no such pod") };
-    for (field, value) in outcome.fields().into_iter().filter(|(_, value)| !value.is_empty()) {
+    for (field, value) in
+        outcome.into_iter().flat_map(PodOutcome::fields).filter(|(_, value)| !value.is_empty())
+    {
         writeln!(f, "    {field}: {value}")?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::claims::claim_names;
+use crate::extenders::Character;
 use crate::provisioner::Driver;
 
 /// What is played to a scheduler.
@@ -24,6 +25,9 @@ pub struct Script {
     /// Who makes volumes.
     #[serde(default)]
     pub drivers: Vec<Driver>,
+    /// Who answers as the configuration's extenders.
+    #[serde(default)]
+    pub extenders: Vec<Character>,
     /// The changes. The first one starts the scheduler.
     pub steps: Vec<Step>,
 }

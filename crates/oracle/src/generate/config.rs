@@ -26,7 +26,7 @@ const OPTIONAL: &[&str] = &[
 ];
 
 /// Plugins that score.
-const SCORERS: &[&str] = &[
+pub(crate) const SCORERS: &[&str] = &[
     "TaintToleration",
     "NodeAffinity",
     "NodeResourcesFit",
