@@ -270,8 +270,11 @@ impl State {
         let preempted = self.note("Preempted", name).unwrap_or_default();
         let event_is_repeated = self.last("FailedScheduling", name).is_some_and(|note| note.is_repeated);
         let has_node = !pod["spec"]["nodeName"].is_null();
-        let event = self.note("FailedScheduling", name).filter(|note| !(has_node && note.contains(EARLY)));
+        let event = self.note("FailedScheduling", name);
+        let is_early = has_node && event.as_ref().is_some_and(|note| note.contains(EARLY));
+        let event = event.filter(|_| !is_early);
         PodOutcome {
+            event_is_hidden: is_early && event_is_repeated,
             preempted,
             event_is_repeated,
             claims: self.claims.outcome(pod),

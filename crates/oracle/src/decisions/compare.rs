@@ -74,8 +74,9 @@ fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Di
 /// The first field that differs, and its position.
 fn differing_field(left: Option<&PodOutcome>, right: Option<&PodOutcome>) -> Option<(usize, &'static str)> {
     let (Some(left), Some(right)) = (left, right) else { return Some((0, "existence")) };
-    let is_excused =
+    let is_counted =
         (left.event_is_stale() || right.event_is_stale()) && is_up_to_date(left) && is_up_to_date(right);
+    let is_excused = is_counted || left.event_is_hidden || right.event_is_hidden;
     let mut fields = left.fields().into_iter().zip(right.fields()).enumerate();
     let (rank, ((name, _), _)) =
         fields.find(|(_, (left, right))| left != right && !(left.0 == EVENT && is_excused))?;

@@ -21,6 +21,9 @@ pub struct PodOutcome {
     /// Whether that event happened more than once. Its note is then that of the
     /// first time: client-go's recorder counts what differs in nothing but the note.
     pub event_is_repeated: bool,
+    /// Whether what was said last is not to be known: it was counted onto an event
+    /// that one scheduler has and the other may not have.
+    pub event_is_hidden: bool,
     /// `status.nominatedNodeName`.
     pub nominated_node: String,
     /// The note of the last Preempted event, with the preemptor's name.
@@ -50,6 +53,7 @@ impl PodOutcome {
             condition: fields("PodScheduled"),
             event: event.unwrap_or_default(),
             event_is_repeated: false,
+            event_is_hidden: false,
             nominated_node: text(&pod["status"]["nominatedNodeName"]),
             preempted: String::new(),
             disruption: fields("DisruptionTarget").join(" ").trim().to_owned(),
