@@ -13,7 +13,7 @@ use std::{
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{
-    Attempted, BindOutcome, BindTask, Effect, Engine, EngineConfig, Input, Outcome, Trouble,
+    Attempted, BindOutcome, BindTask, Dump, Effect, Engine, EngineConfig, Input, Notes, Outcome, Trouble,
 };
 use harbormaster_framework::{guard::panic_text, pod::PodInfo};
 use harbormaster_metrics::Metrics;
@@ -40,6 +40,10 @@ pub enum ToEngine {
     Lead,
     /// Somebody wants to see all pods; there are none for whoever does not lead.
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
+    /// Somebody wants to see everything.
+    Dump(oneshot::Sender<Dump>),
+    /// From now on these notes are wanted.
+    TakeNotes(Notes),
     /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
 }
@@ -223,6 +227,9 @@ impl EngineLoop {
                 // Whoever asked may have gone.
                 let _ = answer.send(pods);
             }
+            // Whoever asked may have gone.
+            ToEngine::Dump(answer) => drop(answer.send(self.engine.dump())),
+            ToEngine::TakeNotes(notes) => self.engine.set_notes(notes),
             ToEngine::Stop => self.stopping = true,
         }
     }

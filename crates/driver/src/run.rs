@@ -22,6 +22,7 @@ use crate::{
     binder::Binder,
     client::{ClientError, Clients, ConnectionConfig},
     clock::Clock,
+    console::Console,
     engine_thread::{self, EngineEnd, ToEngine, Told},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
@@ -59,6 +60,8 @@ pub struct DriverConfig {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// What is asked of it while it runs.
+    pub console: Console,
 }
 
 /// Why [`run`] came to its end.
@@ -105,9 +108,9 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, health, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, health, console, .. } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, leadership, hostname, metrics, health }.run(engine, shutdown).await
+    Driver { clients, election, leadership, hostname, metrics, health, console }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -125,6 +128,8 @@ pub struct Driver {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// What is asked of it while it runs.
+    pub console: Console,
 }
 
 impl Driver {
@@ -164,6 +169,9 @@ impl Driver {
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
+        // It ends with this run, whatever it is at.
+        let mut asked = JoinSet::new();
+        asked.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
 
         tokio::select! {
             () = shutdown => {}
