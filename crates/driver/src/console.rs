@@ -31,7 +31,10 @@ impl Console {
 
     /// Passes on what is asked until nobody schedules any more.
     pub(crate) async fn serve(self, client: ApiClient, engine: mpsc::Sender<ToEngine>) {
-        tokio::join!(self.pass_on_notes(&engine), self.dump_when_asked(Debugger::new(client, engine.clone())));
+        tokio::join!(
+            self.pass_on_notes(&engine),
+            self.dump_when_asked(Debugger::new(client, engine.clone()))
+        );
     }
 
     async fn pass_on_notes(&self, engine: &mpsc::Sender<ToEngine>) {

@@ -46,7 +46,9 @@ mod notes;
 mod reachability;
 mod rests;
 pub mod run;
+mod slow;
 pub mod status;
+pub mod traces;
 mod unchecked;
 pub mod watch;
 
@@ -60,3 +62,4 @@ pub use http::{ApiClient, ApiError};
 pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use metrics::Metrics;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};
+pub use traces::Traces;

@@ -35,6 +35,7 @@ use crate::{
     live_api::{CustomNews, LiveApi},
     metrics::Metrics,
     status::StatusWriter,
+    traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
 
@@ -62,6 +63,8 @@ pub struct DriverConfig {
     pub health: Health,
     /// What is asked of it while it runs.
     pub console: Console,
+    /// Where traces go, if anybody wants them.
+    pub traces: Traces,
 }
 
 /// Why [`run`] came to its end.
@@ -108,9 +111,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, health, console, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, .. } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, leadership, hostname, metrics, health, console }.run(engine, shutdown).await
+    let driver = Driver { clients, election, leadership, hostname, metrics, health, console, traces };
+    driver.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -130,6 +134,8 @@ pub struct Driver {
     pub health: Health,
     /// What is asked of it while it runs.
     pub console: Console,
+    /// Where traces go, if anybody wants them.
+    pub traces: Traces,
 }
 
 impl Driver {
@@ -149,7 +155,7 @@ impl Driver {
         let (tasks, all_done) = Tasks::new();
         let news = CustomNews::default();
         let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
-        let binder = Binder::new(api, tasks.clone(), to_engine.clone());
+        let binder = Binder::new(api, tasks.clone(), to_engine.clone()).traced_by(&self.traces);
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
@@ -163,7 +169,12 @@ impl Driver {
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, &engine.resources(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
-        let told = Told { metrics: self.metrics.numbers().clone(), health: self.health.clone(), synced };
+        let told = Told {
+            metrics: self.metrics.numbers().clone(),
+            health: self.health.clone(),
+            synced,
+            traces: self.traces.clone(),
+        };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);

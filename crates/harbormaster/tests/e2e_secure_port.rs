@@ -60,7 +60,8 @@ const COMPARED: [&str; 4] = ["cache-control", "content-type", "x-content-type-op
 fn ask(port: u16, identity: Option<&Identity>, method: &str, path: &str, headers: &[&str]) -> Option<Answer> {
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
-    let reply = exchange(port, identity.map(|Identity(shown, key)| (shown, key.as_slice())), head.as_bytes())?;
+    let reply =
+        exchange(port, identity.map(|Identity(shown, key)| (shown, key.as_slice())), head.as_bytes())?;
     let reply = String::from_utf8_lossy(&reply).into_owned();
     let (head, body) = reply.split_once("\r\n\r\n")?;
     let mut lines = head.lines();

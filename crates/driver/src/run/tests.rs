@@ -224,6 +224,7 @@ fn driver(server: &Canned, election: LeaderElection) -> Driver {
         metrics: Metrics::default(),
         health: Health::default(),
         console: Console::default(),
+        traces: Traces::default(),
     }
 }
 

@@ -12,7 +12,8 @@ use harbormaster_api::{args::GoDuration, features::Stage};
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    ConnectionConfig, Console, DriverConfig, ExitReason, Health, LeaderElection, Metrics, metrics::Build,
+    ConnectionConfig, Console, DriverConfig, ExitReason, Health, LeaderElection, Metrics, Traces,
+    metrics::Build,
 };
 use harbormaster_port::{Check, Port, PortError, pages::SetVerbosity};
 use harbormaster_setup::{Choices, Setup};
@@ -106,8 +107,7 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
     let checks = secure_port::checks(&health, &stopping, leads);
     let content = secure_port::content(given, &setup.config, checks, &metrics, verbosity(level, &console));
     let open = || port.map(|options| Port::start(options, content)).transpose();
-    let driver =
-        DriverConfig { connection, election, health, metrics, console, ..DriverConfig::default() };
+    let driver = DriverConfig { connection, election, health, metrics, console, ..DriverConfig::default() };
     start(driver, setup, &stopping, open)
 }
 
@@ -232,7 +232,10 @@ fn start(
         let shutdown = async {
             let _ = stop.await;
         };
+        let traces = Traces::from_environment()?;
+        let driver = DriverConfig { traces: traces.clone(), ..driver };
         let ended = harbormaster_driver::run(driver, setup.engine, shutdown).await;
+        traces.stop().await;
         if let Some(port) = port {
             port.stop();
         }
