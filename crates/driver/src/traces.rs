@@ -29,6 +29,7 @@ pub use otlp::Traces;
 pub(crate) use otlp::{AttemptSpan, header, traced, within};
 
 /// What a span is about.
+#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans to tell it"))]
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) name: String,
@@ -44,6 +45,7 @@ impl About {
 }
 
 /// How what a span is about went.
+#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans to tell it"))]
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     pub(crate) attributes: Vec<(&'static str, String)>,

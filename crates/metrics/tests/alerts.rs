@@ -202,7 +202,7 @@ fn the_dashboard_shows_what_there_is() {
 
 #[test]
 fn the_documents_name_what_there_is() {
-    for path in [OPERATING, "docs/parity.md", "README.md"] {
+    for path in [OPERATING, "docs/parity.md"] {
         let text = read(path);
         let unknown: Vec<&str> = names(&text).into_iter().filter(|name| !is_known(name)).collect();
         assert_eq!(unknown, Vec::<&str>::new(), "{path}");

@@ -10,7 +10,7 @@ use super::{About, Ending};
 
 /// Goes nowhere.
 #[derive(Clone, Debug, Default)]
-pub struct Traces;
+pub struct Traces(());
 
 impl Traces {
     /// Nothing is built that the environment could turn on.
@@ -18,7 +18,7 @@ impl Traces {
     /// # Errors
     /// None.
     pub fn from_environment() -> Result<Self, String> {
-        Ok(Self)
+        Ok(Self(()))
     }
 
     /// There is nothing to send.

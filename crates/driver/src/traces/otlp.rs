@@ -319,7 +319,9 @@ mod tests {
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-        expected.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        let mut pairs: Vec<_> = expected.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        pairs.sort();
+        pairs
     }
 
     #[test]

@@ -77,8 +77,8 @@ impl HttpClient for Sender {
             let body = Limited::new(body, REPLY).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(head, body))
         };
-        // Whoever asks is a thread without a runtime.
-        let answer = self.runtime.spawn(timeout(LIMIT, exchange)).await;
+        // Whoever asks is a thread without a runtime, and so without a clock for time limits.
+        let answer = self.runtime.spawn(async move { timeout(LIMIT, exchange).await }).await;
         let outcome = match answer {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(late)) => Err(HttpError::from(late)),
