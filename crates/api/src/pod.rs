@@ -111,6 +111,9 @@ pub struct PodSpec {
     pub overhead: ResourceList,
     /// `resources.requests`: pod-level requests (KEP-2837).
     pub pod_level_requests: ResourceList,
+    /// `resources.limits`: pod-level limits, which are shown and not counted.
+    #[serde(default)]
+    pub pod_level_limits: ResourceList,
     /// `volumes` that matter to scheduling, in order (config maps, secrets, projected, empty dirs are left out).
     pub volumes: Vec<Volume>,
     /// `resourceClaims`: names in the pod.

@@ -45,15 +45,19 @@ pub fn spec_request_list(spec: &PodSpec) -> ResourceList {
     Reading::planned(spec).list(true)
 }
 
-/// What the containers of the pod may take at most, with all names; sorted by name. Overhead comes on top of limits that
-/// there are. Limits of the pod as a whole are not known.
+/// What the pod may take at most, with all names; sorted by name. Limits of the pod as a whole (KEP-2837) stand in place of
+/// its containers'; overhead comes on top of limits that there are.
 pub fn limit_list(spec: &PodSpec) -> ResourceList {
     let containers = spec.containers.iter().chain(&spec.init_containers);
-    let mut names: Vec<&Str> = containers.flat_map(|c| &c.limits).map(|(name, _)| name).collect();
+    let of_pod = || spec.pod_level_limits.iter().filter(|(name, _)| is_pod_level(name));
+    let mut names: Vec<&Str> =
+        containers.flat_map(|c| &c.limits).chain(of_pod()).map(|(name, _)| name).collect();
     names.sort_unstable();
     names.dedup();
     let limit = |name: &Str| {
-        let sum = aggregate(spec, |container, _| listed(&container.limits, name).unwrap_or(0));
+        let whole = of_pod().find(|(other, _)| other == name).map(|(_, amount)| *amount);
+        let of_containers = || aggregate(spec, |container, _| listed(&container.limits, name).unwrap_or(0));
+        let sum = whole.unwrap_or_else(of_containers);
         let overhead = listed(&spec.overhead, name).filter(|_| sum != 0).unwrap_or(0);
         (name.clone(), sum.saturating_add(overhead))
     };

@@ -141,7 +141,7 @@ impl Engine {
         for (_, kind) in config.profiles.iter().flat_map(|profile| profile.indexed()) {
             cache.cluster.keep(*kind);
         }
-        Self {
+        let mut engine = Self {
             pods: Pods::default(),
             cache,
             nominator: Nominator::default(),
@@ -151,12 +151,13 @@ impl Engine {
             evictions: Evictions::default(),
             reporter: Reporter::new(&config.profiles, config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
-                .noting(config.notes.moves)
                 .measured_by(config.meter.clone()),
             next_flush: None,
             meter: config.meter,
             handling: None,
-        }
+        };
+        engine.queue.note_moves(config.notes.moves);
+        engine
     }
 
     /// Takes the effects since the last call, in order.
@@ -184,6 +185,12 @@ impl Engine {
         let mut notes = self.reporter.take_notes();
         notes.extend(self.queue.take_moves());
         notes
+    }
+
+    /// From now on these notes are taken.
+    pub fn set_notes(&mut self, notes: Notes) {
+        self.reporter.set_notes(notes);
+        self.queue.note_moves(notes.moves);
     }
 
     /// Something happened.
@@ -264,6 +271,14 @@ impl Engine {
     /// The cache, for those who want to look.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    pub(crate) fn nominator(&self) -> &Nominator {
+        &self.nominator
+    }
+
+    pub(crate) fn known(&self) -> &Pods {
+        &self.pods
     }
 
     /// Bindings on their way, pods waiting on Permit included.

@@ -11,7 +11,7 @@
 //! 3. The parts, each with state of its own that nobody else touches: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (looks
 //!    for nodes), `bindings` (Permit's waiting room), `evictions`, `reporter` (words of conditions and events).
 //! 4. What has no state: `permit` and `post_filter` ask plugins, `failure` says why a pod goes back.
-//! 5. [`recording`]: calls of the engine written down, and played again.
+//! 5. [`recording`]: calls of the engine written down, and played again; [`dump`]: all that it holds.
 //!
 //! Invariants:
 //! - every pod without a node that a profile is responsible for is in the queue, in flight, waiting on Permit or being
@@ -22,6 +22,7 @@
 mod batch;
 mod bindings;
 pub mod cache;
+pub mod dump;
 pub mod effect;
 pub mod engine;
 mod evictions;
@@ -40,6 +41,7 @@ pub mod queue;
 pub mod recording;
 mod reporter;
 
+pub use dump::{Dump, DumpedNode};
 pub use effect::{
     BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble,
 };

@@ -147,10 +147,9 @@ impl Queue {
         }
     }
 
-    /// The same, taking note of every move if that is wanted.
-    pub(crate) fn noting(mut self, moves: bool) -> Self {
-        self.moves = moves.then(Vec::new);
-        self
+    /// Takes note of every move from now on, or of none.
+    pub(crate) fn note_moves(&mut self, wanted: bool) {
+        self.moves = wanted.then(|| self.take_moves());
     }
 
     /// The same, measured.
@@ -212,6 +211,16 @@ impl Queue {
     pub fn get(&self, uid: &Str) -> Option<&QueuedPod> {
         let backoff = || self.rejected_backoff.get(uid).or_else(|| self.error_backoff.get(uid));
         self.active.get(uid).or_else(backoff).or_else(|| self.unschedulable.get(uid))
+    }
+
+    /// Pods that are to be tried.
+    pub fn active(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.active.iter()
+    }
+
+    /// Pods that back off.
+    pub fn backing_off(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.rejected_backoff.iter().chain(self.error_backoff.iter())
     }
 
     /// Pods that wait for an event, with the plugins that rejected them or hold them back.

@@ -33,6 +33,10 @@ impl Reporter {
         Self { profiles, effects: Vec::new(), wanted, notes: Vec::new() }
     }
 
+    pub(crate) fn set_notes(&mut self, wanted: Notes) {
+        self.wanted = wanted;
+    }
+
     /// The effects since the last call.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)

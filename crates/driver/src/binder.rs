@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::{
     engine_thread::ToEngine,
     lanes::{Lanes, Tasks},
+    traces::{About, Ending, Traces, traced, within},
 };
 
 /// Bindings that talk to the API server at a time: more would only open more connections.
@@ -57,6 +58,7 @@ pub struct Binder {
     engine: mpsc::Sender<ToEngine>,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
+    traces: Traces,
 }
 
 /// The pods for which PreBind plugins work, by UID, with the means to stop them.
@@ -70,7 +72,13 @@ impl Binder {
     pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
         let lanes = Lanes::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
-        Self { api: Api::new(api), lanes, engine, room, pre_binding: Arc::default() }
+        let (pre_binding, traces) = Default::default();
+        Self { api: Api::new(api), lanes, engine, room, pre_binding, traces }
+    }
+
+    /// The same, whose bindings go on with the traces of their attempts.
+    pub(crate) fn traced_by(self, traces: &Traces) -> Self {
+        Self { traces: traces.clone(), ..self }
     }
 
     /// Tells whether bindings are on their way.
@@ -82,13 +90,15 @@ impl Binder {
     pub fn run(&self, task: BindTask) {
         let Self { api, engine, room, pre_binding, .. } = self.clone();
         let uid = task.pod().uid.clone();
+        let trace = self.traces.of(&uid);
         let called_off = (!task.pre_bind.is_empty()).then(|| {
             let (call_off, called_off) = oneshot::channel();
             locked(&pre_binding).insert(uid.clone(), call_off);
             called_off
         });
         self.lanes.run(&uid.clone(), async move {
-            let outcome = BindingCycle { task, api, room, pre_binding }.run(called_off).await;
+            let cycle = BindingCycle { task, api, room, pre_binding };
+            let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
             // The engine is gone only when the process ends.
             let _ = engine.send(ToEngine::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
@@ -136,10 +146,12 @@ struct BindingCycle {
 impl BindingCycle {
     /// PreBind, Bind, PostBind. Only Bind waits for room: PreBind may wait for something else for minutes, and until it
     /// has ended the binding can be called off.
-    async fn run(self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
+    async fn run(&self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
         let begun = self.now();
         let prepared = match called_off {
-            Some(called_off) => self.pre_bind_unless(called_off).await,
+            Some(called_off) => {
+                traced(|| point(Stage::PreBind), self.pre_bind_unless(called_off), end_of_step).await
+            }
             None => Ok(()),
         };
         self.note(Stage::PreBind, status(&prepared), begun);
@@ -148,14 +160,14 @@ impl BindingCycle {
         }
         let permit = self.room.acquire().await;
         let begun = self.now();
-        let bound = self.bind().await;
+        let bound = traced(|| point(Stage::Bind), self.bind(), end_of_step).await;
         self.note(Stage::Bind, status(&bound), begun);
         drop(permit);
         if let Err(outcome) = bound {
             return outcome;
         }
         let begun = self.now();
-        self.post_bind().await;
+        traced(|| point(Stage::PostBind), self.post_bind(), |()| Ending::default()).await;
         self.note(Stage::PostBind, Status::Success, begun);
         BindOutcome::Bound
     }
@@ -199,8 +211,9 @@ impl BindingCycle {
     async fn pre_bind(&self) -> Result<(), BindOutcome> {
         for group in &self.task.pre_bind {
             let members = group.iter().map(|plugin| async {
-                let cycle = self.seen_by(*plugin);
-                self.task.profile.plugin(*plugin).pre_bind(&cycle).await.map_err(failed)
+                let (cycle, erased) = (self.seen_by(*plugin), self.task.profile.plugin(*plugin));
+                let work = async { erased.pre_bind(&cycle).await.map_err(failed) };
+                traced(|| at(Stage::PreBind, erased.name()), work, end_of_step).await
             });
             join_all(members).await.into_iter().collect::<Result<(), BindOutcome>>()?;
         }
@@ -210,13 +223,25 @@ impl BindingCycle {
     async fn bind(&self) -> Result<(), BindOutcome> {
         let profile = &self.task.profile;
         for plugin in profile.at(ExtensionPoint::Bind) {
-            match profile.plugin(*plugin).bind(&self.seen_by(*plugin)).await {
-                Ok(Bound::Done) => return Ok(()),
-                Ok(Bound::NotMine) => {}
-                Err(stopped) => return Err(failed(stopped)),
+            let (cycle, erased) = (self.seen_by(*plugin), profile.plugin(*plugin));
+            let work = async { erased.bind(&cycle).await.map_err(failed) };
+            match traced(|| at(Stage::Bind, erased.name()), work, end_of_step).await? {
+                Bound::Done => return Ok(()),
+                Bound::NotMine => {}
             }
         }
         Err(BindOutcome::Failed("no Bind plugin was responsible for the pod".to_owned()))
+    }
+
+    fn about(&self) -> About {
+        let (pod, node) = (self.task.pod(), self.task.node());
+        let attributes = vec![
+            ("k8s.pod.name", pod.name.to_string()),
+            ("k8s.namespace.name", pod.namespace.to_string()),
+            ("k8s.pod.uid", pod.uid.to_string()),
+            ("k8s.node.name", node.to_string()),
+        ];
+        About::work("Binding cycle", attributes)
     }
 
     fn seen_by(&self, plugin: PluginIdx) -> BindCycle {
@@ -227,6 +252,31 @@ impl BindingCycle {
 fn locked(pre_binding: &PreBinding) -> MutexGuard<'_, FxHashMap<Str, oneshot::Sender<&'static str>>> {
     // A panic can leave nothing half done in there.
     pre_binding.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A point in a trace.
+fn point(stage: Stage) -> About {
+    About::work(stage.name(), vec![("scheduler.extension_point", stage.name().to_owned())])
+}
+
+/// A plugin at a point in a trace.
+fn at(stage: Stage, plugin: &'static str) -> About {
+    let attributes = [("scheduler.extension_point", stage.name()), ("scheduler.plugin", plugin)];
+    About::work(plugin, attributes.map(|(name, value)| (name, value.to_owned())).into())
+}
+
+/// How a step towards the binding ends in a trace.
+fn end_of_step<T>(done: &Result<T, BindOutcome>) -> Ending {
+    done.as_ref().err().map(end_of_cycle).unwrap_or_default()
+}
+
+fn end_of_cycle(outcome: &BindOutcome) -> Ending {
+    let (result, error) = match outcome {
+        BindOutcome::Bound => ("scheduled", None),
+        BindOutcome::Rejected(reject) => ("unschedulable", Some(reject.message())),
+        BindOutcome::Failed(why) => ("error", Some(why.clone())),
+    };
+    Ending { attributes: vec![("scheduler.result", result.to_owned())], error }
 }
 
 /// How a step towards the binding counts in measurements.

@@ -13,14 +13,20 @@ use std::{
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{
-    Attempted, BindOutcome, BindTask, Effect, Engine, EngineConfig, Input, Outcome, Trouble,
+    Attempted, BindOutcome, BindTask, Dump, Effect, Engine, EngineConfig, Input, Notes, Outcome, Trouble,
 };
 use harbormaster_framework::{guard::panic_text, pod::PodInfo};
-use harbormaster_metrics::Metrics;
+use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::{clock::Clock, health::Health, live_api::CustomNews, notes};
+use crate::{
+    clock::Clock,
+    health::Health,
+    live_api::CustomNews,
+    notes, slow,
+    traces::{AttemptSpan, Traces},
+};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
@@ -40,6 +46,10 @@ pub enum ToEngine {
     Lead,
     /// Somebody wants to see all pods; there are none for whoever does not lead.
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
+    /// Somebody wants to see everything.
+    Dump(oneshot::Sender<Dump>),
+    /// From now on these notes are wanted.
+    TakeNotes(Notes),
     /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
 }
@@ -56,6 +66,8 @@ pub struct Told {
     pub health: Health,
     /// Who waits until all watches have delivered all objects.
     pub synced: oneshot::Sender<()>,
+    /// Where traces of attempts go.
+    pub traces: Traces,
 }
 
 /// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
@@ -72,8 +84,12 @@ pub fn spawn(
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let config = EngineConfig { meter: Some(told.metrics.meter()), ..config };
-        let work = AssertUnwindSafe(|| EngineLoop::new(config, unsynced, inbox, effects, news, told).run());
+        let (meter, attempts) = told.metrics.measured();
+        let config = EngineConfig { meter: Some(meter), ..config };
+        let work = AssertUnwindSafe(|| {
+            let told = (told, attempts);
+            EngineLoop::new(config, unsynced, inbox, effects, news, told).run();
+        });
         // Nobody listens when the process is ending anyway.
         let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
@@ -102,6 +118,11 @@ struct EngineLoop {
     /// Where it is said how much there is of everything, and when that was done last.
     metrics: Metrics,
     published: Instant,
+    /// How long the parts of attempts take.
+    attempts: Attempts,
+    /// How many of them were slow.
+    slow: u32,
+    traces: Traces,
 }
 
 impl EngineLoop {
@@ -111,9 +132,9 @@ impl EngineLoop {
         inbox: Receiver<ToEngine>,
         effects: UnboundedSender<Vec<Effect>>,
         news: CustomNews,
-        told: Told,
+        (told, attempts): (Told, Attempts),
     ) -> Self {
-        let Told { metrics, health, synced } = told;
+        let Told { metrics, health, synced, traces } = told;
         Self {
             stand_in: config.stand_in,
             engine: Engine::new(config),
@@ -130,6 +151,9 @@ impl EngineLoop {
             evicting: 0,
             metrics,
             published: Instant::now(),
+            attempts,
+            slow: 0,
+            traces,
         }
     }
 
@@ -139,15 +163,39 @@ impl EngineLoop {
             self.health.works();
             let now = self.clock.now();
             self.engine.tick(now);
-            if self.may_schedule()
-                && let Some(attempted) = self.engine.schedule_one(now)
-            {
-                self.note(&attempted);
+            if self.may_schedule() && self.engine.has_work() {
+                self.schedule_one(now);
             }
             self.forward();
             if self.stopping && self.binding.is_empty() && self.evicting == 0 {
                 return;
             }
+        }
+    }
+
+    fn schedule_one(&mut self, now: Timestamp) {
+        let span = self.traces.begin_attempt();
+        if span.is_some() {
+            self.attempts.trace_next();
+        }
+        let attempted = self.engine.schedule_one(now);
+        let times = self.attempts.take();
+        if let Some(attempted) = attempted {
+            self.note(&attempted);
+            self.tell_times(&attempted, times, span);
+        }
+    }
+
+    /// A log line if it took long, and a trace if one is wanted.
+    fn tell_times(&mut self, attempted: &Attempted, times: Option<AttemptTimes>, span: Option<AttemptSpan>) {
+        if let Some(times) = &times
+            && slow::is_long(times)
+        {
+            self.slow = self.slow.wrapping_add(1);
+            slow::log(&attempted.pod, times, self.slow, self.attempts.wall(times.begun));
+        }
+        if let Some(span) = span {
+            span.end(attempted, times, |stamp| self.attempts.wall(stamp));
         }
     }
 
@@ -223,6 +271,9 @@ impl EngineLoop {
                 // Whoever asked may have gone.
                 let _ = answer.send(pods);
             }
+            // Whoever asked may have gone.
+            ToEngine::Dump(answer) => drop(answer.send(self.engine.dump())),
+            ToEngine::TakeNotes(notes) => self.engine.set_notes(notes),
             ToEngine::Stop => self.stopping = true,
         }
     }

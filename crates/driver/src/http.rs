@@ -20,6 +20,7 @@ use crate::{
     leader::Leadership,
     limiter::RateLimiter,
     reachability::Reachability,
+    traces::{self, About, Ending, traced},
 };
 
 /// What requests carry.
@@ -217,6 +218,10 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
+        traced(|| about(&Method::GET, path), self.read(path, limit), ending).await
+    }
+
+    async fn read(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
         let begun = Instant::now();
         let age = self.may_send(&Method::GET).await;
         let all = async {
@@ -277,6 +282,17 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Bytes, ApiError> {
+        let described = method.clone();
+        traced(|| about(&described, path), self.write(method, path, content_type, body), ending).await
+    }
+
+    async fn write(
         &self,
         method: Method,
         path: &str,
@@ -344,6 +360,9 @@ impl ApiClient {
     ) -> Result<Stream, ApiError> {
         let what = (request.method().clone(), request.uri().path().to_owned());
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
+        if let Some(trace) = traces::header().and_then(|header| header.parse().ok()) {
+            request.headers_mut().insert("traceparent", trace);
+        }
         request.extensions_mut().insert(Via { age: age.clone(), is_stream });
         let answer = self.service.clone().oneshot(request).await;
         self.note_answer(&what.0, answer.as_ref().ok().map(Response::status));
@@ -383,6 +402,19 @@ impl ApiClient {
             }
         }
     }
+}
+
+/// A request in a trace.
+fn about(method: &Method, path: &str) -> About {
+    let attributes = vec![("http.request.method", method.to_string()), ("url.path", plain(path).to_owned())];
+    About { name: method.to_string(), attributes, is_request: true }
+}
+
+/// Its end.
+fn ending<T>(reply: &Result<T, ApiError>) -> Ending {
+    let Err(error) = reply else { return Ending::default() };
+    let code = error.code().map(|code| ("http.response.status_code", code.to_string()));
+    Ending { attributes: code.into_iter().collect(), error: Some(error.to_string()) }
 }
 
 /// Without the query.

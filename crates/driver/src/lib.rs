@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
 //! up), `reachability` (what is said of a server that is away), [`leader`] (whether anything may be written), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
-//! [`mod@run`] (the whole), [`metrics`] (what is counted of it), [`health`] (how it is).
+//! [`mod@run`] (the whole), [`metrics`] (what is counted of it), [`health`] (how it is), [`console`] (what may be asked of it) with `debugger`.
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
@@ -30,6 +30,8 @@ pub mod backoff;
 pub mod binder;
 pub mod client;
 pub mod clock;
+pub mod console;
+mod debugger;
 pub mod engine_thread;
 pub mod events;
 pub mod evictor;
@@ -44,7 +46,9 @@ mod notes;
 mod reachability;
 mod rests;
 pub mod run;
+mod slow;
 pub mod status;
+pub mod traces;
 mod unchecked;
 pub mod watch;
 
@@ -52,8 +56,10 @@ pub mod watch;
 pub(crate) mod canned;
 
 pub use client::{ClientError, ConnectionConfig};
+pub use console::Console;
 pub use health::Health;
 pub use http::{ApiClient, ApiError};
 pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use metrics::Metrics;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};
+pub use traces::Traces;

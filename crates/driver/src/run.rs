@@ -22,6 +22,7 @@ use crate::{
     binder::Binder,
     client::{ClientError, Clients, ConnectionConfig},
     clock::Clock,
+    console::Console,
     engine_thread::{self, EngineEnd, ToEngine, Told},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
@@ -34,6 +35,7 @@ use crate::{
     live_api::{CustomNews, LiveApi},
     metrics::Metrics,
     status::StatusWriter,
+    traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
 
@@ -59,6 +61,10 @@ pub struct DriverConfig {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// What is asked of it while it runs.
+    pub console: Console,
+    /// Where traces go, if anybody wants them.
+    pub traces: Traces,
 }
 
 /// Why [`run`] came to its end.
@@ -105,9 +111,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, health, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, .. } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, leadership, hostname, metrics, health }.run(engine, shutdown).await
+    let driver = Driver { clients, election, leadership, hostname, metrics, health, console, traces };
+    driver.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -125,6 +132,10 @@ pub struct Driver {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// What is asked of it while it runs.
+    pub console: Console,
+    /// Where traces go, if anybody wants them.
+    pub traces: Traces,
 }
 
 impl Driver {
@@ -144,7 +155,7 @@ impl Driver {
         let (tasks, all_done) = Tasks::new();
         let news = CustomNews::default();
         let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
-        let binder = Binder::new(api, tasks.clone(), to_engine.clone());
+        let binder = Binder::new(api, tasks.clone(), to_engine.clone()).traced_by(&self.traces);
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
@@ -158,12 +169,20 @@ impl Driver {
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, &engine.resources(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
-        let told = Told { metrics: self.metrics.numbers().clone(), health: self.health.clone(), synced };
+        let told = Told {
+            metrics: self.metrics.numbers().clone(),
+            health: self.health.clone(),
+            synced,
+            traces: self.traces.clone(),
+        };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
         let mut event_writer = tokio::spawn(event_writer.run());
+        // It ends with this run, whatever it is at.
+        let mut asked = JoinSet::new();
+        asked.spawn(self.console.clone().serve(clients.main.clone(), to_engine.clone()));
 
         tokio::select! {
             () = shutdown => {}

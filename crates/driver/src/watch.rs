@@ -14,6 +14,7 @@
 //! The engine hears of an object when its resource version is new, and that it is gone when it was deleted or when a
 //! later list no longer has it. See the API concepts "Efficient detection of changes" and KEP-3157 (streaming lists).
 
+pub(crate) mod census;
 mod kinds;
 mod lines;
 mod wire;
@@ -661,17 +662,7 @@ impl<K: Kind> Watcher<K> {
     }
 
     fn list_path(&self, query: &[(&str, &str)]) -> String {
-        let selector = self.kind.field_selector().map(|s| ("fieldSelector", s));
-        let mut path = self.kind.path().to_owned();
-        let mut separator = '?';
-        for (key, value) in query.iter().copied().chain(selector).filter(|(_, value)| !value.is_empty()) {
-            path.push(separator);
-            path.push_str(key);
-            path.push('=');
-            path.push_str(&wire::encoded(value));
-            separator = '&';
-        }
-        path
+        kinds::list_path(&self.kind, query)
     }
 }
 

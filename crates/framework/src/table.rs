@@ -135,6 +135,11 @@ impl NodeTable {
         self.order.iter().map(|row| self.node(*row))
     }
 
+    /// All nodes, and those that are known by their pods alone, in no order.
+    pub fn all(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        self.by_name.values().map(|row| self.node(*row))
+    }
+
     /// The numbers of all rows.
     pub fn columns(&self) -> &Columns {
         &self.columns

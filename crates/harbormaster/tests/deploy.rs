@@ -66,6 +66,7 @@ fn values_that_the_chart_does_not_know_are_refused() {
         ("image: {digest: latest}", "digest"),
         ("schedulerName: ''", "schedulerName"),
         ("extraArgs: [v=4]", "extraArgs"),
+        ("extraEnv: [{value: x}]", "extraEnv"),
         ("metrics: {serviceMonitor: {interval: often}}", "interval"),
     ] {
         let error = chart("harbormaster", values).expect_err(values);
@@ -78,7 +79,7 @@ fn the_chart_says_what_its_values_say() {
     let text = chart(
         "second",
         "{schedulerName: batch, replicaCount: 1, image: {registry: images.example.com, digest: \
-         'sha256:0000000000000000000000000000000000000000000000000000000000000000'}, extraArgs: [-v=4], config: {parallelism: \
+         'sha256:0000000000000000000000000000000000000000000000000000000000000000'}, extraArgs: [-v=4], extraEnv: [{name: OTEL_SERVICE_NAME, value: mine}], config: {parallelism: \
          4}, rbac: {extraRules: [{apiGroups: [example.com], resources: [things], verbs: [list]}]}, metrics: \
          {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
     )
@@ -89,6 +90,7 @@ fn the_chart_says_what_its_values_say() {
         "parallelism: 4",
         "resourceName: second-harbormaster",
         "- -v=4",
+        "- name: OTEL_SERVICE_NAME",
         "- things",
         "kind: ServiceMonitor",
         "alert: HarbormasterHasNoLeader",

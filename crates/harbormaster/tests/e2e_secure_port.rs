@@ -2,17 +2,11 @@
 
 mod e2e;
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, net::TcpListener, path::Path};
 
 use e2e::{
     cluster::{PATIENCE, eventually},
+    port::{exchange, free_port},
     process::{Harbormaster, run_to_end},
 };
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions};
@@ -20,12 +14,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, KeyPair,
 };
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
-};
+use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
 /// Signs certificates.
@@ -57,45 +46,6 @@ impl Authority {
     }
 }
 
-/// Trusts every server.
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
 /// What a port answers, as far as it is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
@@ -108,31 +58,10 @@ struct Answer {
 const COMPARED: [&str; 4] = ["cache-control", "content-type", "x-content-type-options", "warning"];
 
 fn ask(port: u16, identity: Option<&Identity>, method: &str, path: &str, headers: &[&str]) -> Option<Answer> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions are known")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting));
-    let config = match identity {
-        Some(Identity(certificate, key)) => {
-            let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.clone()));
-            config.with_client_auth_cert(vec![certificate.clone()], key).expect("the certificate fits")
-        }
-        None => config.with_no_client_auth(),
-    };
-    let tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
-    tcp.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
-    let name = ServerName::try_from("localhost").expect("it is a name");
-    let session = ClientConnection::new(Arc::new(config), name).expect("a session begins");
-    let mut stream = StreamOwned::new(session, tcp);
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(head.as_bytes()).ok()?;
-    let mut reply = Vec::new();
-    let mut piece = [0; 4096];
-    while let Ok(length @ 1..) = stream.read(&mut piece) {
-        reply.extend_from_slice(&piece[..length]);
-    }
+    let reply =
+        exchange(port, identity.map(|Identity(shown, key)| (shown, key.as_slice())), head.as_bytes())?;
     let reply = String::from_utf8_lossy(&reply).into_owned();
     let (head, body) = reply.split_once("\r\n\r\n")?;
     let mut lines = head.lines();
@@ -157,14 +86,6 @@ fn joined(mut chunks: &str) -> Option<String> {
         chunks = rest.strip_prefix("\r\n")?;
     }
     Some(body)
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .expect("there is a free port")
-        .local_addr()
-        .expect("it has a number")
-        .port()
 }
 
 /// A cluster with RBAC whose API server tells of authorities for clients and for proxies.

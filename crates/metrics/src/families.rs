@@ -308,8 +308,7 @@ families! { POD_RESOURCES,
         .by(&["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"]);
     POD_LIMIT = gauge(Stable, "kube_pod_resource_limit",
         "Resources limit for workloads on the cluster, broken down by pod. This shows the resource usage the scheduler and kubelet expect per pod for resources along with the unit for the resource if any.")
-        .by(&["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"])
-        .here("Limits of containers and overhead; limits of the pod as a whole (KEP-2837) are not shown.");
+        .by(&["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"]);
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Reading order: [`families`] (the table: every name, label and bucket, from which `docs/metrics.md` is made by [`document`]),
-//! [`metrics`] (the handle that everybody shares), [`recorder`] with [`plugins`] (what the engine is lent), then the rest in
-//! any order; [`pods`] is the second page.
+//! [`metrics`] (the handle that everybody shares), [`recorder`] with [`plugins`] (what the engine is lent) and [`attempts`] (what
+//! log lines and traces need of it), then the rest in any order; [`pods`] is the second page.
 //!
 //! Invariants:
 //! - a series is looked up by its labels once; an observation finds it by number, or in a small map where the label is open;
@@ -20,6 +20,7 @@
 //! A crate of its own because it reads the clock and `/proc`, which the engine must not, and needs neither network nor
 //! runtime, so that tests and simulations can measure without the driver.
 
+pub mod attempts;
 pub mod client;
 pub mod document;
 pub mod encode;
@@ -32,5 +33,6 @@ pub mod process;
 pub mod recorder;
 mod series;
 
+pub use attempts::{AttemptTimes, Attempts};
 pub use families::{Family, Kind, Stability};
 pub use metrics::Metrics;

@@ -6,6 +6,7 @@ use harbormaster_core::{Engine, meter::Meter};
 use prometheus::{GaugeVec, Registry};
 
 use crate::{
+    attempts::Attempts,
     client::{self, ClientMeter},
     encode, families as table,
     gauges::Gauges,
@@ -68,7 +69,14 @@ impl Metrics {
 
     /// What an engine is lent: see `EngineConfig::meter`. Each engine needs one of its own.
     pub fn meter(&self) -> Arc<dyn Meter> {
-        Arc::new(Recorder::new(self.0.engine.clone()))
+        self.measured().0
+    }
+
+    /// The same, with what it knows of single attempts.
+    pub fn measured(&self) -> (Arc<dyn Meter>, Attempts) {
+        let recorder = Recorder::new(self.0.engine.clone());
+        let attempts = recorder.attempts();
+        (Arc::new(recorder), attempts)
     }
 
     /// Says how much the engine keeps. Cheap: a few numbers are read and stored.

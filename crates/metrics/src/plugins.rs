@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use harbormaster_framework::meter::{PluginMeter, Stage, Stamp, Status};
 use prometheus::{Histogram, IntCounter};
 
-use crate::recorder::Families;
+use crate::{attempts::LastAttempt, recorder::Families};
 
 /// One cycle in so many is measured plugin by plugin, and one call in so many of those beside a cycle.
 const ONE_IN: u64 = 10;
@@ -42,20 +42,26 @@ pub(crate) struct Sampling {
     /// The present cycle is one of them.
     on: AtomicBool,
     plugins: Mutex<Vec<Arc<PluginSeries>>>,
+    /// The present cycle, or the last one.
+    pub(crate) last: LastAttempt,
 }
 
 impl Sampling {
     pub(crate) fn new() -> Self {
         let (cycles, on) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { epoch: Instant::now(), cycles, on, plugins: Mutex::default() }
+        let (plugins, last) = Default::default();
+        Self { epoch: Instant::now(), cycles, on, plugins, last }
     }
 
     pub(crate) fn now(&self) -> Stamp {
         Stamp(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn cycle_begins(&self) {
+    pub(crate) fn cycle_begins(&self) -> Stamp {
         self.on.store(self.cycles.fetch_add(1, Relaxed).is_multiple_of(ONE_IN), Relaxed);
+        let now = self.now();
+        self.last.begins(now);
+        now
     }
 
     /// What plugins took in the cycle counts.
@@ -72,7 +78,7 @@ impl Sampling {
 }
 
 /// Whether calls for that are parts of a cycle, and count together.
-fn is_in_cycle(stage: Stage) -> bool {
+pub(crate) fn is_in_cycle(stage: Stage) -> bool {
     use Stage as S;
     match stage {
         S::PreFilter
@@ -171,16 +177,23 @@ impl PluginMeter for PluginSeries {
     fn begin(&self, stage: Stage) -> Option<Stamp> {
         let measured = match stage {
             Stage::Sign => true,
-            _ if is_in_cycle(stage) => self.sampling.on.load(Relaxed),
+            _ if is_in_cycle(stage) => self.sampling.on.load(Relaxed) || self.sampling.last.is_traced(),
             _ => self.calls[stage as usize].fetch_add(1, Relaxed).is_multiple_of(ONE_IN),
         };
         measured.then(|| self.sampling.now())
     }
 
     fn end(&self, stage: Stage, begun: Stamp, status: Status) {
-        let took = self.sampling.now().since(begun);
+        let now = self.sampling.now();
+        let took = now.since(begun);
         if !is_in_cycle(stage) {
             return self.observe(stage, status, took);
+        }
+        if self.sampling.last.is_traced() {
+            self.sampling.last.answered(self.name, stage, (begun, now), status);
+        }
+        if !self.sampling.on.load(Relaxed) {
+            return;
         }
         // That some nodes do not fit is no news of the plugin.
         let is_told = stage != Stage::Filter || status == Status::Error;

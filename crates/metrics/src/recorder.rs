@@ -19,8 +19,9 @@ use harbormaster_framework::{
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
 
 use crate::{
+    attempts::Attempts,
     families as table,
-    plugins::{ByStage, ByStatus, PluginSeries, Sampling},
+    plugins::{ByStage, ByStatus, PluginSeries, Sampling, is_in_cycle},
     series::Series,
 };
 
@@ -123,6 +124,11 @@ impl Recorder {
         }
     }
 
+    /// What is known of attempts.
+    pub(crate) fn attempts(&self) -> Attempts {
+        Attempts::of(self.sampling.clone())
+    }
+
     fn profile_at(&self, at: usize) -> Option<Arc<ProfileSeries>> {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(at).cloned()
     }
@@ -152,8 +158,7 @@ impl Meter for Recorder {
     }
 
     fn cycle_begins(&self) -> Stamp {
-        self.sampling.cycle_begins();
-        self.now()
+        self.sampling.cycle_begins()
     }
 
     fn cycle_ends(&self) {
@@ -161,7 +166,9 @@ impl Meter for Recorder {
     }
 
     fn searched(&self, begun: Stamp) {
-        self.families.algorithm_duration.observe(self.now().since(begun).as_secs_f64());
+        let took = self.now().since(begun);
+        self.sampling.last.searched(took);
+        self.families.algorithm_duration.observe(took.as_secs_f64());
     }
 
     fn attempted(&self, profile: usize, result: AttemptResult, begun: Stamp) {
@@ -306,6 +313,9 @@ impl ProfileMeter for ProfileSeries {
     }
 
     fn point(&self, stage: Stage, status: Status, spent: Duration) {
+        if is_in_cycle(stage) {
+            self.sampling.last.passed(stage, status, spent, || self.now());
+        }
         let find = || {
             let labels = [stage.name(), status.name(), &self.name];
             self.families.point_duration.with_label_values(&labels)

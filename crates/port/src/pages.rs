@@ -55,7 +55,7 @@ pub struct Content {
     pub flags: Vec<Flag>,
     /// `/statusz`: the version of this program.
     pub version: &'static str,
-    /// `/debug/flags/v`; not served without it.
+    /// `/debug/flags/v`; without it nothing is served under `/debug`.
     pub set_verbosity: Option<SetVerbosity>,
 }
 
@@ -137,6 +137,9 @@ impl Site {
                 }
                 Some(_) if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
                     zpages::flag_index()
+                }
+                Some(_) if path == "/debug/pprof" || path.starts_with("/debug/pprof/") => {
+                    zpages::no_profile(path.trim_end_matches('/') == "/debug/pprof")
                 }
                 _ => reply::not_found(),
             },

@@ -216,6 +216,18 @@ pub(crate) fn flag_index() -> Reply {
     reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned())
 }
 
+/// `/debug/pprof`: what there is instead of a Go program's profiles.
+pub(crate) fn no_profile(is_index: bool) -> Reply {
+    const WHY: &str = "No profiles are served: they are those of a Go program, and this is none. For where processor time goes, \
+                       record it on the node, for example with: perf record -g -p PID (the program keeps the names of its \
+                       functions). For where the time of pods goes, see \"Traces\" in docs/operating.md.";
+    if is_index {
+        reply::text(StatusCode::OK, format!("{WHY}\n"))
+    } else {
+        reply::error(StatusCode::NOT_FOUND, WHY)
+    }
+}
+
 /// A day of the calendar that is used today, and the time of day, of seconds since 1970 in UTC.
 struct Moment {
     year: u64,

@@ -105,6 +105,21 @@ fn what_an_infeasible_resize_wants_does_not_count() {
 }
 
 #[test]
+fn limits_of_the_pod_stand_in_place_of_its_containers() {
+    let mut limited = container("a", &[]);
+    limited.limits = list(&[("cpu", 300), ("x.com/y", 2)]);
+    let spec = PodSpec {
+        containers: vec![limited.clone(), limited],
+        overhead: list(&[("cpu", 1), ("memory", 5)]),
+        pod_level_limits: list(&[("cpu", 400), ("memory", 7), ("x.com/z", 9)]),
+        ..PodSpec::default()
+    };
+    assert_eq!(limit_list(&spec), list(&[("cpu", 401), ("memory", 12), ("x.com/y", 4)]));
+    let spec = PodSpec { pod_level_limits: Vec::new(), ..spec };
+    assert_eq!(limit_list(&spec), list(&[("cpu", 601), ("x.com/y", 4)]));
+}
+
+#[test]
 fn scores_assume_a_little_for_containers_that_say_nothing() {
     let spec = PodSpec {
         containers: vec![container("a", &[]), container("zero", &[("cpu", 0), ("memory", 0)])],

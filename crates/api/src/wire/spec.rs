@@ -172,6 +172,7 @@ impl Spec<'_> {
             init_containers: self.init_containers.0.iter().map(|c| c.intern(interner, fill)).collect(),
             overhead: self.overhead.resources(interner),
             pod_level_requests: requests(self.resources.as_ref(), interner),
+            pod_level_limits: limits(self.resources.as_ref(), interner),
             volumes: self.volumes.0.iter().filter_map(|v| v.restricting(interner)).collect(),
             resource_claims: self.resource_claims.0.iter().map(|c| c.name.intern(interner)).collect(),
             pod_group: group.and_then(|g| g.pod_group_name.intern_some(interner)),
@@ -191,6 +192,10 @@ fn requests(resources: Option<&WireResources<'_>>, interner: &mut Interner) -> R
     resources.map(|r| r.requests.resources(interner)).unwrap_or_default()
 }
 
+fn limits(resources: Option<&WireResources<'_>>, interner: &mut Interner) -> ResourceList {
+    resources.map(|r| r.limits.resources(interner)).unwrap_or_default()
+}
+
 impl WireContainer<'_> {
     fn intern(&self, interner: &mut Interner, fill_host_ports: bool) -> Container {
         let resources = self.resources.as_ref();
@@ -200,7 +205,7 @@ impl WireContainer<'_> {
             requests: requests(resources, interner),
             host_ports: self.ports.0.iter().filter_map(|p| p.on_host(interner, fill_host_ports)).collect(),
             restart_always: *self.restart_policy == *"Always",
-            limits: resources.map(|r| r.limits.resources(interner)).unwrap_or_default(),
+            limits: limits(resources, interner),
         }
     }
 }

@@ -223,6 +223,8 @@ fn driver(server: &Canned, election: LeaderElection) -> Driver {
         hostname: "host".to_owned(),
         metrics: Metrics::default(),
         health: Health::default(),
+        console: Console::default(),
+        traces: Traces::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use harbormaster_api::{
 use harbormaster_core::Input;
 use harbormaster_framework::resource::{CustomKey, RawObject, ResourceName};
 
-use super::wire::Stub;
+use super::wire::{Stub, encoded};
 
 /// A kind of object and what the engine hears of it.
 pub trait Kind: Send + 'static {
@@ -46,6 +46,21 @@ pub trait Kind: Send + 'static {
     fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
     /// It is gone.
     fn gone(&self, key: Self::Key) -> Input;
+}
+
+/// Where those of interest are listed. Parts of the query without a value are left out.
+pub(super) fn list_path(kind: &impl Kind, query: &[(&str, &str)]) -> String {
+    let selector = kind.field_selector().map(|selector| ("fieldSelector", selector));
+    let mut path = kind.path().to_owned();
+    let mut separator = '?';
+    for (key, value) in query.iter().copied().chain(selector).filter(|(_, value)| !value.is_empty()) {
+        path.push(separator);
+        path.push_str(key);
+        path.push('=');
+        path.push_str(&encoded(value));
+        separator = '&';
+    }
+    path
 }
 
 /// An object as the watcher sees it.

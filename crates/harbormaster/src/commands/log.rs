@@ -1,6 +1,7 @@
 //! Log lines as kube-scheduler writes them: klog's text, or JSON.
 //!
-//! Events carry Kubernetes' verbosity in the field `v` (0 if absent): `tracing::debug!(v = 2, pod = %name, "…")`.
+//! Events carry Kubernetes' verbosity in the field `v` (0 if absent): `tracing::debug!(v = 2, pod = %name, "…")`. With
+//! `unstructured = true` the message is written without quotes, as klog's `Info` does it.
 //! Errors and warnings are always written.
 
 use std::{
@@ -189,7 +190,7 @@ fn text(level: Level, now: Timestamp, process: u32, place: &Place<'_>, fields: &
         part(11..26),
         place.file,
         place.line,
-        quoted(&fields.message)
+        if fields.unstructured { fields.message.clone() } else { quoted(&fields.message) }
     );
     for (name, value) in &fields.rest {
         // Writing to a string cannot fail.
@@ -243,6 +244,7 @@ fn json(level: Level, now: Timestamp, place: &Place<'_>, fields: Fields) -> Stri
 #[derive(Debug, Default)]
 struct Fields {
     message: String,
+    unstructured: bool,
     v: Option<i64>,
     rest: Vec<(&'static str, Value)>,
 }
@@ -252,6 +254,7 @@ impl Fields {
         match field.name() {
             "message" => self.message = value.as_str().map_or_else(|| value.to_string(), str::to_owned),
             "v" => self.v = value.as_i64(),
+            "unstructured" => self.unstructured = value == Value::Bool(true),
             "err" => self.rest.insert(0, ("err", value)),
             name => self.rest.push((name, value)),
         }
@@ -347,6 +350,7 @@ mod tests {
         let fields = Fields {
             message: "say \"it\"".into(),
             v: Some(3),
+            unstructured: false,
             rest: vec![("pod", "ns/p".into()), ("n", 4.into()), ("nodes", serde_json::json!(["a", "b"]))],
         };
         assert_eq!(
@@ -379,6 +383,15 @@ mod tests {
         assert_eq!(messages(2), ["\"zero\" pod=\"a/b\"", "\"two\"", failed, "\"odd\"", "\"own\""]);
         assert_eq!(messages(5).len(), 6);
         assert_eq!(messages(6).len(), 7);
+    }
+
+    #[test]
+    fn a_message_without_structure_is_written_as_it_is() {
+        let log = || tracing::debug!(v = 2, unstructured = true, "a \"b\"\nc");
+        let lines = logged(Format::Text, 2, log);
+        assert!(lines[0].ends_with("] a \"b\"") && lines[1] == "c", "{lines:?}");
+        let lines = logged(Format::Json, 2, log);
+        assert!(lines[0].contains("\"msg\":\"a \\\"b\\\"\\nc\",\"v\":2}"), "{lines:?}");
     }
 
     #[test]

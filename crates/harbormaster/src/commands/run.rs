@@ -12,9 +12,10 @@ use harbormaster_api::{args::GoDuration, features::Stage};
 use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    ConnectionConfig, DriverConfig, ExitReason, Health, LeaderElection, Metrics, metrics::Build,
+    ConnectionConfig, Console, DriverConfig, ExitReason, Health, LeaderElection, Metrics, Traces,
+    metrics::Build,
 };
-use harbormaster_port::{Check, Port, PortError};
+use harbormaster_port::{Check, Port, PortError, pages::SetVerbosity};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
@@ -99,15 +100,24 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
         tracing::warn!("{warning}");
     }
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
-    let (health, metrics) = (Health::default(), metrics(given)?);
+    let (health, metrics, console) = (Health::default(), metrics(given)?, Console::default());
     let stopping = Arc::new(AtomicBool::new(false));
     // Nobody but kubelet asks, and a standby is as well as a leader: as in kube-scheduler it always passes.
     let leads = matches!(election, LeaderElection::Lease(_)).then(|| Check::new("leaderElection", || Ok(())));
     let checks = secure_port::checks(&health, &stopping, leads);
-    let content = secure_port::content(given, &setup.config, checks, &metrics, level);
+    let content = secure_port::content(given, &setup.config, checks, &metrics, verbosity(level, &console));
     let open = || port.map(|options| Port::start(options, content)).transpose();
-    let driver = DriverConfig { connection, election, health, metrics, ..DriverConfig::default() };
+    let driver = DriverConfig { connection, election, health, metrics, console, ..DriverConfig::default() };
     start(driver, setup, &stopping, open)
+}
+
+/// Sets the verbosity of the log: of what is written, and of what the engine tells.
+fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
+    let (level, console) = (level.clone(), console.clone());
+    Arc::new(move |v| {
+        level.set(i64::from(v));
+        console.set_verbosity(i64::from(v));
+    })
 }
 
 /// What is counted; says already what this program is and which features are on.
@@ -205,6 +215,7 @@ fn start(
         .map_err(|e| format!("starting the runtime: {e}"))?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
+        dump_on_signal(driver.console.clone()).map_err(|e| format!("listening to signals: {e}"))?;
         driver.connection.check().await.map_err(|e| e.to_string())?;
         let port = open().map_err(|e| e.to_string())?;
         let (asked, stop) = tokio::sync::oneshot::channel();
@@ -221,7 +232,10 @@ fn start(
         let shutdown = async {
             let _ = stop.await;
         };
+        let traces = Traces::from_environment()?;
+        let driver = DriverConfig { traces: traces.clone(), ..driver };
         let ended = harbormaster_driver::run(driver, setup.engine, shutdown).await;
+        traces.stop().await;
         if let Some(port) = port {
             port.stop();
         }
@@ -231,6 +245,25 @@ fn start(
             Err(e) => Err(e.to_string()),
         }
     })
+}
+
+/// SIGUSR2 has all that the scheduler holds written to the log, and compared with the API server.
+#[cfg(unix)]
+fn dump_on_signal(console: Console) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut asked = signal(SignalKind::user_defined2())?;
+    tokio::spawn(async move {
+        while asked.recv().await.is_some() {
+            console.dump();
+        }
+    });
+    Ok(())
+}
+
+/// Nobody can ask.
+#[cfg(not(unix))]
+fn dump_on_signal(_: Console) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// What asks a process to end.

@@ -16,11 +16,11 @@ use harbormaster_port::{
     Check, Content, Options,
     health::Checks,
     options::{Authentication, Authorization, RequestHeader, Serving},
-    pages::{PROMETHEUS, Page},
+    pages::{PROMETHEUS, Page, SetVerbosity},
     zpages,
 };
 
-use super::{VERSION, flags::Given, log::Threshold};
+use super::{VERSION, flags::Given};
 
 /// For longer than this the engine is at one pod only if something in it hangs, a plugin for example.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
@@ -171,18 +171,16 @@ pub(super) fn content(
     config: &KubeSchedulerConfiguration,
     checks: Checks,
     metrics: &Metrics,
-    level: &Threshold,
+    set_verbosity: SetVerbosity,
 ) -> Content {
     let flags = given.values().into_iter().map(|(name, value)| zpages::Flag { name, value });
-    let level = level.clone();
-    let set: harbormaster_port::pages::SetVerbosity = Arc::new(move |v| level.set(i64::from(v)));
     Content {
         checks,
         pages: pages(metrics),
         config: config.to_value(),
         flags: flags.collect(),
         version: VERSION,
-        set_verbosity: config.enable_profiling.then_some(set),
+        set_verbosity: config.enable_profiling.then_some(set_verbosity),
     }
 }
 

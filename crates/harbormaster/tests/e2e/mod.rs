@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod objects;
 pub mod pod_watch;
+pub mod port;
 pub mod process;
 pub mod proxy;
 pub mod scene;

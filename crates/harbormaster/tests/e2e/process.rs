@@ -33,10 +33,19 @@ impl Harbormaster {
         Self::start_program(binary(), args, log)
     }
 
+    /// [`Self::start`] with these variables besides.
+    pub fn start_with_variables(variables: &[(&str, String)], args: &[String], log: PathBuf) -> Self {
+        Self::start_command(Command::new(binary()).envs(variables.iter().cloned()), args, log)
+    }
+
     /// Starts a program that is made of the same crate.
     pub fn start_program(program: &Path, args: &[String], log: PathBuf) -> Self {
+        Self::start_command(&mut Command::new(program), args, log)
+    }
+
+    fn start_command(command: &mut Command, args: &[String], log: PathBuf) -> Self {
         let output = File::create(&log).expect("the log can be written");
-        let child = Command::new(program)
+        let child = command
             .arg("run")
             .args(["--leader-elect=false", "--secure-port=0", "-v=4"])
             .args(args)

@@ -10,6 +10,8 @@ use harbormaster_framework::{
 };
 use harbormaster_testkit::{nodes::node, pods::pod};
 
+mod lint;
+
 use super::*;
 use crate::families::{Kind, METRICS};
 

@@ -168,7 +168,6 @@ fn everything_has_its_path() {
         ("/configz", 200, "{\"componentconfig\":{\"parallelism\":16}}"),
         ("/", 404, "404 page not found\n"),
         ("/healthz/", 404, "404 page not found\n"),
-        ("/debug/pprof/", 404, "404 page not found\n"),
         ("/%zz", 400, "400 Bad Request"),
     ] {
         assert_eq!(get(address, path), (code, text.to_owned()), "{path}");
@@ -178,6 +177,10 @@ fn everything_has_its_path() {
     assert!(get(address, "/flagz").1.contains("\nv=0\n"));
     assert!(get(address, "/statusz").1.contains("Binary version: 1.2.3"));
     assert!(get(address, "/debug/flags").1.contains("<tr>v<br>"));
+    for (path, code) in [("/debug/pprof", 200), ("/debug/pprof/", 200), ("/debug/pprof/heap", 404)] {
+        let (status, text) = get(address, path);
+        assert!(status == code && text.contains("perf record"), "{path}: {status} {text}");
+    }
     let slis = get(address, "/metrics/slis").1;
     assert!(
         slis.contains("kubernetes_healthchecks_total{name=\"synced\",status=\"error\",type=\"readyz\"} 1\n"),

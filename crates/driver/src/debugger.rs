@@ -1,0 +1,344 @@
+//! What the engine holds, compared with the API server and written to the log, in the words of kube-scheduler's cache
+//! debugger.
+//!
+//! kube-scheduler compares with its own informers; here nodes and pods are listed anew, so that a watch that has lost
+//! something is found out, too. A change may be on its way while the two are compared: what differs is looked at again after
+//! a pause, and told of if it differs still.
+
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write as _},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use harbormaster_api::Resources;
+use harbormaster_core::{Dump, DumpedNode};
+use harbormaster_framework::pod::PodInfo;
+use tokio::{sync::oneshot, task::yield_now, time::sleep};
+
+use crate::{
+    engine_thread::ToEngine,
+    http::ApiClient,
+    watch::{Nodes, Pods, census::census},
+};
+
+/// How long changes may be on their way.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Pods of the queue in one line: whoever collects lines cuts those that are too long.
+const PODS_PER_LINE: usize = 50;
+
+/// Compares and dumps.
+pub(crate) struct Debugger {
+    client: ApiClient,
+    engine: mpsc::Sender<ToEngine>,
+}
+
+impl Debugger {
+    pub(crate) fn new(client: ApiClient, engine: mpsc::Sender<ToEngine>) -> Self {
+        Self { client, engine }
+    }
+
+    /// One comparison and one dump.
+    pub(crate) async fn run(&self) {
+        tracing::trace!(v = 3, "Cache comparer started");
+        match self.compare().await {
+            Ok(Some(compared)) => compared.log(),
+            Ok(None) => return,
+            Err(why) => {
+                tracing::error!(err = why, "Cache and queue cannot be compared with the API server");
+            }
+        }
+        tracing::trace!(v = 3, "Cache comparer finished");
+        if let Some(dump) = self.dump().await {
+            log_dump(&dump).await;
+        }
+    }
+
+    /// `None` from an engine that is coming to its end.
+    async fn dump(&self) -> Option<Dump> {
+        let (answer, dump) = oneshot::channel();
+        self.engine.send(ToEngine::Dump(answer)).ok()?;
+        dump.await.ok()
+    }
+
+    /// What differs now, and still does after a pause.
+    async fn compare(&self) -> Result<Option<Compared>, String> {
+        let Some(first) = self.compare_once().await? else { return Ok(None) };
+        if first.differences() == 0 {
+            return Ok(Some(first));
+        }
+        sleep(PAUSE).await;
+        let second = self.compare_once().await?;
+        Ok(second.map(|second| second.also_in(&first)))
+    }
+
+    async fn compare_once(&self) -> Result<Option<Compared>, String> {
+        let nodes = census(&self.client, &Nodes, |name, _| name.to_owned()).await?;
+        let pods = census(&self.client, &Pods, |name, uid| format!("{uid}({name})")).await?;
+        Ok(self.dump().await.map(|held| Compared::of(nodes, pods, &held)))
+    }
+}
+
+/// Two sets compared.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Difference {
+    /// How many there are.
+    actual: usize,
+    /// Which of them the engine does not know.
+    missed: BTreeSet<String>,
+    /// Which it knows that are not there.
+    redundant: BTreeSet<String>,
+}
+
+impl Difference {
+    fn between(actual: &BTreeSet<String>, held: &BTreeSet<String>) -> Self {
+        Self { actual: actual.len(), missed: actual - held, redundant: held - actual }
+    }
+
+    fn len(&self) -> usize {
+        self.missed.len() + self.redundant.len()
+    }
+
+    fn lists(&self) -> [Vec<&String>; 2] {
+        [&self.missed, &self.redundant].map(|set| set.iter().collect())
+    }
+
+    fn also_in(self, earlier: &Self) -> Self {
+        Self {
+            missed: &self.missed & &earlier.missed,
+            redundant: &self.redundant & &earlier.redundant,
+            ..self
+        }
+    }
+}
+
+/// The API server's nodes and pods beside the engine's.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Compared {
+    nodes: Difference,
+    pods: Difference,
+}
+
+impl Compared {
+    fn of(nodes: BTreeSet<String>, pods: BTreeSet<String>, held: &Dump) -> Self {
+        let there = held.nodes.iter().filter(|node| !node.deleted);
+        let held_nodes = there.map(|node| node.name.to_string()).collect();
+        let on_nodes = held.nodes.iter().flat_map(|node| &node.pods);
+        let without = [&held.active, &held.backoff, &held.unschedulable, &held.left_alone];
+        let all = on_nodes.chain(without.into_iter().flatten());
+        let held_pods = all.map(|pod| format!("{}({})", pod.uid, pod.full_name())).collect();
+        Self { nodes: Difference::between(&nodes, &held_nodes), pods: Difference::between(&pods, &held_pods) }
+    }
+
+    fn differences(&self) -> usize {
+        self.nodes.len() + self.pods.len()
+    }
+
+    fn also_in(self, earlier: &Self) -> Self {
+        Self { nodes: self.nodes.also_in(&earlier.nodes), pods: self.pods.also_in(&earlier.pods) }
+    }
+
+    fn log(&self) {
+        let Self { nodes, pods } = self;
+        if nodes.len() > 0 {
+            let [missed, redundant] = nodes.lists();
+            tracing::info!(v = 0, missedNodes = ?missed, redundantNodes = ?redundant, "Cache mismatch");
+        }
+        if pods.len() > 0 {
+            let [missed, redundant] = pods.lists();
+            tracing::info!(v = 0, missedPods = ?missed, redundantPods = ?redundant, "Cache mismatch");
+        }
+        tracing::info!(
+            v = 0,
+            nodes = nodes.actual,
+            pods = pods.actual,
+            differences = self.differences(),
+            "Compared cache and queue with the API server"
+        );
+    }
+}
+
+/// A line per node, and lines for the queue. Others get their turn in between.
+async fn log_dump(dump: &Dump) {
+    let mut nodes: Vec<&DumpedNode> = dump.nodes.iter().collect();
+    nodes.sort_unstable_by_key(|node| &node.name);
+    for node in nodes {
+        tracing::info!(v = 0, nodes = node_text(node), "Dump of cached NodeInfo");
+        yield_now().await;
+    }
+    let summary = format!(
+        "activeQ:{}; backoffQ:{}; unschedulablePods:{}",
+        dump.active.len(),
+        dump.backoff.len(),
+        dump.unschedulable.len()
+    );
+    let pending: Vec<&Arc<PodInfo>> =
+        dump.active.iter().chain(&dump.backoff).chain(&dump.unschedulable).collect();
+    // An empty queue has a line, too.
+    let mut parts = pending.chunks(PODS_PER_LINE);
+    let mut part = parts.next().unwrap_or_default();
+    loop {
+        let pods: String = part.iter().map(|pod| pod_text(pod)).collect();
+        tracing::info!(v = 0, summary, pods, "Dump of scheduling queue");
+        yield_now().await;
+        match parts.next() {
+            Some(next) => part = next,
+            None => return,
+        }
+    }
+}
+
+fn node_text(node: &DumpedNode) -> String {
+    let DumpedNode { name, deleted, requested, allocatable, pods, nominated } = node;
+    let mut text = format!(
+        "Node name: {name}\nDeleted: {deleted}\nRequested Resources: {}\nAllocatable Resources:{}\n\
+         Scheduled Pods(number: {}):\n",
+        InGo(requested),
+        InGo(allocatable),
+        pods.len()
+    );
+    text.extend(pods.iter().map(|pod| pod_text(pod)));
+    if !nominated.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "Nominated Pods(number: {}):", nominated.len());
+        text.extend(nominated.iter().map(|pod| pod_text(pod)));
+    }
+    text
+}
+
+fn pod_text(pod: &PodInfo) -> String {
+    let nominated = pod.status.nominated_node_name.as_deref().unwrap_or_default();
+    format!(
+        "name: {}, namespace: {}, uid: {}, phase: {:?}, nominated node: {nominated}\n",
+        pod.name, pod.namespace, pod.uid, pod.status.phase
+    )
+}
+
+/// Amounts as Go prints them there.
+struct InGo<'a>(&'a Resources);
+
+impl fmt::Display for InGo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Resources { milli_cpu, memory, ephemeral_storage, pods, scalars } = self.0;
+        write!(
+            f,
+            "&{{MilliCPU:{milli_cpu} Memory:{memory} EphemeralStorage:{ephemeral_storage} AllowedPodNumber:{pods} \
+             ScalarResources:map["
+        )?;
+        for (at, (name, amount)) in scalars.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            write!(f, "{space}{name}:{amount}")?;
+        }
+        f.write_str("]}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::{Pod, Str};
+    use serde_json::json;
+
+    use super::*;
+    use crate::canned::{Canned, json as answer};
+
+    fn pod(name: &str) -> Arc<PodInfo> {
+        let (namespace, uid) = ("ns".into(), format!("{name}-uid").as_str().into());
+        PodInfo::standalone(Pod { name: name.into(), namespace, uid, ..Pod::default() })
+    }
+
+    fn node(name: &str, pods: &[&str]) -> DumpedNode {
+        let pods = pods.iter().map(|name| pod(name)).collect();
+        DumpedNode { name: name.into(), pods, ..DumpedNode::default() }
+    }
+
+    fn set(texts: &[&str]) -> BTreeSet<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn pods_may_be_anywhere_and_deleted_nodes_do_not_count() {
+        let held = Dump {
+            nodes: vec![node("a", &["bound"]), DumpedNode { deleted: true, ..node("gone", &["ghost"]) }],
+            active: vec![pod("new")],
+            backoff: vec![pod("again")],
+            unschedulable: vec![pod("large")],
+            left_alone: vec![pod("theirs")],
+        };
+        let pods = ["bound", "ghost", "new", "again", "large", "theirs"].map(|p| format!("{p}-uid(ns/{p})"));
+        let same = Compared::of(set(&["a"]), BTreeSet::from(pods.clone()), &held);
+        assert_eq!((same.differences(), same.nodes.actual, same.pods.actual), (0, 1, 6));
+
+        let fewer = BTreeSet::from_iter(pods.into_iter().skip(1).chain(["x-uid(ns/x)".to_owned()]));
+        let other = Compared::of(set(&["a", "b"]), fewer, &held);
+        assert_eq!((other.nodes.missed, other.nodes.redundant), (set(&["b"]), set(&[])));
+        assert_eq!(
+            (other.pods.missed, other.pods.redundant),
+            (set(&["x-uid(ns/x)"]), set(&["bound-uid(ns/bound)"]))
+        );
+    }
+
+    #[test]
+    fn what_differs_once_only_was_on_its_way() {
+        let difference = |missed: &[&str], redundant: &[&str]| Difference {
+            actual: 1,
+            missed: set(missed),
+            redundant: set(redundant),
+        };
+        let lasting = difference(&["a", "b"], &["x"]).also_in(&difference(&["b", "c"], &["y"]));
+        assert_eq!(lasting, difference(&["b"], &[]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_engine_has_missed_is_found_on_any_page() {
+        let page = |kind: &str, name: &str, next: &str| {
+            let object =
+                json!({"metadata": {"name": format!("{kind}-{name}"), "namespace": "ns", "uid": name}});
+            answer(200, &json!({"metadata": {"continue": next}, "items": [object]}))
+        };
+        let server = Canned::always(move |seen| match seen.path.as_str() {
+            path if path.starts_with("/api/v1/nodes?limit=500") => page("node", "1", ""),
+            path if path.contains("continue=more") => page("pod", "2", ""),
+            path if path.starts_with("/api/v1/pods?limit=500&fieldSelector=") => page("pod", "1", "more"),
+            _ => answer(404, &json!({})),
+        });
+        let (engine, inbox) = mpsc::channel();
+        let asked = std::thread::spawn(move || {
+            let mut times = 0;
+            while let Ok(ToEngine::Dump(answer)) = inbox.recv() {
+                times += 1;
+                let _ = answer.send(Dump { nodes: vec![node("gone", &[])], ..Dump::default() });
+            }
+            times
+        });
+        let debugger = Debugger::new(server.client(), engine);
+        let compared = debugger.compare().await.unwrap().unwrap();
+        assert_eq!((compared.nodes.missed, compared.nodes.redundant), (set(&["ns/node-1"]), set(&["gone"])));
+        assert_eq!(compared.pods.missed, set(&["1(ns/pod-1)", "2(ns/pod-2)"]));
+        drop(debugger);
+        assert_eq!(asked.join().unwrap(), 2, "it was compared twice");
+    }
+
+    #[test]
+    fn a_node_is_told_in_the_words_of_kube_scheduler() {
+        let scalars: Vec<(Str, i64)> = vec![("example.com/a".into(), 1), ("example.com/b".into(), 2)];
+        let requested = Resources { milli_cpu: 100, memory: 7, scalars, ..Resources::default() };
+        let nominated = vec![pod("next")];
+        let text = node_text(&DumpedNode { requested, nominated, ..node("a", &["p"]) });
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Node name: a",
+                "Deleted: false",
+                "Requested Resources: &{MilliCPU:100 Memory:7 EphemeralStorage:0 AllowedPodNumber:0 \
+                 ScalarResources:map[example.com/a:1 example.com/b:2]}",
+                "Allocatable Resources:&{MilliCPU:0 Memory:0 EphemeralStorage:0 AllowedPodNumber:0 ScalarResources:map[]}",
+                "Scheduled Pods(number: 1):",
+                "name: p, namespace: ns, uid: p-uid, phase: Pending, nominated node: ",
+                "Nominated Pods(number: 1):",
+                "name: next, namespace: ns, uid: next-uid, phase: Pending, nominated node: ",
+            ]
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! No traces: the program was built without them.
+
+use std::{future::Future, time::SystemTime};
+
+use harbormaster_core::Attempted;
+use harbormaster_framework::meter::Stamp;
+use harbormaster_metrics::AttemptTimes;
+
+use super::{About, Ending};
+
+/// Goes nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct Traces(());
+
+impl Traces {
+    /// Nothing is built that the environment could turn on.
+    ///
+    /// # Errors
+    /// None.
+    pub fn from_environment() -> Result<Self, String> {
+        Ok(Self(()))
+    }
+
+    /// There is nothing to send.
+    pub async fn stop(self) {}
+
+    pub(crate) fn begin_attempt(&self) -> Option<AttemptSpan> {
+        None
+    }
+
+    pub(crate) fn of(&self, _: &str) -> Option<Trace> {
+        None
+    }
+}
+
+/// There is none.
+pub(crate) enum AttemptSpan {}
+
+impl AttemptSpan {
+    pub(crate) fn end(self, _: &Attempted, _: Option<AttemptTimes>, _: impl FnOnce(Stamp) -> SystemTime) {}
+}
+
+/// There is none.
+pub(crate) enum Trace {}
+
+pub(crate) async fn within<T>(_: Option<Trace>, work: impl Future<Output = T>) -> T {
+    work.await
+}
+
+pub(crate) async fn traced<T>(
+    _: impl FnOnce() -> About,
+    work: impl Future<Output = T>,
+    _: impl FnOnce(&T) -> Ending,
+) -> T {
+    work.await
+}
+
+pub(crate) fn header() -> Option<String> {
+    None
+}

@@ -1,0 +1,36 @@
+//! Which objects of a kind the API server has, asked once.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Kind, PAGE, kinds,
+    wire::{Page, Stub},
+};
+use crate::http::ApiClient;
+
+/// What identifies each object that is of interest: a name, or what `named` makes of name (with namespace) and UID. Listed by
+/// pages, so nobody waits for a long reply.
+///
+/// # Errors
+/// Says what went wrong: with the reply, or with the request.
+pub(crate) async fn census(
+    client: &ApiClient,
+    kind: &impl Kind,
+    named: impl Fn(&str, &str) -> String,
+) -> Result<BTreeSet<String>, String> {
+    let mut all = BTreeSet::new();
+    let (limit, mut token) = (PAGE.to_string(), String::new());
+    loop {
+        let path = kinds::list_path(kind, &[("limit", &limit), ("continue", &token)]);
+        let body = client.get(&path).await.map_err(|error| error.to_string())?;
+        let page = Page::read(&body)?;
+        for item in &page.items {
+            let object = Stub::read(item.get().as_bytes())?;
+            all.insert(named(&object.full_name(), &object.metadata.uid));
+        }
+        token = page.metadata.continue_.into_owned();
+        if token.is_empty() {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Asking a secure port.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
+};
+
+/// Trusts every server.
+#[derive(Debug)]
+struct Trusting;
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Sends a request over a connection of its own, which the server closes: the whole reply, head and body. `shown` is a
+/// client's certificate with its key.
+pub fn exchange(
+    port: u16,
+    shown: Option<(&CertificateDer<'static>, &[u8])>,
+    request: &[u8],
+) -> Option<Vec<u8>> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions are known")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trusting));
+    let config = match shown {
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_vec()));
+            config.with_client_auth_cert(vec![certificate.clone()], key).expect("the certificate fits")
+        }
+        None => config.with_no_client_auth(),
+    };
+    let tcp = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
+    tcp.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
+    let name = ServerName::try_from("localhost").expect("it is a name");
+    let session = ClientConnection::new(Arc::new(config), name).expect("a session begins");
+    let mut stream = StreamOwned::new(session, tcp);
+    stream.write_all(request).ok()?;
+    let mut reply = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        reply.extend_from_slice(&piece[..length]);
+    }
+    Some(reply)
+}
+
+/// Status and body of a reply without chunks to a request without a certificate.
+pub fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, Vec<u8>)> {
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    let reply = exchange(port, None, request.as_bytes())?;
+    let end = reply.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&reply[..end]);
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, reply[end + 4..].to_vec()))
+}
+
+/// A port that nobody uses at the moment.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .expect("there is a free port")
+        .local_addr()
+        .expect("it has a number")
+        .port()
+}
