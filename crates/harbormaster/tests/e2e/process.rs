@@ -35,10 +35,22 @@ impl Harbormaster {
 
     /// Starts a program that is made of the same crate.
     pub fn start_program(program: &Path, args: &[String], log: PathBuf) -> Self {
+        let mut all = ["run", "--leader-elect=false", "--secure-port=0", "-v=4"].map(str::to_owned).to_vec();
+        all.extend_from_slice(args);
+        Self::start_exactly(program, &all, log)
+    }
+
+    /// Starts the built binary under that name, which is that of a link to it in `directory`, with these arguments and no
+    /// others.
+    pub fn start_as(name: &str, args: &[String], directory: &Path) -> Self {
+        let program = directory.join(name);
+        std::os::unix::fs::symlink(binary(), &program).expect("a link can be made");
+        Self::start_exactly(&program, args, directory.join("log"))
+    }
+
+    fn start_exactly(program: &Path, args: &[String], log: PathBuf) -> Self {
         let output = File::create(&log).expect("the log can be written");
         let child = Command::new(program)
-            .arg("run")
-            .args(["--leader-elect=false", "--secure-port=0", "-v=4"])
             .args(args)
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a file can be shared"))
@@ -46,6 +58,11 @@ impl Harbormaster {
             .spawn()
             .expect("the binary runs");
         Self { child, log }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// All log lines so far.
