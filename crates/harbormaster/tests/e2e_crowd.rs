@@ -41,7 +41,7 @@ const THREADS: usize = 4;
 /// Every connection sends a byte so often, at most.
 const TRICKLE: Duration = Duration::from_millis(100);
 /// Connections per round and thread that are made anew where they were closed.
-const RENEWED: usize = 10;
+const RENEWED: usize = 5;
 
 /// What all slow clients share.
 struct Crowd {

@@ -312,7 +312,7 @@ impl<'a> Play<'a> {
             fullest_node: numbers.fullest as f64 / 1000.0,
             bindings: self.book.bound,
             refused_bindings: self.book.refused.clone(),
-            terms: self.book.terms.len(),
+            terms: self.book.terms.iter().filter(|term| !term.holder.is_empty()).count(),
             leases_lost: self.crew.lost,
             take_overs,
             take_over_limit_s: limit,

@@ -129,7 +129,13 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
         client.post("/api/v1/nodes", &node(index)).context("creating nodes")?;
     }
     let contender = Contender::Harbormaster(options.harbormaster.clone());
-    let start_options = StartOptions { metrics: true, ..StartOptions::default() };
+    // The client's default limit of 50 requests a second would be what is measured.
+    let config = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"qps": 5000, "burst": 5000},
+    });
+    let start_options = StartOptions { config: config.to_string(), metrics: true, ..StartOptions::default() };
     let mut scheduler = Scheduler::start(&contender, &cluster, &start_options)?;
     let begin = Instant::now();
     let mut stream = Stream::new(client, options);

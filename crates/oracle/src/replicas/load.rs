@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, sleep};
+use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -52,6 +52,7 @@ pub(super) fn places(nodes: usize) -> usize {
 /// Threads that create and delete pods until this value is dropped.
 pub(super) struct Load {
     creates: Arc<AtomicBool>,
+    creators: Vec<JoinHandle<()>>,
     deletes: Arc<AtomicBool>,
 }
 
@@ -74,7 +75,7 @@ impl Load {
         let (creates, deletes) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
         let interval = Duration::from_secs(1) / rate.max(1);
         let pace = Arc::new(Mutex::new(Pace { interval, next: Instant::now(), number: 0 }));
-        for _ in 0..CREATORS {
+        let creator = || {
             let (client, creates, pace) = (client.clone(), creates.clone(), pace.clone());
             thread::spawn(move || {
                 while creates.load(Ordering::Relaxed) {
@@ -82,8 +83,9 @@ impl Load {
                     sleep(at.saturating_duration_since(Instant::now()));
                     until_done(&creates, 409, || client.post(PODS, &pod(seed, number)));
                 }
-            });
-        }
+            })
+        };
+        let creators = (0..CREATORS).map(|_| creator()).collect();
         for _ in 0..DELETERS {
             let (client, deletes, ledger) = (client.clone(), deletes.clone(), ledger.clone());
             thread::spawn(move || {
@@ -99,18 +101,22 @@ impl Load {
                 }
             });
         }
-        Self { creates, deletes }
+        Self { creates, creators, deletes }
     }
 
     /// No more pods come; others still go.
-    pub(super) fn stop_creating(&self) {
+    pub(super) fn stop_creating(&mut self) {
         self.creates.store(false, Ordering::Relaxed);
+        for creator in self.creators.drain(..) {
+            // Whatever it may have panicked about is told already.
+            let _ = creator.join();
+        }
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.stop_creating();
+        self.creates.store(false, Ordering::Relaxed);
         self.deletes.store(false, Ordering::Relaxed);
     }
 }
