@@ -208,11 +208,15 @@ impl<'a> Play<'a> {
         }
         let terms = self.book.terms.len();
         self.log.read()?.into_iter().for_each(|write| self.book.note(write));
-        for term in &self.book.terms[terms..] {
-            self.happened.push(format!("{} leads", term.replica));
-        }
-        self.happened.extend(self.crew.tend()?);
+        let leaders: Vec<_> =
+            self.book.terms[terms..].iter().map(|term| format!("{} leads", term.replica)).collect();
+        leaders.into_iter().chain(self.crew.tend()?).for_each(|what| self.tell(&what));
         Ok(())
+    }
+
+    /// Remembers for the next row what has happened.
+    fn tell(&mut self, what: &str) {
+        self.happened.push(format!("{what} ({:.1} s)", self.begin.elapsed().as_secs_f64()));
     }
 
     /// Makes trouble; `false` if it has to wait.
@@ -225,7 +229,7 @@ impl<'a> Play<'a> {
             Trouble::StopEtcd => self.signal_etcd("STOP")?,
             Trouble::ContinueEtcd => self.signal_etcd("CONT")?,
         }
-        self.happened.push(trouble.to_string());
+        self.tell(&trouble.to_string());
         Ok(true)
     }
 
@@ -238,7 +242,7 @@ impl<'a> Play<'a> {
         if !self.crew.kill(&replica)? {
             return Ok(false);
         }
-        self.happened.push(format!("{replica} is killed"));
+        self.tell(&format!("{replica} is killed"));
         self.kills.push(Kill { replica, holder, at: now });
         Ok(true)
     }
