@@ -1,7 +1,8 @@
 //! What came of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,8 +10,8 @@ use serde::Serialize;
 use super::plan::Plan;
 use super::violation::Violation;
 
-/// How many violations are shown to people.
-const SHOWN: usize = 30;
+/// How many violations of a kind are shown to people.
+const SHOWN: usize = 10;
 
 /// How it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,10 +151,17 @@ impl fmt::Display for Report {
             writeln!(f, "the clock of {replica} was off by {offset:+.1} s")?;
         }
         write!(f, "{} violations", self.violations.len())?;
-        for violation in self.violations.iter().take(SHOWN) {
-            write!(f, "\n  {violation}")?;
+        let mut shown: HashMap<Discriminant<Violation>, usize> = HashMap::new();
+        for violation in &self.violations {
+            let count = shown.entry(discriminant(violation)).or_default();
+            *count += 1;
+            match *count {
+                ..=SHOWN => write!(f, "\n  {violation}")?,
+                count if count == SHOWN + 1 => write!(f, "\n  … and more like this")?,
+                _ => {}
+            }
         }
-        if self.violations.len() > SHOWN { write!(f, "\n  …") } else { Ok(()) }
+        Ok(())
     }
 }
 
