@@ -8,6 +8,7 @@ mod e2e;
 use std::{
     collections::BTreeSet,
     fs,
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -22,7 +23,7 @@ use e2e::{
     volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, users_of, volume},
 };
 use harbormaster_oracle::components::{
-    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Helm, Kubectl, KubectlVersion,
+    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Error, Helm, Kubectl, KubectlVersion,
 };
 use serde_json::{Value, json};
 
@@ -109,22 +110,37 @@ fn the_chart_says_what_its_values_say() {
     }
 }
 
+/// The user of kubeadm's kubeconfig for schedulers, and its token.
+const STATIC_POD: &str = "system:kube-scheduler";
+
 /// A cluster that asks who does what, and writes it down.
 fn careful_cluster() -> (ControlPlane, tempfile::TempDir) {
     let files = tempfile::tempdir().expect("a directory");
-    let policy = files.path().join("policy.yaml");
+    let write = |name: &str, text: String| {
+        let path = files.path().join(name);
+        fs::write(&path, text).expect("files can be written");
+        path.display().to_string()
+    };
     let rules = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
-    fs::write(&policy, rules.to_string()).expect("files can be written");
+    let tokens = format!("{},admin,admin,system:masters\n{STATIC_POD},{STATIC_POD},1\n", ControlPlane::TOKEN);
     let options = ControlPlaneOptions {
         controller_manager: true,
         apiserver_flags: vec![
             "--authorization-mode=RBAC".to_owned(),
-            format!("--audit-policy-file={}", policy.display()),
+            format!("--token-auth-file={}", write("tokens.csv", tokens)),
+            format!("--client-ca-file={}", write("clients.crt", certificate())),
+            format!("--audit-policy-file={}", write("policy.yaml", rules.to_string())),
             format!("--audit-log-path={}", files.path().join("audit.log").display()),
         ],
         ..ControlPlaneOptions::default()
     };
     (ControlPlane::start(&options).expect("the API server starts"), files)
+}
+
+/// An authority for clients, which the API server tells schedulers of.
+fn certificate() -> String {
+    let key = rcgen::KeyPair::generate().expect("a key is made");
+    rcgen::CertificateParams::default().self_signed(&key).expect("a certificate is made").pem()
 }
 
 fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
@@ -134,11 +150,19 @@ fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
     printed(&kubectl(&["apply", "-f", path], Some(cluster.kubeconfig())));
 }
 
+/// A scheduler as a manifest starts it, and where its port is.
+struct Started {
+    process: Harbormaster,
+    port: u16,
+    /// The pod's specification.
+    spec: Value,
+}
+
 /// The scheduler as the Deployment starts it: its arguments, its configuration, and the rights of its service account.
-fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Harbormaster {
+fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Started {
     let client = cluster.client();
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{deployment}");
-    let spec = client.get(&path).expect("the API server answers")["spec"]["template"]["spec"].clone();
+    let spec = client.get(&path).expect("the API server answers")["spec"]["template"]["spec"].take();
     let account = spec["serviceAccountName"].as_str().expect("a service account");
     let config = spec["volumes"][0]["configMap"]["name"].as_str().expect("a configuration");
     let config = client
@@ -149,21 +173,103 @@ fn start(cluster: &Endpoint, files: &Path, deployment: &str) -> Harbormaster {
     fs::write(folder.join("config.yaml"), config["data"]["config.yaml"].as_str().expect("a configuration"))
         .expect("files can be written");
 
-    let token = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
-    let token = client
-        .post(&token, &json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}))
-        .expect("the API server answers");
-    let token = token["status"]["token"].as_str().expect("a token");
+    let kubeconfig = write_kubeconfig(cluster, files, &token(client, NAMESPACE, account));
+    let args = strings(&spec["containers"][0]["args"]);
+    let mut args: Vec<String> =
+        args.iter().map(|arg| arg.replace("/etc/harbormaster", &folder.to_string_lossy())).collect();
+    // What it finds by itself where it runs in the cluster.
+    for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
+        args.push(format!("--{flag}={kubeconfig}"));
+    }
+    start_with(spec, "harbormaster", args, files)
+}
+
+/// The scheduler as kubelet starts the static pod, with the rights that Kubernetes gives to its user.
+fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
+    let path = deploy("static-pod/kube-scheduler.yaml");
+    let path = path.to_str().expect("a path in UTF-8");
+    let create = ["create", "--dry-run=client", "--validate=false", "-o", "json", "-f", path];
+    let pod = printed(&kubectl(&create, Some(cluster.kubeconfig())));
+    let mut pod: Value = serde_json::from_str(&pod).expect("a pod");
+    let kubeconfig = write_kubeconfig(cluster, files, STATIC_POD);
+    let command = strings(&pod["spec"]["containers"][0]["command"]);
+    let (program, args) = command.split_first().expect("a command");
+    let args = args.iter().map(|arg| arg.replace("/etc/kubernetes/scheduler.conf", &kubeconfig)).collect();
+    start_with(pod["spec"].take(), program, args, files)
+}
+
+/// Nothing but the port is another: other tests may run here.
+fn start_with(spec: Value, program: &str, mut args: Vec<String>, files: &Path) -> Started {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let port = free.expect("there is a free port").port();
+    args.push(format!("--secure-port={port}"));
+    Started { process: Harbormaster::start_as(program, &args, files), port, spec }
+}
+
+impl Started {
+    /// What kubelet asks is answered with ok.
+    fn is_probed(&self) {
+        let container = &self.spec["containers"][0];
+        let nobody = ApiClient::new(&format!("https://127.0.0.1:{}", self.port), "");
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            let get = &container[probe]["httpGet"];
+            let ports = container["ports"].as_array().expect("ports");
+            let port = ports.iter().find(|port| port["name"] == get["port"]).expect("the probe's port");
+            assert_eq!(port["containerPort"], 10259, "{probe}: the port where it is served by default");
+            assert_eq!(get["scheme"], "HTTPS", "{probe}");
+            let path = get["path"].as_str().expect("a path");
+            eventually(probe, PATIENCE, || nobody.get_text(path).ok().filter(|answer| answer == "ok"));
+        }
+    }
+
+    /// Metrics are for those who may read them.
+    fn is_scraped(&self, cluster: &ApiClient) {
+        let account = json!({"metadata": {"name": "scraper", "namespace": "default"}});
+        cluster.post("/api/v1/namespaces/default/serviceaccounts", &account).expect("an account is created");
+        let role = json!({"metadata": {"name": "scraper"}, "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]});
+        cluster.post(&format!("{ROLES}/clusterroles"), &role).expect("a role is created");
+        let scrape = |token: &str| {
+            ApiClient::new(&format!("https://127.0.0.1:{}", self.port), token).get_text("/metrics")
+        };
+        let token = token(cluster, "default", "scraper");
+        let status = |answer: Result<String, Error>| match answer {
+            Err(Error::Refused { status, .. }) => status,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([status(scrape("")), status(scrape(&token))], [403, 403]);
+        let binding = json!({
+            "metadata": {"name": "scraper"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "scraper"},
+            "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}],
+        });
+        cluster.post(&format!("{ROLES}/clusterrolebindings"), &binding).expect("the account gets the role");
+        // The refusal is remembered for some seconds.
+        let numbers = eventually("metrics", PATIENCE, || scrape(&token).ok());
+        assert!(numbers.contains("scheduler_schedule_attempts_total"), "{numbers}");
+    }
+
+    /// It has the lease of that name, until it ends.
+    fn leads_and_ends(self, client: &ApiClient, lease: &str) {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
+        let holder = || client.get(&path).expect("there is the lease")["spec"]["holderIdentity"].take();
+        assert_ne!(holder(), "");
+        self.process.ends_well();
+        assert_eq!(holder(), "");
+    }
+}
+
+fn token(client: &ApiClient, namespace: &str, account: &str) -> String {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let answer = client.post(&path, &request).expect("the API server answers");
+    answer["status"]["token"].as_str().expect("a token").to_owned()
+}
+
+fn write_kubeconfig(cluster: &Endpoint, files: &Path, token: &str) -> String {
     let kubeconfig = files.join("kubeconfig");
     let admin = fs::read_to_string(cluster.kubeconfig()).expect("a kubeconfig");
     fs::write(&kubeconfig, admin.replace(cluster.token(), token)).expect("files can be written");
-
-    let args = spec["containers"][0]["args"].as_array().expect("arguments");
-    let args = args.iter().filter_map(Value::as_str).filter(|arg| *arg != "run");
-    let args = args.map(|arg| arg.replace("/etc/harbormaster", &folder.to_string_lossy()));
-    // What it finds by itself where it runs in the cluster.
-    let args: Vec<String> = args.chain([format!("--kubeconfig={}", kubeconfig.display())]).collect();
-    Harbormaster::start(&args, files.join("log"))
+    kubeconfig.display().to_string()
 }
 
 /// What accounts of schedulers did and were not allowed to do: `verb resource[/subresource]`.
@@ -172,7 +278,9 @@ fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
     let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let calls = calls.filter(|call| {
         let user = call["user"]["username"].as_str().unwrap_or_default();
-        let is_ours = user.starts_with("system:serviceaccount:kube-system:") && user.contains("harbormaster");
+        let is_account =
+            user.starts_with("system:serviceaccount:kube-system:") && user.contains("harbormaster");
+        let is_ours = is_account || user == STATIC_POD;
         is_ours && (call["responseStatus"]["code"] != 403) == allowed
     });
     let describe = |call: Value| {
@@ -256,11 +364,18 @@ fn what_kustomize_deploys_schedules_every_kind_of_pod_with_the_rights_it_gets() 
     let (cluster, files) = careful_cluster();
     apply(&cluster, files.path(), &overlay("beside"));
     let harbormaster = start(&cluster, files.path(), "harbormaster");
+    harbormaster.is_probed();
     every_kind_of_pod(cluster.client(), "harbormaster");
-    harbormaster.ends_well();
+    harbormaster.is_scraped(cluster.client());
+    harbormaster.leads_and_ends(cluster.client(), "harbormaster");
     assert_eq!(calls(files.path(), false), BTreeSet::new());
-    // Nothing is granted that is not used, but what comes with trouble alone.
     let used = calls(files.path(), true);
+    // Its own lease, and whose callers' certificates count.
+    for call in ["create leases", "get leases", "update leases", "list configmaps", "watch configmaps"] {
+        assert!(used.contains(call), "{call}: {used:?}");
+    }
+    may_write_one_lease(cluster.client(), "harbormaster");
+    // Nothing is granted that is not used, but what comes with trouble alone.
     let unused: BTreeSet<String> =
         granted(cluster.client(), "harbormaster").difference(&used).cloned().collect();
     let expected = [
@@ -272,9 +387,6 @@ fn what_kustomize_deploys_schedules_every_kind_of_pod_with_the_rights_it_gets() 
         // Events that repeat, and their series.
         "update events",
         "patch events",
-        // Who calls, and what he may do, is asked when somebody calls.
-        "create subjectaccessreviews",
-        "create tokenreviews",
     ];
     // This API server has streaming lists; those of others are listed.
     let is_expected = |call: &str| expected.contains(&call) || call.starts_with("list ");
@@ -289,9 +401,40 @@ fn what_helm_deploys_in_place_of_kube_scheduler_schedules_every_kind_of_pod() {
                   kube-system}}";
     apply(&cluster, files.path(), &chart("harbormaster", values).unwrap());
     let harbormaster = start(&cluster, files.path(), "harbormaster");
+    harbormaster.is_probed();
     every_kind_of_pod(cluster.client(), "default-scheduler");
-    harbormaster.ends_well();
+    harbormaster.leads_and_ends(cluster.client(), "kube-scheduler");
     assert_eq!(calls(files.path(), false), BTreeSet::new());
+    may_write_one_lease(cluster.client(), "kube-scheduler");
+}
+
+#[test]
+fn the_static_pod_schedules_every_kind_of_pod_with_the_rights_that_kubernetes_gives_it() {
+    let (cluster, files) = careful_cluster();
+    let harbormaster = start_static_pod(&cluster, files.path());
+    harbormaster.is_probed();
+    every_kind_of_pod(cluster.client(), "default-scheduler");
+    harbormaster.leads_and_ends(cluster.client(), "kube-scheduler");
+    assert_eq!(calls(files.path(), false), BTreeSet::new());
+    assert!(calls(files.path(), true).contains("watch configmaps"));
+}
+
+/// The account may write the lease of that name, and no other: least of all that of another scheduler.
+fn may_write_one_lease(client: &ApiClient, lease: &str) {
+    let may = |verb: &str, name: &str| {
+        let attributes = json!({
+            "namespace": NAMESPACE, "verb": verb, "group": "coordination.k8s.io", "resource": "leases", "name": name,
+        });
+        let user = format!("system:serviceaccount:{NAMESPACE}:harbormaster");
+        let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
+        let answer = client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review);
+        answer.expect("the API server answers")["status"]["allowed"] == true
+    };
+    for name in ["harbormaster", "kube-scheduler", "kube-controller-manager"] {
+        let allowed = ["get", "update", "patch", "delete"].map(|verb| may(verb, name));
+        let own = name == lease;
+        assert_eq!(allowed, [own, own, false, false], "{name}");
+    }
 }
 
 #[test]
@@ -328,10 +471,11 @@ fn lease_rights(client: &ApiClient) -> BTreeSet<String> {
     rules.iter().flat_map(|rule| pairs(&rule["verbs"], &rule["resourceNames"])).collect()
 }
 
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
+}
+
 fn pairs(verbs: &Value, others: &Value) -> Vec<String> {
-    let texts = |list: &Value| -> Vec<String> {
-        list.as_array().into_iter().flatten().filter_map(|v| Some(v.as_str()?.to_owned())).collect()
-    };
-    let others = texts(others);
-    texts(verbs).iter().flat_map(|verb| others.iter().map(move |other| format!("{verb} {other}"))).collect()
+    let others = strings(others);
+    strings(verbs).iter().flat_map(|verb| others.iter().map(move |other| format!("{verb} {other}"))).collect()
 }

@@ -16,7 +16,8 @@
 //! real kube-apiserver and to another one, and compares the answers.
 //!
 //! [`soak`] watches what Harbormaster costs after hours of pods, on the API
-//! server in memory, [`embedded`].
+//! server in memory, [`embedded`]. [`replicas`] watches three of them while
+//! leaders are killed and servers are away.
 //!
 //! [`provisioner`] makes volumes as CSI drivers do, and fails as they do.
 //! [`extenders`] answer schedulers by seed, and note what they were asked.
@@ -35,6 +36,7 @@ pub mod generate;
 pub mod harbormaster;
 pub mod process;
 pub mod provisioner;
+pub mod replicas;
 pub mod scheduler;
 pub mod soak;
 pub mod verdict_oracle;

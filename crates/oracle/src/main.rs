@@ -24,6 +24,8 @@ enum Command {
     Bench(commands::bench::Arguments),
     /// Whether a pod costs as much after many minutes as at first.
     Soak(commands::soak::Arguments),
+    /// Whether three replicas keep their promises while leaders are killed and servers are away.
+    Replicas(commands::replicas::Arguments),
 }
 
 /// How results are printed on stdout.
@@ -36,13 +38,15 @@ enum Format {
     Json,
 }
 
-/// The exit status is 0 without a difference, 1 with one (for `soak`: when the cost grows), 2 after an error.
+/// The exit status is 0 without a difference, 1 with one (for `soak`: when the cost grows, for
+/// `replicas`: with a violation), 2 after an error.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verdicts(arguments) => arguments.run(),
         Command::Decisions(arguments) => arguments.run(),
         Command::Bench(arguments) => arguments.run(),
         Command::Soak(arguments) => arguments.run(),
+        Command::Replicas(arguments) => arguments.run(),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

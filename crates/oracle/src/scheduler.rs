@@ -127,14 +127,9 @@ impl Scheduler {
     /// The scheduler's own account, where it serves one.
     pub fn activity(&self) -> Result<Option<Activity>> {
         let Some(text) = self.page("/metrics")? else { return Ok(None) };
-        let sum = |name: &str, label: &str| {
-            let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
-            // Prometheus writes whole numbers as floats when they are large.
-            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
-        };
-        let queued =
-            sum("scheduler_pending_pods{", "\"active\"") + sum("scheduler_pending_pods{", "\"backoff\"");
-        Ok(Some(Activity { queued, attempts: sum("scheduler_schedule_attempts_total{", "") }))
+        let pending = |queue| sum(&text, "scheduler_pending_pods{", queue);
+        let queued = pending("\"active\"") + pending("\"backoff\"");
+        Ok(Some(Activity { queued, attempts: sum(&text, "scheduler_schedule_attempts_total{", "") }))
     }
 
     /// The page with its metrics at that path, where it serves one.
@@ -172,6 +167,24 @@ impl Drop for Program {
     }
 }
 
+/// The sum of the series on a page of metrics whose line begins like this and has that label.
+pub(crate) fn sum(page: &str, begin: &str, label: &str) -> u64 {
+    let lines = page.lines().filter(|line| line.starts_with(begin) && line.contains(label));
+    // Prometheus writes whole numbers as floats when they are large.
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+}
+
+/// Flags for a port that tells everybody how the scheduler is, and who asks there.
+fn metrics_port() -> Result<(Vec<String>, ApiClient)> {
+    let [port] = free_ports()?;
+    let flags = vec![
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        "--authorization-always-allow-paths=/readyz,/metrics,/metrics/resources".to_owned(),
+    ];
+    Ok((flags, ApiClient::new(&format!("https://127.0.0.1:{port}"), "")))
+}
+
 fn start_original(cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
     let mut gates = options.feature_gates.clone();
     if options.parity {
@@ -184,11 +197,9 @@ fn start_original(cluster: &Endpoint, options: &StartOptions) -> Result<Schedule
     }
     let mut metrics = None;
     if options.metrics {
-        let [port] = free_ports()?;
-        flags.push("--bind-address=127.0.0.1".to_owned());
-        flags.push(format!("--secure-port={port}"));
-        flags.push("--authorization-always-allow-paths=/readyz,/metrics,/metrics/resources".to_owned());
-        metrics = Some(ApiClient::new(&format!("https://127.0.0.1:{port}"), ""));
+        let (port, client) = metrics_port()?;
+        flags.extend(port);
+        metrics = Some(client);
     }
     let component = cluster.start_kube_scheduler(&options.config, &flags)?;
     Ok(Scheduler { process: Process::Original(component), metrics })
@@ -199,11 +210,18 @@ fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions)
     let log = config.with_extension("harbormaster.log");
     let output = File::create(&log)?;
     let mut command = Command::new(binary);
-    command.arg("run").arg(format!("--config={}", config.display())).args([
-        "--leader-elect=false",
-        "--secure-port=0",
-        "--pod-max-in-unschedulable-pods-duration=24h",
-    ]);
+    command
+        .arg("run")
+        .arg(format!("--config={}", config.display()))
+        .args(["--leader-elect=false", "--pod-max-in-unschedulable-pods-duration=24h"]);
+    let mut metrics = None;
+    if options.metrics {
+        let (port, client) = metrics_port()?;
+        command.args(port);
+        metrics = Some(client);
+    } else {
+        command.arg("--secure-port=0");
+    }
     if !options.feature_gates.is_empty() {
         command.arg(format!("--feature-gates={}", options.feature_gates.join(",")));
     }
@@ -216,7 +234,7 @@ fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions)
         .stderr(output)
         .spawn()
         .with_context(|| format!("running {}", binary.display()))?;
-    Ok(Scheduler { process: Process::Harbormaster(Program { child, log }), metrics: None })
+    Ok(Scheduler { process: Process::Harbormaster(Program { child, log }), metrics })
 }
 
 fn tail(log: &Path) -> String {

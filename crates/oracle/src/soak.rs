@@ -3,8 +3,12 @@
 //! Pods come at a steady rate, and after a minute the oldest go at the same
 //! rate. No two are alike to a selector: every pod has a label of its own, every
 //! tenth an anti-affinity selector of its own, as pods of Jobs and StatefulSets
-//! do. The API server is ours, in memory and in this process: what the
-//! scheduler's process uses is the scheduler's alone.
+//! do. With [`Options::churn`] nodes, workloads and claims come and go, too, and
+//! memory must not grow either. The API server is ours, in memory and in this
+//! process: what the scheduler's process uses is the scheduler's alone.
+
+mod churn;
+mod memory;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,17 +19,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::components::ApiClient;
+use self::churn::Churn;
+pub use self::memory::{Sample, Trend};
+use crate::components::{ApiClient, Error};
 use crate::embedded::Embedded;
 use crate::process;
-use crate::scheduler::{Contender, Scheduler, StartOptions};
+use crate::scheduler::{Contender, Scheduler, StartOptions, sum};
 
-const MINUTE: Duration = Duration::from_secs(60);
+/// From one look at the memory to the next.
+const STEP: Duration = Duration::from_secs(10);
+const STEPS_PER_MINUTE: usize = 6;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// The minute with which the last one is compared: the first ones fill caches.
 const THIRD: usize = 2;
 /// The last minute may cost this many times the third.
 const MOST: f64 = 1.2;
+/// With churn, resident memory may grow by this part over the last three quarters.
+const MOST_GROWTH: f64 = 0.05;
 /// Every how many pods one has a selector of its own.
 const SELECTIVE: u64 = 10;
 
@@ -40,6 +50,8 @@ pub struct Options {
     pub minutes: usize,
     /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
     pub nodes: usize,
+    /// Whether nodes, workloads with Services and claims with volumes come and go beside the pods.
+    pub churn: bool,
 }
 
 /// What one minute took.
@@ -53,6 +65,12 @@ pub struct Minute {
     pub pods: u64,
     /// Pods without a node at the end of the minute.
     pub pending: usize,
+    /// Nodes in the scheduler's cache then.
+    pub cached_nodes: u64,
+    /// Pods in the scheduler's cache then.
+    pub cached_pods: u64,
+    /// Pods whose binding it has not seen yet.
+    pub assumed_pods: u64,
 }
 
 /// What a run took.
@@ -60,6 +78,10 @@ pub struct Minute {
 pub struct Report {
     /// In order.
     pub minutes: Vec<Minute>,
+    /// The memory every ten seconds, in order.
+    pub samples: Vec<Sample>,
+    /// Whether growing memory counts.
+    pub churn: bool,
 }
 
 impl Report {
@@ -70,19 +92,29 @@ impl Report {
         Some(last.cpu_ms_per_pod / first.cpu_ms_per_pod)
     }
 
-    /// Whether the cost has stayed what it was.
+    /// Where memory went; `None` of a run that was too short to tell.
+    #[must_use]
+    pub fn trend(&self) -> Option<Trend> {
+        Trend::of(&self.samples)
+    }
+
+    /// Whether the cost, and with churn the memory, has stayed what it was.
     #[must_use]
     pub fn is_steady(&self) -> bool {
-        self.ratio().is_some_and(|ratio| ratio <= MOST)
+        let is_flat = || self.trend().is_some_and(|trend| trend.growth <= MOST_GROWTH);
+        self.ratio().is_some_and(|ratio| ratio <= MOST) && (!self.churn || is_flat())
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ratio() {
-            Some(ratio) => write!(f, "the last minute ÷ the third: {ratio:.2} (at most {MOST})"),
-            None => write!(f, "too short to compare: the third minute is compared with a later one"),
+            Some(ratio) => write!(f, "the last minute ÷ the third: {ratio:.2} (at most {MOST})")?,
+            None => write!(f, "too short to compare: the third minute is compared with a later one")?,
         }
+        let Some(trend) = self.trend() else { return Ok(()) };
+        write!(f, "\n{trend}")?;
+        if self.churn { write!(f, " (at most {:+.0} %)", MOST_GROWTH * 100.0) } else { Ok(()) }
     }
 }
 
@@ -97,20 +129,37 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
         client.post("/api/v1/nodes", &node(index)).context("creating nodes")?;
     }
     let contender = Contender::Harbormaster(options.harbormaster.clone());
-    let mut scheduler = Scheduler::start(&contender, &cluster, &StartOptions::default())?;
-    let mut stream = Stream::new(client, options.rate);
-    let mut report = Report::default();
+    // The client's default limit of 50 requests a second would be what is measured.
+    let config = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"qps": 5000, "burst": 5000},
+    });
+    let start_options = StartOptions { config: config.to_string(), metrics: true, ..StartOptions::default() };
+    let mut scheduler = Scheduler::start(&contender, &cluster, &start_options)?;
+    let begin = Instant::now();
+    let mut stream = Stream::new(client, options);
+    let mut report = Report { churn: options.churn, ..Report::default() };
     for number in 1..=options.minutes {
         let (cpu, created) = (process::cpu_time(scheduler.pid())?, stream.created);
-        stream.run_for(MINUTE).or_else(|error| scheduler.check().and(Err(error)))?;
-        scheduler.check()?;
+        for _ in 0..STEPS_PER_MINUTE {
+            stream.run_for(STEP).or_else(|error| scheduler.check().and(Err(error)))?;
+            scheduler.check()?;
+            let resident_mib = process::memory(scheduler.pid())?.resident as f64 / 1024.0;
+            report.samples.push(Sample { at_s: begin.elapsed().as_secs_f64(), resident_mib });
+        }
         let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(cpu);
         let pods = stream.created - created;
+        let numbers = scheduler.page("/metrics")?.unwrap_or_default();
+        let cached = |kind: &str| sum(&numbers, "scheduler_cache_size{", kind);
         let minute = Minute {
             cpu_ms_per_pod: cpu.as_secs_f64() * 1000.0 / pods as f64,
-            resident_mib: process::memory(scheduler.pid())?.resident as f64 / 1024.0,
+            resident_mib: report.samples.last().map_or(0.0, |sample| sample.resident_mib),
             pods,
             pending: pending(client)?,
+            cached_nodes: cached("\"nodes\""),
+            cached_pods: cached("\"pods\""),
+            assumed_pods: cached("\"assumed_pods\""),
         };
         progress(number, &minute);
         let few = options.rate as usize * 5;
@@ -134,12 +183,15 @@ struct Stream<'a> {
     created: u64,
     there: VecDeque<u64>,
     next: Instant,
+    churn: Option<Churn<'a>>,
 }
 
 impl<'a> Stream<'a> {
-    fn new(client: &'a ApiClient, rate: u64) -> Self {
+    fn new(client: &'a ApiClient, options: &Options) -> Self {
+        let Options { rate, nodes, churn, .. } = *options;
         let (interval, kept) = (Duration::from_secs(1) / rate as u32, 60 * rate as usize);
-        Self { client, interval, kept, created: 0, there: VecDeque::new(), next: Instant::now() }
+        let churn = churn.then(|| Churn::new(client, rate, nodes));
+        Self { client, interval, kept, created: 0, there: VecDeque::new(), next: Instant::now(), churn }
     }
 
     /// A stream that has fallen behind catches up.
@@ -147,18 +199,33 @@ impl<'a> Stream<'a> {
         let end = self.next + time;
         while self.next < end {
             sleep(self.next.saturating_duration_since(Instant::now()));
-            self.client.post(PODS, &pod(self.created)).context("creating a pod")?;
+            let mut pod = pod(self.created);
+            if let Some(churn) = &mut self.churn {
+                churn.before(self.created, &mut pod)?;
+            }
+            self.client.post(PODS, &pod).context("creating a pod")?;
             self.there.push_back(self.created);
             self.created += 1;
             if self.there.len() > self.kept
                 && let Some(oldest) = self.there.pop_front()
             {
                 let path = format!("{PODS}/{}?gracePeriodSeconds=0", name(oldest));
-                self.client.delete(&path).context("deleting a pod")?;
+                gone(self.client.delete(&path)).context("deleting a pod")?;
+                if let Some(churn) = &self.churn {
+                    churn.after(oldest)?;
+                }
             }
             self.next += self.interval;
         }
         Ok(())
+    }
+}
+
+/// What was deleted already is gone as well.
+fn gone(answer: Result<Value, Error>) -> Result<(), Error> {
+    match answer {
+        Ok(_) | Err(Error::Refused { status: 404, .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -215,8 +282,16 @@ mod tests {
     use super::*;
 
     fn report(costs: &[f64]) -> Report {
-        let minute = |cost: &f64| Minute { cpu_ms_per_pod: *cost, resident_mib: 1.0, pods: 1, pending: 0 };
-        Report { minutes: costs.iter().map(minute).collect() }
+        let minute = |cost: &f64| Minute {
+            cpu_ms_per_pod: *cost,
+            resident_mib: 1.0,
+            pods: 1,
+            pending: 0,
+            cached_nodes: 1,
+            cached_pods: 1,
+            assumed_pods: 0,
+        };
+        Report { minutes: costs.iter().map(minute).collect(), ..Report::default() }
     }
 
     #[test]
@@ -225,6 +300,14 @@ mod tests {
         assert!(report(&[9.0, 5.0, 1.0, 1.1]).is_steady());
         assert!(!report(&[1.0, 1.0, 1.0, 1.3]).is_steady());
         assert_eq!(report(&[9.0, 5.0, 1.0]).ratio(), None);
+    }
+
+    #[test]
+    fn memory_that_grows_counts_with_churn_only() {
+        let sample = |i: u32| Sample { at_s: f64::from(i), resident_mib: f64::from(100 + i) };
+        let growing = Report { samples: (0..40).map(sample).collect(), ..report(&[1.0; 5]) };
+        assert!(growing.is_steady());
+        assert!(!Report { churn: true, ..growing }.is_steady());
     }
 
     #[test]

@@ -44,10 +44,22 @@ impl Harbormaster {
     }
 
     fn start_command(command: &mut Command, args: &[String], log: PathBuf) -> Self {
+        let mut all = ["run", "--leader-elect=false", "--secure-port=0", "-v=4"].map(str::to_owned).to_vec();
+        all.extend_from_slice(args);
+        Self::start_exactly(command, &all, log)
+    }
+
+    /// Starts the built binary under that name, which is that of a link to it in `directory`, with these arguments and no
+    /// others.
+    pub fn start_as(name: &str, args: &[String], directory: &Path) -> Self {
+        let program = directory.join(name);
+        std::os::unix::fs::symlink(binary(), &program).expect("a link can be made");
+        Self::start_exactly(&mut Command::new(program), args, directory.join("log"))
+    }
+
+    fn start_exactly(command: &mut Command, args: &[String], log: PathBuf) -> Self {
         let output = File::create(&log).expect("the log can be written");
         let child = command
-            .arg("run")
-            .args(["--leader-elect=false", "--secure-port=0", "-v=4"])
             .args(args)
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a file can be shared"))
@@ -55,6 +67,11 @@ impl Harbormaster {
             .spawn()
             .expect("the binary runs");
         Self { child, log }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// All log lines so far.

@@ -17,22 +17,38 @@ pub(crate) struct Arguments {
     /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
     #[arg(long, default_value_t = 300)]
     nodes: usize,
+    /// Nodes, workloads with Services and claims with volumes come and go as well, and memory must not grow.
+    #[arg(long)]
+    churn: bool,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
 }
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let Self { rate, minutes, nodes, .. } = *self;
-        let options = Options { harbormaster: self.harbormaster.binary(true)?, rate, minutes, nodes };
+        let Self { rate, minutes, nodes, churn, .. } = *self;
+        let options = Options { harbormaster: self.harbormaster.binary(true)?, rate, minutes, nodes, churn };
         println!(
-            "{:>6}  {:>6}  {:>10}  {:>12}  {:>7}",
-            "minute", "pods", "CPU-ms/pod", "resident MiB", "pending"
+            "{:>6}  {:>6}  {:>10}  {:>12}  {:>7}  {:>12}  {:>11}  {:>7}",
+            "minute",
+            "pods",
+            "CPU-ms/pod",
+            "resident MiB",
+            "pending",
+            "cached nodes",
+            "cached pods",
+            "assumed"
         );
         let report = run(&options, |number, minute| {
             println!(
-                "{number:>6}  {:>6}  {:>10.3}  {:>12.1}  {:>7}",
-                minute.pods, minute.cpu_ms_per_pod, minute.resident_mib, minute.pending
+                "{number:>6}  {:>6}  {:>10.3}  {:>12.1}  {:>7}  {:>12}  {:>11}  {:>7}",
+                minute.pods,
+                minute.cpu_ms_per_pod,
+                minute.resident_mib,
+                minute.pending,
+                minute.cached_nodes,
+                minute.cached_pods,
+                minute.assumed_pods
             );
         })?;
         println!("{report}");

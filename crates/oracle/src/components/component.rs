@@ -1,6 +1,6 @@
 //! One running component.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -30,6 +30,8 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Component {
     name: String,
+    program: PathBuf,
+    args: Vec<String>,
     child: Child,
     /// The life line; dropped to ask for a graceful end.
     stdin: Option<ChildStdin>,
@@ -44,20 +46,23 @@ impl Component {
         args: &[String],
         log: PathBuf,
     ) -> Result<Self, Error> {
-        let starting = || format!("starting {name}");
-        let output = File::create(&log).map_err(io_error(starting()))?;
-        let errors = output.try_clone().map_err(io_error(starting()))?;
-        let mut child = Command::new(binary.path())
-            .arg(name)
-            .args(args)
-            .env(END_WITH_STDIN.0, END_WITH_STDIN.1)
-            .stdin(Stdio::piped())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .map_err(io_error(starting()))?;
-        let stdin = child.stdin.take();
-        Ok(Self { name: name.to_owned(), child, stdin, log })
+        let output = File::create(&log).map_err(io_error(format!("starting {name}")))?;
+        let (program, args) = (binary.path().to_owned(), args.to_vec());
+        let (child, stdin) = spawn(&program, name, &args, output)?;
+        Ok(Self { name: name.to_owned(), program, args, child, stdin, log })
+    }
+
+    /// Ends it, gracefully as [`Self::stop`] does or at once, and runs it anew with the same arguments. Its log goes on.
+    pub(super) fn restart(&mut self, gracefully: bool) -> Result<(), Error> {
+        if gracefully {
+            self.end()?;
+        } else {
+            self.kill()?;
+        }
+        let output = OpenOptions::new().append(true).open(&self.log);
+        let output = output.map_err(io_error(format!("starting {}", self.name)))?;
+        (self.child, self.stdin) = spawn(&self.program, &self.name, &self.args, output)?;
+        Ok(())
     }
 
     /// The component's name, for instance `kube-scheduler`.
@@ -98,6 +103,10 @@ impl Component {
     /// Asks for a graceful end, as SIGTERM does, waits for it at most 5 s, then
     /// kills. What a graceful end takes is at most 3 s for kube-apiserver.
     pub fn stop(mut self) -> Result<ExitStatus, Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<ExitStatus, Error> {
         drop(self.stdin.take());
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
@@ -106,6 +115,10 @@ impl Component {
             }
             sleep(POLL);
         }
+        self.kill()
+    }
+
+    fn kill(&mut self) -> Result<ExitStatus, Error> {
         self.child
             .kill()
             .and_then(|()| self.child.wait())
@@ -124,6 +137,27 @@ impl Component {
         };
         Err(Error::NotReady { component: self.name.clone(), problem, log: self.log_tail() })
     }
+}
+
+fn spawn(
+    program: &Path,
+    name: &str,
+    args: &[String],
+    output: File,
+) -> Result<(Child, Option<ChildStdin>), Error> {
+    let starting = || format!("starting {name}");
+    let errors = output.try_clone().map_err(io_error(starting()))?;
+    let mut child = Command::new(program)
+        .arg(name)
+        .args(args)
+        .env(END_WITH_STDIN.0, END_WITH_STDIN.1)
+        .stdin(Stdio::piped())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .map_err(io_error(starting()))?;
+    let stdin = child.stdin.take();
+    Ok((child, stdin))
 }
 
 impl Drop for Component {

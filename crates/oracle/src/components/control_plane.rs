@@ -63,10 +63,14 @@ pub struct ControlPlane {
     controller_manager: Option<Component>,
     apiserver: Component,
     etcd: Component,
+    etcd_url: String,
     endpoint: Endpoint,
 }
 
 impl ControlPlane {
+    /// The administrator's token: a file for `--token-auth-file` of one's own has to have it.
+    pub const TOKEN: &str = TOKEN;
+
     /// Builds the program if need be, starts the components on free ports of
     /// 127.0.0.1 and returns when `/readyz` says ok and the namespace `default`
     /// exists. On failure the error has the end of the component's log.
@@ -110,7 +114,27 @@ impl ControlPlane {
                 Component::start(binary, "kube-controller-manager", &flags, log)
             })
             .transpose()?;
-        Ok(Self { controller_manager, apiserver, etcd, endpoint })
+        let etcd_url = format!("http://127.0.0.1:{etcd_port}");
+        Ok(Self { controller_manager, apiserver, etcd, etcd_url, endpoint })
+    }
+
+    /// Ends kube-apiserver, gracefully or at once, and runs it anew on the same port; returns when it is ready again, at
+    /// the latest after `limit`.
+    pub fn restart_apiserver(&mut self, gracefully: bool, limit: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        let mut attempt = 1;
+        loop {
+            self.apiserver.restart(gracefully)?;
+            match wait_until_ready(self.endpoint.client(), &mut self.etcd, &mut self.apiserver, deadline) {
+                // On loopback a client that asks again and again for a port nobody has may get it for itself.
+                Err(Error::NotReady { log, .. })
+                    if attempt < ATTEMPTS && log.contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
     }
 
     /// The kube-apiserver process.
@@ -123,6 +147,12 @@ impl ControlPlane {
     #[must_use]
     pub fn etcd(&self) -> &Component {
         &self.etcd
+    }
+
+    /// Where etcd serves its clients: `http://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn etcd_url(&self) -> &str {
+        &self.etcd_url
     }
 
     /// The kube-controller-manager process, if one was asked for.

@@ -1,0 +1,235 @@
+//! The secure port while thousands of connections are slow on purpose, and scheduling meanwhile.
+//!
+//! `HARBORMASTER_CONNECTIONS` says how many, as far as this process may have files open.
+
+#![cfg(unix)]
+
+mod e2e;
+
+use std::{
+    env, fs,
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, sleep},
+    time::{Duration, Instant},
+};
+
+use e2e::{
+    cluster::{PATIENCE, eventually, wait_until_bound},
+    objects::{NODES, PODS, config, node, pod},
+    process::Harbormaster,
+    server::Server,
+};
+use harbormaster_oracle::components::ApiClient;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName},
+};
+use serde_json::json;
+
+const CONNECTIONS: usize = 2_000;
+/// Files that this process needs besides.
+const OTHERS: usize = 200;
+/// What the port keeps at a time, and what else the scheduler has open.
+const MOST_FILES: usize = 512 + 100;
+const THREADS: usize = 4;
+/// Every connection sends a byte so often, at most.
+const TRICKLE: Duration = Duration::from_millis(100);
+/// Connections per round and thread that are made anew where they were closed.
+const RENEWED: usize = 5;
+
+/// What all slow clients share.
+struct Crowd {
+    address: SocketAddr,
+    tls: Arc<ClientConfig>,
+    stop: AtomicBool,
+    opened: AtomicUsize,
+    closed: AtomicUsize,
+}
+
+/// One that takes its time.
+enum Slow {
+    /// Says nothing at all.
+    Silent(TcpStream),
+    /// Sends the first message of a handshake byte by byte.
+    Greets { stream: TcpStream, rest: Vec<u8> },
+    /// Sends a request byte by byte.
+    Asks(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Crowd {
+    fn session(&self) -> ClientConnection {
+        let name = ServerName::try_from("localhost").expect("it is a name");
+        ClientConnection::new(self.tls.clone(), name).expect("a session begins")
+    }
+
+    fn connect(&self, number: usize) -> Option<Slow> {
+        let stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+        let slow = match number % 10 {
+            0 => {
+                let mut stream = StreamOwned::new(self.session(), stream);
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ").ok()?;
+                Slow::Asks(Box::new(stream))
+            }
+            1..=5 => {
+                let mut rest = Vec::new();
+                self.session().write_tls(&mut rest).ok()?;
+                rest.reverse();
+                stream.set_nonblocking(true).ok()?;
+                Slow::Greets { stream, rest }
+            }
+            _ => {
+                stream.set_nonblocking(true).ok()?;
+                Slow::Silent(stream)
+            }
+        };
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Some(slow)
+    }
+
+    /// Holds that many connections until it is told to stop.
+    fn press(&self, count: usize) {
+        let mut all: Vec<Option<Slow>> = (0..count).map(|number| self.connect(number)).collect();
+        while !self.stop.load(Ordering::Relaxed) {
+            let begin = Instant::now();
+            let mut renewed = 0;
+            for (number, place) in all.iter_mut().enumerate() {
+                if place.as_mut().is_some_and(|slow| !slow.goes_on()) {
+                    self.closed.fetch_add(1, Ordering::Relaxed);
+                    *place = None;
+                }
+                if place.is_none() && renewed < RENEWED {
+                    renewed += 1;
+                    *place = self.connect(number);
+                }
+            }
+            sleep(TRICKLE.saturating_sub(begin.elapsed()));
+        }
+    }
+}
+
+impl Slow {
+    /// Sends a byte more; whether the connection is still there.
+    fn goes_on(&mut self) -> bool {
+        let is_open = |stream: &mut TcpStream| match stream.read(&mut [0; 64]) {
+            Ok(length) => length > 0,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        };
+        match self {
+            Self::Silent(stream) => is_open(stream),
+            Self::Greets { stream, rest } => {
+                // The last byte is never sent.
+                let next = if rest.len() > 1 { rest.pop() } else { None };
+                next.is_none_or(|byte| stream.write_all(&[byte]).is_ok()) && is_open(stream)
+            }
+            Self::Asks(stream) => stream.write_all(b"a").and_then(|()| stream.flush()).is_ok(),
+        }
+    }
+}
+
+/// How many files this process may have open.
+fn file_limit() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(1024)
+}
+
+#[test]
+fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow() {
+    let wanted =
+        env::var("HARBORMASTER_CONNECTIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(CONNECTIONS);
+    let connections = wanted.min(file_limit() - OTHERS);
+    let cluster = Server::Embedded.own();
+    let client = cluster.client();
+    client.post(NODES, &node("n", json!({}), "4", "8Gi", 110)).expect("the node is created");
+
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is made");
+    let file = |name: &str, text: String| {
+        let path = cluster.directory().join(name);
+        fs::write(&path, text).expect("the file is written");
+        path.display().to_string()
+    };
+    let (cert_file, key_file) =
+        (file("tls.crt", key.cert.pem()), file("tls.key", key.signing_key.serialize_pem()));
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(key.cert.der().to_vec())).expect("the certificate is trusted");
+    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions are known")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.expect("there is a free port");
+    let config = file("config.json", config("crowd").to_string());
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let args = [
+        format!("--config={config}"),
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--secure-port={}", address.port()),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--tls-cert-file={cert_file}"),
+        format!("--tls-private-key-file={key_file}"),
+    ];
+    let harbormaster = Harbormaster::start(&args, cluster.directory().join("log"));
+    // A new client is a new connection.
+    let health = || ApiClient::new(&format!("https://{address}"), "").get_text("/healthz");
+    eventually("the port is open", PATIENCE, || health().ok());
+
+    let crowd = Crowd {
+        address,
+        tls: Arc::new(tls),
+        stop: AtomicBool::new(false),
+        opened: AtomicUsize::new(0),
+        closed: AtomicUsize::new(0),
+    };
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| crowd.press(connections / THREADS));
+        }
+        // Whatever fails from here on, the threads must end.
+        let _stop = Stop(&crowd.stop);
+        eventually("all are there", PATIENCE, || {
+            (crowd.opened.load(Ordering::Relaxed) >= connections / THREADS * THREADS).then_some(())
+        });
+        let mut tries = 0;
+        for round in 0..20 {
+            let name = format!("meanwhile-{round}");
+            client
+                .post(PODS, &pod(&name, "crowd", json!({"cpu": "10m"}), json!({})))
+                .expect("the pod is created");
+            wait_until_bound(client, &name);
+            eventually("health is answered", PATIENCE, || {
+                tries += 1;
+                health().ok().filter(|answer| answer == "ok")
+            });
+            let files = fs::read_dir(format!("/proc/{}/fd", harbormaster.pid())).expect("its files").count();
+            assert!(files <= MOST_FILES, "{files} files are open");
+        }
+        let (opened, closed) = (crowd.opened.load(Ordering::Relaxed), crowd.closed.load(Ordering::Relaxed));
+        eprintln!(
+            "{connections} connections: {opened} opened, {closed} closed; 20 answers took {tries} tries"
+        );
+        // Each may have lost its place to others once or twice; kubelet would ask again as well.
+        assert!(tries <= 30, "{tries} tries for 20 answers");
+        assert!(closed > 0, "the port keeps fewer than came");
+    });
+    drop(crowd);
+    assert_eq!(health().ok().as_deref(), Some("ok"));
+    harbormaster.ends_well();
+}
+
+/// Tells the threads to stop.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,381 @@
+//! What each replica wrote, and when it led, as kube-apiserver's audit log tells it.
+//!
+//! A term begins with a write of the lease that names a holder other than before. While the holder is the same process, its
+//! renewals prolong it. Nobody may write for whom it is not the term: a write that the API server *received* when another's
+//! take-over was *complete* is one too many. What was received before, and was answered later because etcd stood still, is
+//! not: it was sent in the writer's own term.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use harbormaster_api::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::violation::Violation;
+
+/// The audit policy, and where the log is: writes of `replicas` with their times, and what is written of leases.
+pub(super) fn flags(directory: &Path, replicas: &[String]) -> Result<(Vec<String>, PathBuf)> {
+    let (policy, log) = (directory.join("audit-policy.yaml"), directory.join("audit.log"));
+    let lease = json!([{"group": "coordination.k8s.io", "resources": ["leases"]}]);
+    let rules = json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "verbs": ["get", "list", "watch"]},
+            {"level": "Request", "users": replicas, "resources": lease},
+            {"level": "Metadata", "users": replicas},
+            {"level": "None"},
+        ],
+    });
+    std::fs::write(&policy, rules.to_string())?;
+    File::create(&log)?;
+    let flags = vec![
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log.display()),
+        // In MB: one file.
+        "--audit-log-maxsize=100000".to_owned(),
+    ];
+    Ok((flags, log))
+}
+
+/// Reads the log as it grows.
+pub(super) struct Log {
+    file: BufReader<File>,
+    /// The beginning of a line that is not complete yet.
+    line: Vec<u8>,
+}
+
+impl Log {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        Ok(Self { file: BufReader::new(File::open(path)?), line: Vec::new() })
+    }
+
+    /// The writes that came to an end since the last call.
+    pub(super) fn read(&mut self) -> Result<Vec<Write>> {
+        let mut writes = Vec::new();
+        while self.file.read_until(b'\n', &mut self.line)? > 0 && self.line.ends_with(b"\n") {
+            let line = std::mem::take(&mut self.line);
+            let entry: Entry =
+                serde_json::from_slice(&line).with_context(|| String::from_utf8_lossy(&line).into_owned())?;
+            writes.extend(entry.write()?);
+        }
+        Ok(writes)
+    }
+}
+
+/// A request that was answered.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Write {
+    /// Whose token it bore.
+    pub(super) replica: String,
+    /// `verb resource[/subresource]`.
+    pub(super) what: String,
+    /// The object's name.
+    pub(super) name: String,
+    pub(super) code: u16,
+    pub(super) received: Timestamp,
+    pub(super) completed: Timestamp,
+    /// What a lease is to say.
+    pub(super) lease: Option<Claim>,
+}
+
+/// A lease, as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Claim {
+    pub(super) holder: String,
+    /// When, by the writer's clock.
+    pub(super) renewed: Timestamp,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    stage: String,
+    verb: String,
+    user: User,
+    #[serde(default)]
+    object_ref: ObjectRef,
+    response_status: Option<Status>,
+    request_object: Option<Object>,
+    request_received_timestamp: String,
+    stage_timestamp: String,
+}
+
+#[derive(Deserialize)]
+struct User {
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObjectRef {
+    resource: String,
+    name: String,
+    subresource: String,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    code: u16,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    spec: Option<LeaseSpec>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct LeaseSpec {
+    holder_identity: String,
+    renew_time: String,
+}
+
+impl Entry {
+    /// `None` if nothing was answered yet.
+    fn write(self) -> Result<Option<Write>> {
+        let Some(Status { code }) = self.response_status else { return Ok(None) };
+        if self.stage != "ResponseComplete" {
+            return Ok(None);
+        }
+        let ObjectRef { resource, name, subresource } = self.object_ref;
+        let what = match subresource.as_str() {
+            "" => format!("{} {resource}", self.verb),
+            sub => format!("{} {resource}/{sub}", self.verb),
+        };
+        let spec = self.request_object.and_then(|object| object.spec).filter(|_| resource == "leases");
+        let lease = spec.map(|spec| -> Result<Claim> {
+            Ok(Claim { holder: spec.holder_identity, renewed: Timestamp::parse(&spec.renew_time)? })
+        });
+        Ok(Some(Write {
+            replica: self.user.username,
+            what,
+            name,
+            code,
+            received: Timestamp::parse(&self.request_received_timestamp)?,
+            completed: Timestamp::parse(&self.stage_timestamp)?,
+            lease: lease.transpose()?,
+        }))
+    }
+}
+
+/// From the write of the lease that began it until the next one begins.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Term {
+    pub(super) replica: String,
+    /// The process.
+    pub(super) holder: String,
+    /// When the write that began it was received, and when it was answered.
+    pub(super) received: Timestamp,
+    pub(super) completed: Timestamp,
+    /// When its last renewal was answered.
+    pub(super) renewed: Timestamp,
+}
+
+/// All writes so far.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) terms: Vec<Term>,
+    /// Who wrote what, leases aside.
+    writes: Vec<Write>,
+    bindings: HashMap<String, usize>,
+    pub(super) bound: usize,
+    /// Bindings that were refused, by the answer's code.
+    pub(super) refused: BTreeMap<u16, usize>,
+    /// The last offset of each replica's clock that its leases tell of, in nanoseconds.
+    pub(super) offsets: BTreeMap<String, i64>,
+}
+
+impl Book {
+    /// What came to an end next.
+    pub(super) fn note(&mut self, write: Write) {
+        let succeeded = (200..300).contains(&write.code);
+        if write.what == "create pods/binding" {
+            if succeeded {
+                self.bound += 1;
+                *self.bindings.entry(write.name.clone()).or_default() += 1;
+            } else {
+                *self.refused.entry(write.code).or_default() += 1;
+            }
+        }
+        match (succeeded, &write.lease) {
+            (false, _) => {}
+            (true, Some(claim)) => {
+                self.offsets.insert(write.replica.clone(), claim.renewed.0 - write.received.0);
+                let claim = claim.clone();
+                self.note_lease(write, claim);
+            }
+            (true, None) => self.writes.push(write),
+        }
+    }
+
+    fn note_lease(&mut self, write: Write, claim: Claim) {
+        let Write { replica, received, completed, .. } = write;
+        match self.terms.last_mut() {
+            Some(term) if term.holder == claim.holder => term.renewed = completed,
+            _ => self.terms.push(Term {
+                replica,
+                holder: claim.holder,
+                received,
+                completed,
+                renewed: completed,
+            }),
+        }
+    }
+
+    /// Who leads.
+    pub(super) fn leader(&self) -> Option<&Term> {
+        self.terms.last().filter(|term| !term.holder.is_empty())
+    }
+
+    /// The take-over that ended the term of a process that was killed then.
+    pub(super) fn take_over(&self, killed: &str, at: Timestamp) -> Option<&Term> {
+        self.terms.iter().find(|term| term.completed > at && term.holder != killed)
+    }
+
+    /// Everything that must not be, in all that was noted.
+    pub(super) fn violations(&self) -> Vec<Violation> {
+        let twice = self.bindings.iter().filter(|(_, times)| **times > 1);
+        let twice = twice.map(|(pod, times)| Violation::BoundTwice { pod: pod.clone(), times: *times });
+        twice.chain(self.writes.iter().filter_map(|write| self.judge(write))).collect()
+    }
+
+    fn judge(&self, write: &Write) -> Option<Violation> {
+        let at = write.received;
+        let (replica, what, at_text) = (write.replica.clone(), write.what.clone(), at.to_rfc3339_micro());
+        // Who takes the lease may know it a moment before the answer is in the log.
+        let begun = self.terms.partition_point(|term| term.received <= at);
+        let begins = |term: &&Term| term.completed > at && term.replica == write.replica;
+        if self.terms[..begun].last().is_some_and(|term| begins(&term)) {
+            return None;
+        }
+        match self.terms[..begun].iter().rfind(|term| term.completed <= at) {
+            Some(term) if term.replica == write.replica => None,
+            Some(term) => Some(Violation::WroteWithoutLease {
+                replica,
+                what,
+                at: at_text,
+                leader: term.replica.clone(),
+                seconds: at.since(term.completed).as_secs_f64(),
+            }),
+            None => Some(Violation::WroteBeforeLease { replica, what, at: at_text }),
+        }
+    }
+
+    /// How far a replica's clock was from that of kube-apiserver, as far as it is known.
+    pub(super) fn offset(&self, replica: &str) -> Option<f64> {
+        self.offsets.get(replica).map(|nanoseconds| *nanoseconds as f64 / 1e9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A write in milliseconds.
+    fn write(replica: &str, what: &str, name: &str, received: i64, completed: i64) -> Write {
+        Write {
+            replica: replica.to_owned(),
+            what: what.to_owned(),
+            name: name.to_owned(),
+            code: 201,
+            received: Timestamp(received * 1_000_000),
+            completed: Timestamp(completed * 1_000_000),
+            lease: None,
+        }
+    }
+
+    fn lease(replica: &str, holder: &str, received: i64, completed: i64) -> Write {
+        let claim = Claim { holder: holder.to_owned(), renewed: Timestamp(0) };
+        Write { code: 200, lease: Some(claim), ..write(replica, "update leases", "l", received, completed) }
+    }
+
+    fn bind(replica: &str, pod: &str, received: i64, completed: i64) -> Write {
+        write(replica, "create pods/binding", pod, received, completed)
+    }
+
+    fn book(writes: &[Write]) -> Book {
+        let mut book = Book::default();
+        writes.iter().cloned().for_each(|write| book.note(write));
+        book
+    }
+
+    #[test]
+    fn who_writes_in_his_own_term_does_no_wrong() {
+        let book = book(&[
+            lease("a", "a1", 10, 12),
+            bind("a", "p", 20, 21),
+            lease("a", "a1", 30, 31),
+            bind("a", "q", 40, 41),
+            lease("b", "b1", 50, 52),
+            bind("b", "r", 53, 54),
+            // The log was a moment late.
+            lease("a", "a2", 60, 65),
+            bind("a", "s", 64, 66),
+        ]);
+        assert_eq!(book.violations(), []);
+        let holders: Vec<_> = book.terms.iter().map(|term| term.holder.as_str()).collect();
+        assert_eq!(holders, ["a1", "b1", "a2"]);
+        assert_eq!(book.bound, 4);
+        assert_eq!(book.take_over("a1", Timestamp(45_000_000)).unwrap().holder, "b1");
+        assert_eq!(book.terms[0].renewed, Timestamp(31_000_000));
+    }
+
+    #[test]
+    fn what_was_received_before_a_take_over_may_be_answered_after_it() {
+        let in_time = [lease("a", "a1", 10, 12), lease("b", "b1", 50, 52), bind("a", "p", 49, 70)];
+        assert_eq!(book(&in_time).violations(), []);
+        let meanwhile = [lease("a", "a1", 10, 12), lease("b", "b1", 50, 52), bind("a", "p", 51, 70)];
+        assert_eq!(book(&meanwhile).violations(), []);
+        let late = [lease("a", "a1", 10, 12), lease("b", "b1", 50, 52), bind("a", "p", 53, 70)];
+        let violations = book(&late).violations();
+        assert!(
+            matches!(&violations[..], [Violation::WroteWithoutLease { replica, leader, .. }] if replica == "a" && leader == "b"),
+            "{violations:?}"
+        );
+    }
+
+    #[test]
+    fn who_writes_first_and_asks_later_is_named() {
+        let violations = book(&[bind("a", "p", 5, 6), lease("a", "a1", 10, 12)]).violations();
+        assert!(matches!(violations[..], [Violation::WroteBeforeLease { .. }]), "{violations:?}");
+    }
+
+    #[test]
+    fn refused_writes_count_for_nothing_and_two_bindings_of_a_pod_for_one_too_many() {
+        let refused = Write { code: 409, ..bind("b", "p", 20, 21) };
+        let all = [lease("a", "a1", 10, 12), bind("a", "p", 15, 16), refused.clone()];
+        let once = book(&all);
+        assert_eq!((once.violations(), once.refused), (vec![], BTreeMap::from([(409, 1)])));
+        let twice = book(&[lease("a", "a1", 10, 12), bind("a", "p", 15, 16), bind("a", "p", 17, 18)]);
+        assert_eq!(twice.violations(), [Violation::BoundTwice { pod: "p".to_owned(), times: 2 }]);
+    }
+
+    #[test]
+    fn entries_of_the_log_are_understood() {
+        let entry = json!({
+            "stage": "ResponseComplete",
+            "verb": "update",
+            "user": {"username": "replica-1"},
+            "objectRef": {"resource": "leases", "namespace": "kube-system", "name": "l"},
+            "responseStatus": {"metadata": {}, "code": 200},
+            "requestObject": {"spec": {"holderIdentity": "h_1", "renewTime": "2026-11-22T10:05:00.000000Z"}},
+            "requestReceivedTimestamp": "2026-11-22T10:00:00.000000Z",
+            "stageTimestamp": "2026-11-22T10:00:00.250000Z",
+        });
+        let entry: Entry = serde_json::from_value(entry).unwrap();
+        let write = entry.write().unwrap().unwrap();
+        assert_eq!(write.completed.since(write.received), Duration::from_millis(250));
+        let book = book(&[write]);
+        assert_eq!(book.offset("replica-1"), Some(300.0));
+        assert_eq!(book.leader().unwrap().holder, "h_1");
+    }
+}

@@ -1,0 +1,196 @@
+//! Pods that come at a steady pace, and go again when the cluster is full enough.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::ledger::{Ledger, Room};
+use crate::components::{ApiClient, Error};
+use crate::generate::Random;
+
+pub(super) const NODES: &str = "/api/v1/nodes";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// Pods that a node can hold on the average, whatever of it is full first.
+const PER_NODE: usize = 40;
+/// So many of a hundred places are taken in the long run.
+const FULL: usize = 80;
+/// Who falls behind by more forgets what was missed.
+const BEHIND: Duration = Duration::from_secs(1);
+/// Before what failed is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Before a look whether there is something to delete.
+const LOOK: Duration = Duration::from_millis(5);
+const CREATORS: usize = 8;
+const DELETERS: usize = 4;
+
+/// What nodes have: a third is out of CPU first, a third out of memory, and a third out of places.
+const KINDS: [Room; 3] = [[5_000, 32_768, 110], [16_000, 5_120, 110], [16_000, 32_768, 40]];
+
+/// The nodes by name.
+pub(super) fn nodes(count: usize) -> impl Iterator<Item = (String, Room)> {
+    (0..count).map(|index| (format!("node-{index}"), KINDS[index % KINDS.len()]))
+}
+
+pub(super) fn node(name: &str, [cpu, memory, pods]: Room) -> Value {
+    let resources =
+        json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi"), "pods": pods.to_string()});
+    json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"capacity": resources, "allocatable": resources},
+    })
+}
+
+/// How many pods so many nodes have in the long run.
+pub(super) fn places(nodes: usize) -> usize {
+    nodes * PER_NODE * FULL / 100
+}
+
+/// Threads that create and delete pods until this value is dropped.
+pub(super) struct Load {
+    creates: Arc<AtomicBool>,
+    creators: Vec<JoinHandle<()>>,
+    deletes: Arc<AtomicBool>,
+}
+
+/// When which pod comes next.
+struct Pace {
+    interval: Duration,
+    next: Instant,
+    number: u64,
+}
+
+impl Load {
+    /// So many pods per second, and deletions of the oldest while more than `places` have a node.
+    pub(super) fn start(
+        client: &ApiClient,
+        rate: u32,
+        seed: u64,
+        places: usize,
+        ledger: &Arc<Mutex<Ledger>>,
+    ) -> Self {
+        let (creates, deletes) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
+        let interval = Duration::from_secs(1) / rate.max(1);
+        let pace = Arc::new(Mutex::new(Pace { interval, next: Instant::now(), number: 0 }));
+        let creator = || {
+            let (client, creates, pace) = (client.clone(), creates.clone(), pace.clone());
+            thread::spawn(move || {
+                while creates.load(Ordering::Relaxed) {
+                    let (number, at) = lock(&pace).claim(Instant::now());
+                    sleep(at.saturating_duration_since(Instant::now()));
+                    until_done(&creates, 409, || client.post(PODS, &pod(seed, number)));
+                }
+            })
+        };
+        let creators = (0..CREATORS).map(|_| creator()).collect();
+        for _ in 0..DELETERS {
+            let (client, deletes, ledger) = (client.clone(), deletes.clone(), ledger.clone());
+            thread::spawn(move || {
+                while deletes.load(Ordering::Relaxed) {
+                    let oldest = lock(&ledger).oldest_beyond(places);
+                    match oldest {
+                        Some(name) => {
+                            let path = format!("{PODS}/{name}?gracePeriodSeconds=0");
+                            until_done(&deletes, 404, || client.delete(&path));
+                        }
+                        None => sleep(LOOK),
+                    }
+                }
+            });
+        }
+        Self { creates, creators, deletes }
+    }
+
+    /// No more pods come; others still go.
+    pub(super) fn stop_creating(&mut self) {
+        self.creates.store(false, Ordering::Relaxed);
+        for creator in self.creators.drain(..) {
+            // Whatever it may have panicked about is told already.
+            let _ = creator.join();
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.creates.store(false, Ordering::Relaxed);
+        self.deletes.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Pace {
+    /// The next pod's number, and when it comes.
+    fn claim(&mut self, now: Instant) -> (u64, Instant) {
+        if now.saturating_duration_since(self.next) > BEHIND {
+            self.next = now;
+        }
+        let (number, at) = (self.number, self.next);
+        self.number += 1;
+        self.next += self.interval;
+        (number, at)
+    }
+}
+
+/// Tries until it succeeds, until it has been done already, which `done` says, or until nobody wants it any more.
+fn until_done(wanted: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) {
+    loop {
+        match act() {
+            Ok(_) => return,
+            Err(Error::Refused { status, .. }) if status == done => return,
+            Err(_) if !wanted.load(Ordering::Relaxed) => return,
+            Err(_) => sleep(PAUSE),
+        }
+    }
+}
+
+/// A pod of a size of its own. Its quantities are written as the API server writes them.
+fn pod(seed: u64, number: u64) -> Value {
+    let mut random = Random::new(seed ^ number.rotate_left(32));
+    let cpu = format!("{}m", random.pick(&[50, 100, 150, 200]));
+    let memory = format!("{}Mi", random.pick(&[64, 128, 192]));
+    let requests = json!({"cpu": cpu, "memory": memory});
+    json!({
+        "metadata": {"name": format!("pod-{number}"), "labels": {"app": format!("app-{}", number % 50)}},
+        "spec": {"containers": [{"name": "c", "image": "registry.example/app:v1", "resources": {"requests": requests}}]},
+    })
+}
+
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_falls_behind_does_not_make_up_for_it() {
+        let begin = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut pace = Pace { interval: second / 10, next: begin, number: 0 };
+        assert_eq!(pace.claim(begin), (0, begin));
+        assert_eq!(pace.claim(begin + second / 2), (1, begin + second / 10));
+        let late = begin + 20 * second;
+        assert_eq!(pace.claim(late), (2, late));
+        assert_eq!(pace.claim(late), (3, late + second / 10));
+    }
+
+    #[test]
+    fn pods_fill_every_kind_of_node_with_about_forty() {
+        let mut sums = [0, 0, 0];
+        for number in 0..1200 {
+            let requests = &pod(1, number)["spec"]["containers"][0]["resources"]["requests"];
+            let amount = |field: &str, unit| {
+                requests[field].as_str().unwrap().strip_suffix(unit).unwrap().parse::<u64>().unwrap()
+            };
+            sums = [sums[0] + amount("cpu", "m"), sums[1] + amount("memory", "Mi"), sums[2] + 1];
+        }
+        for (resource, kind) in KINDS.iter().enumerate() {
+            let holds = kind[resource] * 1200 / sums[resource];
+            assert!((38..=42).contains(&holds), "{resource}: {holds}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether memory grows.
+
+use std::fmt;
+
+/// The scheduler's memory at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Seconds since the beginning.
+    pub at_s: f64,
+    /// Resident memory in MiB.
+    pub resident_mib: f64,
+}
+
+/// Where memory goes, of samples at equal distances. The first quarter is left out of the line: caches fill.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trend {
+    /// The mean of the first quarter, in MiB.
+    pub first_quarter_mib: f64,
+    /// The mean of the last quarter, in MiB.
+    pub last_quarter_mib: f64,
+    /// The slope of the line through the last three quarters (least squares), in MiB per hour.
+    pub mib_per_hour: f64,
+    /// By how much that line rises from its beginning to its end, as a part of its mean.
+    pub growth: f64,
+}
+
+impl Trend {
+    /// `None` of fewer than eight samples.
+    pub(super) fn of(samples: &[Sample]) -> Option<Self> {
+        let quarter = samples.len() / 4;
+        if quarter < 2 {
+            return None;
+        }
+        let mean =
+            |part: &[Sample], of: fn(&Sample) -> f64| part.iter().map(of).sum::<f64>() / part.len() as f64;
+        let (at, resident): (fn(&Sample) -> f64, fn(&Sample) -> f64) = (|s| s.at_s, |s| s.resident_mib);
+        let rest = &samples[quarter..];
+        let (mean_at, mean_resident) = (mean(rest, at), mean(rest, resident));
+        let (mut product, mut square) = (0.0, 0.0);
+        for sample in rest {
+            product += (sample.at_s - mean_at) * (sample.resident_mib - mean_resident);
+            square += (sample.at_s - mean_at).powi(2);
+        }
+        let slope = product / square;
+        let lasts = rest[rest.len() - 1].at_s - rest[0].at_s;
+        Some(Self {
+            first_quarter_mib: mean(&samples[..quarter], resident),
+            last_quarter_mib: mean(&samples[samples.len() - quarter..], resident),
+            mib_per_hour: slope * 3600.0,
+            growth: slope * lasts / mean_resident,
+        })
+    }
+}
+
+impl fmt::Display for Trend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "resident memory: {:.1} MiB in the first quarter, {:.1} MiB in the last; over the last three {:+.2} MiB per \
+             hour, {:+.1} % from beginning to end",
+            self.first_quarter_mib,
+            self.last_quarter_mib,
+            self.mib_per_hour,
+            self.growth * 100.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(resident: impl Fn(f64) -> f64) -> Vec<Sample> {
+        (0..40)
+            .map(|i| f64::from(i) * 10.0)
+            .map(|at_s| Sample { at_s, resident_mib: resident(at_s) })
+            .collect()
+    }
+
+    #[test]
+    fn the_line_goes_through_the_last_three_quarters_only() {
+        let fills_then_rests = samples(|at| if at < 100.0 { at } else { 100.0 });
+        let trend = Trend::of(&fills_then_rests).unwrap();
+        assert!(trend.mib_per_hour.abs() < 1e-9 && trend.growth.abs() < 1e-9, "{trend:?}");
+        assert_eq!((trend.first_quarter_mib, trend.last_quarter_mib), (45.0, 100.0));
+    }
+
+    #[test]
+    fn a_steady_growth_is_found_under_noise() {
+        let grows = samples(|at| 50.0 + at / 100.0 + if (at / 10.0) as u32 % 2 == 0 { 0.2 } else { -0.2 });
+        let trend = Trend::of(&grows).unwrap();
+        assert!((trend.mib_per_hour - 36.0).abs() < 1.0, "{trend:?}");
+        assert!((trend.growth - 0.055).abs() < 0.003, "{trend:?}");
+        assert_eq!(Trend::of(&grows[..7]), None);
+    }
+}
