@@ -38,13 +38,27 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "testkit",
         ],
     ),
+    // For authors of extenders, who need nothing else of this.
+    ("extender", &[]),
+    // As anybody's extender: on the kit alone. It is no scheduler, and so not on the library for those.
+    ("metrics-extender", &["extender"]),
     // As anybody's schedulers: on the library for authors alone.
     ("stickyvm", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
-const OUTSIDE: &[&str] = &["driver", "port", "harbormaster", "oracle", "apiserver", "sandbox", "yoda"];
+const OUTSIDE: &[&str] = &[
+    "driver",
+    "port",
+    "harbormaster",
+    "oracle",
+    "apiserver",
+    "sandbox",
+    "extender",
+    "metrics-extender",
+    "yoda",
+];
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 

@@ -1,0 +1,230 @@
+//! The four verbs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use clap::ValueEnum;
+use harbormaster_extender::{
+    Ask, Binding, Candidate, Error, Extender, Filtered, Preempted, Preemption, Reject, Scores, Verb,
+};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::{labelled::Labelled, score, usage::Usage};
+
+/// How points are given, and what is said if no node has the label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Points from 0 to 10, and a reason for every node.
+    #[default]
+    Corrected,
+    /// The article's: as many points below one as millicores above the least, and one error for all nodes.
+    Literal,
+}
+
+/// What the verbs need. Clones share what is known.
+#[derive(Clone, Debug)]
+pub struct MetricsExtender {
+    /// How points are given.
+    pub mode: Mode,
+    /// The key of the label that nodes must have, with any value.
+    pub label: Arc<str>,
+    /// Whether every score is logged.
+    pub verbose: bool,
+    /// What nodes use.
+    pub usage: Usage,
+    /// Which nodes have the label.
+    pub labelled: Labelled,
+}
+
+impl MetricsExtender {
+    /// The extender, at the article's paths: `/scheduler/filter`, `prioritize`, `preemption`, and with a client `bind`, which needs the
+    /// right to create `pods/binding`.
+    pub fn serve(&self, bind: Option<Client>) -> Extender {
+        let (filter, prioritize, preempt, ready) =
+            (self.clone(), self.clone(), self.clone(), self.labelled.clone());
+        let extender = Extender::new()
+            .prefix("/scheduler")
+            .path(Verb::Preempt, "preemption")
+            .filter(move |ask| std::future::ready(filter.filter(&ask)))
+            .prioritize(move |ask| std::future::ready(Ok(prioritize.prioritize(&ask))))
+            .preempt(move |ask| std::future::ready(Ok(preempt.preempt(&ask))))
+            .ready(move || if ready.is_known() { Ok(()) } else { Err("nodes are not known yet".to_owned()) });
+        self.usage.register(extender.registry());
+        match bind {
+            Some(client) => extender.bind(move |binding| bind_pod(client.clone(), binding)),
+            None => extender,
+        }
+    }
+
+    /// Nodes with the label fit. Evicting pods gives no node a label, so the others are unresolvable.
+    fn filter(&self, ask: &Ask) -> Result<Filtered, Error> {
+        let has_label = |node: &Candidate| match node.node() {
+            Some(object) => Ok(object.metadata.label(&self.label).is_some()),
+            None => self.labelled.has(node.name()).ok_or_else(|| {
+                Error::new("the labels of nodes are not known yet, and the scheduler sends names only")
+            }),
+        };
+        let mut verdicts = BTreeMap::new();
+        for node in &*ask.nodes {
+            let missing = || Reject::unresolvable(format!("node(s) had no label {}", self.label));
+            let verdict = if has_label(node)? { Ok(()) } else { Err(missing()) };
+            verdicts.insert(node.name().to_owned(), verdict);
+        }
+        if self.mode == Mode::Literal && verdicts.values().all(Result::is_err) {
+            return Err(Error::new(format!("all node do not have label {}", self.label)));
+        }
+        Ok(Filtered { verdicts })
+    }
+
+    /// Points by what is known at this moment; none at all if that is nothing.
+    fn prioritize(&self, ask: &Ask) -> Scores {
+        let Some(millicores) = self.usage.now() else { return Scores::default() };
+        let scores = match self.mode {
+            Mode::Literal => score::literal(&millicores),
+            Mode::Corrected => score::corrected(&millicores, ask.nodes.iter().map(Candidate::name)),
+        };
+        if self.verbose {
+            for (node, points) in &scores.0 {
+                tracing::info!(
+                    pod = ask.pod.metadata.name,
+                    node,
+                    millicores = millicores.get(node),
+                    points,
+                    "Score"
+                );
+            }
+        }
+        scores
+    }
+
+    /// What it is asked, but for nodes without the label: filter would send nobody there, so their pods would go in vain. No scheduler
+    /// sends node objects here.
+    fn preempt(&self, ask: &Preemption) -> Preempted {
+        ask.keep(|node, _| self.labelled.has(node) != Some(false))
+    }
+}
+
+async fn bind_pod(client: Client, binding: Binding) -> Result<(), Error> {
+    let Binding { pod_name, pod_namespace, pod_uid, node } = binding;
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod_name, "namespace": pod_namespace, "uid": pod_uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let path = format!("/api/v1/namespaces/{pod_namespace}/pods/{pod_name}/binding");
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(body.to_string().into_bytes())?;
+    client.request::<Value>(request).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use harbormaster_extender::wire::decode;
+
+    use super::*;
+
+    fn extender(mode: Mode, usage: &[(&str, u64)]) -> MetricsExtender {
+        let kept = Usage::new(Duration::from_secs(60));
+        if !usage.is_empty() {
+            kept.set(usage.iter().map(|(name, used)| ((*name).to_owned(), *used)).collect());
+        }
+        let label = "filter.xy.com".into();
+        MetricsExtender { mode, label, verbose: true, usage: kept, labelled: Labelled::default() }
+    }
+
+    fn ask(args: Value) -> Ask {
+        Ask::new(decode(args.to_string().as_bytes()).unwrap()).unwrap()
+    }
+
+    fn objects(labelled: &[&str]) -> Ask {
+        let node = |name: &str| match labelled.contains(&name) {
+            true => json!({"metadata": {"name": name, "labels": {"filter.xy.com": ""}}}),
+            false => json!({"metadata": {"name": name, "labels": {"filter.xy.com.au": "true"}}}),
+        };
+        let nodes = ["k8s-master", "k8s-node1", "k8s-node2"].map(node);
+        ask(json!({"Pod": {}, "Nodes": {"items": nodes}}))
+    }
+
+    fn names() -> Ask {
+        ask(json!({"Pod": {}, "NodeNames": ["k8s-master", "k8s-node1", "k8s-node2"]}))
+    }
+
+    fn fitting(filtered: &Filtered) -> Vec<&str> {
+        filtered
+            .verdicts
+            .iter()
+            .filter(|(_, verdict)| verdict.is_ok())
+            .map(|(name, _)| name.as_str())
+            .collect()
+    }
+
+    const ARTICLE: [(&str, u64); 3] = [("k8s-master", 264), ("k8s-node1", 87), ("k8s-node2", 67)];
+
+    #[test]
+    fn nodes_with_the_label_fit_whatever_its_value() {
+        for mode in [Mode::Corrected, Mode::Literal] {
+            let filtered = extender(mode, &[]).filter(&objects(&["k8s-node1", "k8s-node2"])).unwrap();
+            assert_eq!(fitting(&filtered), ["k8s-node1", "k8s-node2"]);
+            assert_eq!(
+                filtered.verdicts["k8s-master"],
+                Err(Reject::unresolvable("node(s) had no label filter.xy.com"))
+            );
+        }
+    }
+
+    #[test]
+    fn if_no_node_fits_every_node_has_its_reason_and_literally_there_is_one_error() {
+        let filtered = extender(Mode::Corrected, &[]).filter(&objects(&[])).unwrap();
+        assert_eq!((fitting(&filtered).len(), filtered.verdicts.len()), (0, 3));
+        let error = extender(Mode::Literal, &[]).filter(&objects(&[])).unwrap_err();
+        assert_eq!(error.to_string(), "all node do not have label filter.xy.com");
+    }
+
+    #[test]
+    fn names_alone_are_enough_once_the_labels_are_known() {
+        let extender = extender(Mode::Corrected, &[]);
+        assert!(extender.filter(&names()).unwrap_err().to_string().contains("not known yet"));
+        extender.labelled.set(["k8s-node2".to_owned()].into());
+        assert_eq!(fitting(&extender.filter(&names()).unwrap()), ["k8s-node2"]);
+    }
+
+    #[test]
+    fn points_are_literal_or_from_0_to_10_and_without_metrics_there_are_none() {
+        let points = |extender: &MetricsExtender, ask: &Ask| -> Vec<i64> {
+            extender.prioritize(ask).0.into_iter().map(|(_, points)| points).collect()
+        };
+        for ask in [names(), objects(&[])] {
+            assert_eq!(points(&extender(Mode::Literal, &ARTICLE), &ask), [-196, -19, 1]);
+            assert_eq!(points(&extender(Mode::Corrected, &ARTICLE), &ask), [3, 8, 10]);
+            for mode in [Mode::Literal, Mode::Corrected] {
+                assert!(points(&extender(mode, &[]), &ask).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn preemption_keeps_what_it_is_asked_but_for_nodes_without_the_label() {
+        let extender = extender(Mode::Literal, &[]);
+        let victims = json!({"Pods": [{"UID": "u"}], "NumPDBViolations": 0});
+        let pods = json!({"Pods": [{"metadata": {"uid": "u"}}], "NumPDBViolations": 0});
+        let forms = [
+            json!({"Pod": {}, "NodeNameToMetaVictims": {"a": victims, "b": victims}}),
+            json!({"Pod": {}, "NodeNameToVictims": {"a": pods, "b": pods}}),
+        ];
+        let asks = forms.map(|form| Preemption::new(decode(form.to_string().as_bytes()).unwrap()).unwrap());
+        let kept = |ask| -> Vec<String> { extender.preempt(ask).0.into_keys().collect() };
+        for ask in &asks {
+            assert_eq!(kept(ask), ["a", "b"], "nothing is known of labels yet");
+        }
+        extender.labelled.set(["b".to_owned()].into());
+        for ask in &asks {
+            assert_eq!(kept(ask), ["b"]);
+            assert_eq!(extender.preempt(ask).0["b"].pods[0].uid, "u");
+        }
+    }
+}

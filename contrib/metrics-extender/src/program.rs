@@ -1,0 +1,192 @@
+//! Flags, and the way to the API server.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Parser;
+use harbormaster_extender::{ServeError, Serving, init_log, server::parse_duration};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use thiserror::Error;
+
+use crate::{
+    extender::{MetricsExtender, Mode},
+    labelled::Labelled,
+    usage::Usage,
+};
+
+/// How long the API server may take for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long it may be silent. On a watch it says once a minute that it is there.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// Sends pods to nodes with a label, and best to those that use the least CPU.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "metrics-extender", version)]
+pub struct Flags {
+    /// How to reach the API server; without it as a pod of the cluster, or as kubectl does.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The key of the label that nodes must have, with any value.
+    #[arg(long, value_name = "KEY", default_value = "filter.xy.com", value_parser = label_key)]
+    pub label: String,
+    /// Points from 0 to 10, or those of the article.
+    #[arg(long, value_enum, default_value_t)]
+    pub mode: Mode,
+    /// How often metrics-server is asked. It measures every 15 s.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
+    pub refresh: Duration,
+    /// After which time its last answer counts as none.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
+    pub max_age: Duration,
+    /// Binds pods, too, where the configuration names bindVerb. This needs the right to create pods/binding.
+    #[arg(long)]
+    pub bind: bool,
+    /// Logs every score.
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Where and how it is served.
+    #[command(flatten)]
+    pub serving: Serving,
+}
+
+/// Why the extender cannot run.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The API server cannot be reached by that kubeconfig, or there is none.
+    #[error("kubeconfig: {0}")]
+    Kubeconfig(String),
+    /// Answers would be too old before the next one comes.
+    #[error(
+        "--max-age {max_age:?} is not longer than --refresh {refresh:?}: there would be no metrics in between"
+    )]
+    MaxAge {
+        /// After which time an answer counts as none.
+        max_age: Duration,
+        /// From one answer to the next.
+        refresh: Duration,
+    },
+    /// It cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// The extender's program.
+pub fn main() -> ExitCode {
+    let flags = Flags::parse();
+    init_log();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("starting: {error}")),
+    };
+    match runtime.block_on(run(flags)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn failed(why: &str) -> ExitCode {
+    tracing::error!("{why}");
+    ExitCode::FAILURE
+}
+
+async fn run(flags: Flags) -> Result<(), RunError> {
+    let Flags { max_age, refresh, .. } = flags;
+    if max_age <= refresh {
+        return Err(RunError::MaxAge { max_age, refresh });
+    }
+    let client = connect(flags.kubeconfig.as_deref()).await?;
+    let me = MetricsExtender {
+        mode: flags.mode,
+        label: flags.label.as_str().into(),
+        verbose: flags.verbose,
+        usage: Usage::new(max_age),
+        labelled: Labelled::default(),
+    };
+    // They end with the process.
+    tokio::spawn(me.usage.clone().follow(client.clone(), refresh));
+    tokio::spawn(me.labelled.clone().follow(client.clone(), flags.label));
+    me.serve(flags.bind.then_some(client)).run(&flags.serving).await?;
+    Ok(())
+}
+
+/// Finds out how to reach the API server. Nothing is sent yet.
+async fn connect(kubeconfig: Option<&Path>) -> Result<Client, RunError> {
+    let unusable = |error: &dyn std::fmt::Display| RunError::Kubeconfig(error.to_string());
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(file, &options).await.map_err(|error| unusable(&error))?
+        }
+        None => Config::infer().await.map_err(|error| unusable(&error))?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    config.write_timeout = Some(CONNECT);
+    Client::try_from(config).map_err(|error| unusable(&error))
+}
+
+/// As far as a selector could mean something else.
+fn label_key(text: &str) -> Result<String, String> {
+    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let is_fine = |part: &str, most: usize| {
+        let ends = |c: char| c.is_ascii_alphanumeric();
+        (1..=most).contains(&part.len())
+            && part.starts_with(ends)
+            && part.ends_with(ends)
+            && part.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
+    };
+    match is_fine(name, 63) && prefix.is_none_or(|prefix| is_fine(prefix, 253)) {
+        true => Ok(text.to_owned()),
+        false => Err("expected the key of a label, such as example.com/fast".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_the_articles_label_and_sound_defaults() {
+        let flags = Flags::try_parse_from(["metrics-extender"]).unwrap();
+        assert_eq!((flags.label.as_str(), flags.mode, flags.bind), ("filter.xy.com", Mode::Corrected, false));
+        assert_eq!(flags.serving, Serving::default());
+        assert!(flags.max_age > flags.refresh);
+    }
+
+    #[test]
+    fn flags_that_are_wrong_are_told_with_what_is_expected() {
+        for (args, expected) in [
+            (&["--label=a=b"][..], "invalid value 'a=b' for '--label <KEY>': expected the key of a label"),
+            (&["--label=a,b"], "expected the key of a label"),
+            (&["--label=/a"], "expected the key of a label"),
+            (&["--mode=exact"], "[possible values: corrected, literal]"),
+            (&["--refresh=15"], "expected a time such as 500ms, 5s or 1m"),
+            (&["--listen=8001"], "invalid value '8001' for '--listen <ADDRESS:PORT>'"),
+            (&["--tls-cert-file=x"], "--tls-private-key-file"),
+            (&["--max-requests=0"], "must be at least 1"),
+            (&["--lable=x"], "a similar argument exists: '--label'"),
+        ] {
+            let error =
+                Flags::try_parse_from(["metrics-extender"].iter().chain(args)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{args:?}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_work_is_refused_at_the_start() {
+        let run = async |args: &[&str]| {
+            let flags = Flags::try_parse_from(["metrics-extender"].iter().chain(args)).unwrap();
+            run(flags).await.unwrap_err().to_string()
+        };
+        assert!(run(&["--max-age=10s", "--refresh=10s"]).await.contains("not longer than --refresh"));
+        let error = run(&["--kubeconfig=/nowhere/kubeconfig"]).await;
+        assert!(error.starts_with("kubeconfig: ") && error.contains("/nowhere/kubeconfig"), "{error}");
+    }
+}

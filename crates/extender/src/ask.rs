@@ -1,0 +1,304 @@
+//! What filter and prioritize are asked, and answer.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    Error,
+    object::{Node, Pod},
+    wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, ListMeta, NodeList},
+};
+
+/// The highest score that an extender should give; the lowest is 0.
+pub const MAX_SCORE: i64 = 10;
+
+/// A pod and the nodes that fit so far. Clones share what is in it.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The pod that is being scheduled.
+    pub pod: Arc<Pod>,
+    /// The nodes, in the scheduler's order.
+    pub nodes: Arc<[Candidate]>,
+    form: Form,
+}
+
+/// In which form nodes were sent, and are sent back.
+#[derive(Clone, Debug)]
+struct Form {
+    objects: Option<ListMeta>,
+    names: bool,
+}
+
+/// A node that is asked about: its name, and the object if the scheduler sent it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    name: String,
+    node: Option<Node>,
+}
+
+impl Candidate {
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The node; none if the scheduler sends names only (`nodeCacheCapable: true`).
+    pub fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// The value of a label; none also if the scheduler sends names only: see [`Ask::need_objects`].
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.node.as_ref()?.metadata.label(key)
+    }
+
+    /// The value of an annotation, as [`Candidate::label`].
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.node.as_ref()?.metadata.annotation(key)
+    }
+}
+
+/// Why a node does not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reject {
+    reason: String,
+    unresolvable: bool,
+}
+
+impl Reject {
+    /// The node does not do as it is now. If other pods went it might.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), unresolvable: false }
+    }
+
+    /// The node would not do either if other pods went, so nobody is evicted there.
+    pub fn unresolvable(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), unresolvable: true }
+    }
+}
+
+/// What filter answers: what becomes of nodes, by name. Nodes that are not named do not fit, without a reason.
+#[derive(Clone, Debug, Default)]
+pub struct Filtered {
+    /// Nodes with why they do not fit, if they do not.
+    pub verdicts: BTreeMap<String, Result<(), Reject>>,
+}
+
+/// What prioritize answers: names of nodes with scores from 0 to [`MAX_SCORE`]. Nodes that are not named have 0 points.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scores(pub Vec<(String, i64)>);
+
+impl FromIterator<(String, i64)> for Scores {
+    fn from_iter<I: IntoIterator<Item = (String, i64)>>(scores: I) -> Self {
+        Self(scores.into_iter().collect())
+    }
+}
+
+impl Ask {
+    /// Makes what an author sees of what was sent.
+    ///
+    /// # Errors
+    /// With the path to what is missing or wrong.
+    pub fn new(args: ExtenderArgs) -> Result<Self, String> {
+        let pod = args.pod.ok_or("Pod: missing")?;
+        let pod = Pod::new(pod).map_err(|why| format!("Pod.{why}"))?;
+        let form = Form {
+            objects: args.nodes.as_ref().map(|list| list.metadata.clone()),
+            names: args.node_names.is_some() || args.nodes.is_none(),
+        };
+        let mut nodes = Vec::new();
+        for (at, object) in args.nodes.and_then(|list| list.items).into_iter().flatten().enumerate() {
+            nodes.push(Candidate::of_object(object).map_err(|why| format!("Nodes.items[{at}].{why}"))?);
+        }
+        match nodes.is_empty() {
+            true => nodes.extend(args.node_names.into_iter().flatten().map(Candidate::of_name)),
+            // Nobody is known to send both; the names are those of the objects then.
+            false => {}
+        }
+        Ok(Self { pod: Arc::new(pod), nodes: nodes.into(), form })
+    }
+
+    /// Makes sure that nodes are there as objects.
+    ///
+    /// # Errors
+    /// If the scheduler sends names only; the error says what to change.
+    pub fn need_objects(&self) -> Result<(), Error> {
+        match self.nodes.iter().any(|candidate| candidate.node.is_none()) {
+            true => Err(Error::new(
+                "this extender needs node objects, and the scheduler sends names only: \
+                 set nodeCacheCapable: false for it in the scheduler's configuration",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks about every node whether it fits.
+    pub fn filter(&self, mut fits: impl FnMut(&Candidate) -> Result<(), Reject>) -> Filtered {
+        let verdicts = self.nodes.iter().map(|node| (node.name.clone(), fits(node)));
+        Filtered { verdicts: verdicts.collect() }
+    }
+
+    /// Asks about every node how good it is, from 0 to [`MAX_SCORE`].
+    pub fn score(&self, mut score: impl FnMut(&Candidate) -> i64) -> Scores {
+        self.nodes.iter().map(|node| (node.name.clone(), score(node))).collect()
+    }
+
+    /// What filter answers on the wire, in the form of the request.
+    pub(crate) fn answer(&self, filtered: Filtered) -> Result<ExtenderFilterResult, Error> {
+        let mut verdicts = filtered.verdicts;
+        let mut kept = Vec::new();
+        let (mut failed, mut unresolvable) = (BTreeMap::new(), BTreeMap::new());
+        for candidate in &*self.nodes {
+            match verdicts.remove(&candidate.name) {
+                Some(Ok(())) => kept.push(candidate),
+                Some(Err(reject)) => {
+                    let list = if reject.unresolvable { &mut unresolvable } else { &mut failed };
+                    list.insert(candidate.name.clone(), reject.reason);
+                }
+                None => {}
+            }
+        }
+        if let Some((stranger, _)) = verdicts.pop_first() {
+            return Err(Error::new(format!(
+                "the extender answers about node {stranger:?}, which was not asked about"
+            )));
+        }
+        let objects = |metadata: &ListMeta| NodeList {
+            metadata: metadata.clone(),
+            items: Some(
+                kept.iter().map(|node| node.node.as_ref().map(|node| node.json().to_owned())).collect(),
+            ),
+        };
+        Ok(ExtenderFilterResult {
+            nodes: self.form.objects.as_ref().map(objects),
+            node_names: self.form.names.then(|| kept.iter().map(|node| node.name.clone()).collect()),
+            failed_nodes: Some(failed),
+            failed_and_unresolvable_nodes: Some(unresolvable),
+            error: String::new(),
+        })
+    }
+}
+
+impl Candidate {
+    fn of_object(object: Option<crate::wire::RawObject>) -> Result<Self, String> {
+        let node = Node::new(object.ok_or("metadata.name: missing")?)?;
+        match node.metadata.name.as_str() {
+            "" => Err("metadata.name: missing".to_owned()),
+            name => Ok(Self { name: name.to_owned(), node: Some(node) }),
+        }
+    }
+
+    fn of_name(name: String) -> Self {
+        Self { name, node: None }
+    }
+}
+
+impl Scores {
+    pub(crate) fn answer(self) -> Vec<HostPriority> {
+        self.0.into_iter().map(|(host, score)| HostPriority { host, score }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::wire::decode;
+
+    fn ask(args: &Value) -> Result<Ask, String> {
+        Ask::new(decode(args.to_string().as_bytes()).unwrap())
+    }
+
+    fn nodes() -> Value {
+        let node =
+            |name: &str, disk: &str| json!({"metadata": {"name": name, "labels": {"disk": disk}}, "x": 1});
+        json!({"metadata": {}, "items": [node("b", "ssd"), node("a", "hdd"), node("c", "ssd")]})
+    }
+
+    fn by_disk(ask: &Ask) -> Value {
+        let filtered = ask.filter(|node| match node.label("disk") {
+            Some("ssd") => Ok(()),
+            Some(_) => Err(Reject::unresolvable("slow")),
+            None => Err(Reject::new("unknown")),
+        });
+        serde_json::to_value(ask.answer(filtered).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn who_sends_objects_gets_objects_in_their_order_and_as_they_were() {
+        let ask = ask(&json!({"Pod": {}, "Nodes": nodes(), "NodeNames": null})).unwrap();
+        ask.need_objects().unwrap();
+        let expected = json!({
+            "Nodes": {"metadata": {}, "items": [nodes()["items"][0], nodes()["items"][2]]},
+            "NodeNames": null,
+            "FailedNodes": {},
+            "FailedAndUnresolvableNodes": {"a": "slow"},
+            "Error": "",
+        });
+        assert_eq!(by_disk(&ask), expected);
+    }
+
+    #[test]
+    fn who_sends_names_gets_names() {
+        let ask = ask(&json!({"Pod": {}, "Nodes": null, "NodeNames": ["b", "a"]})).unwrap();
+        let error = ask.need_objects().unwrap_err().to_string();
+        assert!(error.contains("nodeCacheCapable: false"), "{error}");
+        let filtered = ask.filter(|node| match node.name() {
+            "a" => Ok(()),
+            _ => Err(Reject::new("not a")),
+        });
+        let answer = serde_json::to_value(ask.answer(filtered).unwrap()).unwrap();
+        assert_eq!(answer["Nodes"], Value::Null);
+        assert_eq!(answer["NodeNames"], json!(["a"]));
+        assert_eq!(answer["FailedNodes"], json!({"b": "not a"}));
+    }
+
+    #[test]
+    fn who_sends_both_gets_both() {
+        let ask = ask(&json!({"Pod": {}, "Nodes": nodes(), "NodeNames": ["b", "a", "c"]})).unwrap();
+        let answer = by_disk(&ask);
+        assert_eq!(answer["NodeNames"], json!(["b", "c"]));
+        assert_eq!(answer["Nodes"]["items"][1]["metadata"]["name"], "c");
+    }
+
+    #[test]
+    fn nodes_that_were_not_asked_about_are_an_error_and_those_left_out_do_not_fit() {
+        let ask = ask(&json!({"Pod": {}, "NodeNames": ["a", "b"]})).unwrap();
+        let named =
+            |names: &[&str]| Filtered { verdicts: names.iter().map(|&n| (n.to_owned(), Ok(()))).collect() };
+        let answer = ask.answer(named(&["b"])).unwrap();
+        assert_eq!(answer.node_names.unwrap(), ["b"]);
+        assert!(answer.failed_nodes.unwrap().is_empty());
+        let error = ask.answer(named(&["b", "z"])).unwrap_err().to_string();
+        assert_eq!(error, "the extender answers about node \"z\", which was not asked about");
+    }
+
+    #[test]
+    fn scores_have_the_names_of_the_nodes() {
+        let ask = ask(&json!({"Pod": {}, "Nodes": nodes()})).unwrap();
+        let scores = ask.score(|node| if node.label("disk") == Some("ssd") { MAX_SCORE } else { 0 });
+        let expected =
+            json!([{"Host": "b", "Score": 10}, {"Host": "a", "Score": 0}, {"Host": "c", "Score": 10}]);
+        assert_eq!(serde_json::to_value(scores.answer()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_by_its_path() {
+        for (args, expected) in [
+            (json!({}), "Pod: missing"),
+            (json!({"Pod": {"metadata": {"labels": 1}}}), "Pod.metadata.labels: invalid type"),
+            (
+                json!({"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "a"}}, {}]}}),
+                "Nodes.items[1].metadata.name: missing",
+            ),
+            (json!({"Pod": {}, "Nodes": {"items": [null]}}), "Nodes.items[0].metadata.name: missing"),
+            (
+                json!({"Pod": {}, "Nodes": {"items": [{"spec": {"taints": 3}}]}}),
+                "Nodes.items[0].spec.taints: invalid type",
+            ),
+        ] {
+            let error = ask(&args).unwrap_err();
+            assert!(error.starts_with(expected), "{args}: {error}");
+        }
+    }
+}

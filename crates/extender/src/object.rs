@@ -1,0 +1,343 @@
+//! Pods and nodes: what most extenders ask of them as fields, everything else in the text that the scheduler sent.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
+
+use crate::wire::RawObject;
+
+/// Labels, annotations, or quantities by resource.
+pub type Texts = BTreeMap<String, String>;
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Name, labels and the like.
+    pub metadata: Metadata,
+    /// What it wants.
+    pub spec: PodSpec,
+    json: RawObject,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Name, labels and the like.
+    pub metadata: Metadata,
+    /// What is wanted of it.
+    pub spec: NodeSpec,
+    /// What it says.
+    pub status: NodeStatus,
+    json: RawObject,
+}
+
+/// What all objects have. A field that is missing or null is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Metadata {
+    /// The name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// The namespace; empty for nodes.
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    /// The UID.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// The version of which this is a copy.
+    #[serde(deserialize_with = "or_default")]
+    pub resource_version: String,
+    /// All labels.
+    #[serde(deserialize_with = "or_default")]
+    pub labels: Texts,
+    /// All annotations.
+    #[serde(deserialize_with = "or_default")]
+    pub annotations: Texts,
+    /// Who made it.
+    #[serde(deserialize_with = "or_default")]
+    pub owner_references: Vec<Owner>,
+}
+
+impl Metadata {
+    /// The value of a label, if it is there.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+
+    /// The value of an annotation, if it is there.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+}
+
+/// An owner of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Owner {
+    /// Group and version, as `apps/v1`.
+    #[serde(deserialize_with = "or_default")]
+    pub api_version: String,
+    /// The kind, as `ReplicaSet`.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// The name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// The UID.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// Whether this one manages it.
+    #[serde(deserialize_with = "or_default")]
+    pub controller: bool,
+}
+
+/// The essentials of a pod's specification.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node on which it is; empty before it is bound.
+    #[serde(deserialize_with = "or_default")]
+    pub node_name: String,
+    /// The scheduler that it asks for.
+    #[serde(deserialize_with = "or_default")]
+    pub scheduler_name: String,
+    /// Its priority.
+    #[serde(deserialize_with = "or_default")]
+    pub priority: i32,
+    /// Its priority's name.
+    #[serde(deserialize_with = "or_default")]
+    pub priority_class_name: String,
+    /// Labels that its node must have.
+    #[serde(deserialize_with = "or_default")]
+    pub node_selector: Texts,
+    /// The account under which it runs.
+    #[serde(deserialize_with = "or_default")]
+    pub service_account_name: String,
+    /// What runs before its containers.
+    #[serde(deserialize_with = "or_default")]
+    pub init_containers: Vec<Container>,
+    /// Its containers.
+    #[serde(deserialize_with = "or_default")]
+    pub containers: Vec<Container>,
+}
+
+/// A container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Container {
+    /// The name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// The image.
+    #[serde(deserialize_with = "or_default")]
+    pub image: String,
+    /// What it asks for.
+    #[serde(deserialize_with = "or_default")]
+    pub resources: Resources,
+}
+
+/// What a container asks for: quantities as they are written, by resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// What it must have.
+    #[serde(deserialize_with = "or_default")]
+    pub requests: Texts,
+    /// What it may have at most.
+    #[serde(deserialize_with = "or_default")]
+    pub limits: Texts,
+}
+
+/// The essentials of a node's specification.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NodeSpec {
+    /// Whether it takes no new pods.
+    #[serde(deserialize_with = "or_default")]
+    pub unschedulable: bool,
+    /// Its taints.
+    #[serde(deserialize_with = "or_default")]
+    pub taints: Vec<Taint>,
+}
+
+/// A taint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    /// The key.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// The value.
+    #[serde(deserialize_with = "or_default")]
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[serde(deserialize_with = "or_default")]
+    pub effect: String,
+}
+
+/// The essentials of what a node says: quantities as they are written, by resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// What it has.
+    #[serde(deserialize_with = "or_default")]
+    pub capacity: Texts,
+    /// What of that pods may have.
+    #[serde(deserialize_with = "or_default")]
+    pub allocatable: Texts,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct PodView {
+    #[serde(deserialize_with = "or_default")]
+    metadata: Metadata,
+    #[serde(deserialize_with = "or_default")]
+    spec: PodSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct NodeView {
+    #[serde(deserialize_with = "or_default")]
+    metadata: Metadata,
+    #[serde(deserialize_with = "or_default")]
+    spec: NodeSpec,
+    #[serde(deserialize_with = "or_default")]
+    status: NodeStatus,
+}
+
+impl Pod {
+    /// Reads a pod.
+    ///
+    /// # Errors
+    /// With the path to a field that is not what it should be.
+    pub fn new(json: RawObject) -> Result<Self, String> {
+        let PodView { metadata, spec } = view(&json)?;
+        Ok(Self { metadata, spec, json })
+    }
+
+    /// Everything, as the scheduler sent it.
+    pub fn json(&self) -> &RawValue {
+        &self.json
+    }
+
+    /// Everything, to be looked into.
+    pub fn value(&self) -> Value {
+        value(&self.json)
+    }
+
+    /// Everything as a type of one's own, or of `k8s-openapi`.
+    ///
+    /// # Errors
+    /// If the type cannot be made of it.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.json.get())
+    }
+}
+
+impl Node {
+    /// Reads a node.
+    ///
+    /// # Errors
+    /// With the path to a field that is not what it should be.
+    pub fn new(json: RawObject) -> Result<Self, String> {
+        let NodeView { metadata, spec, status } = view(&json)?;
+        Ok(Self { metadata, spec, status, json })
+    }
+
+    /// Everything, as the scheduler sent it.
+    pub fn json(&self) -> &RawValue {
+        &self.json
+    }
+
+    /// Everything, to be looked into.
+    pub fn value(&self) -> Value {
+        value(&self.json)
+    }
+
+    /// Everything as a type of one's own, or of `k8s-openapi`.
+    ///
+    /// # Errors
+    /// If the type cannot be made of it.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.json.get())
+    }
+}
+
+fn view<T: DeserializeOwned>(json: &RawValue) -> Result<T, String> {
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(json.get())).map_err(|error| {
+        match error.path().to_string().as_str() {
+            "." => error.inner().to_string(),
+            path => format!("{path}: {}", error.inner()),
+        }
+    })
+}
+
+/// Text that was read once as JSON is JSON, but for numbers that are too large for the type.
+fn value(json: &RawValue) -> Value {
+    serde_json::from_str(json.get()).unwrap_or_default()
+}
+
+/// Null counts as absent.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> RawObject {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn the_essentials_of_a_pod_are_fields_and_the_rest_is_there() {
+        let text = r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","creationTimestamp":null,"labels":{"app":"web"},
+            "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"r","controller":true}]},
+            "spec":{"priority":7,"nodeSelector":null,"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"100m"}}}],
+            "hostNetwork":true}}"#;
+        let pod = Pod::new(raw(text)).unwrap();
+        assert_eq!(pod.metadata.label("app"), Some("web"));
+        assert_eq!(pod.metadata.annotation("app"), None);
+        assert!(pod.metadata.owner_references[0].controller);
+        assert_eq!((pod.spec.priority, pod.spec.node_name.as_str()), (7, ""));
+        assert_eq!(pod.spec.containers[0].resources.requests["cpu"], "100m");
+        assert_eq!(pod.value()["spec"]["hostNetwork"], true);
+        assert_eq!(pod.json().get(), text);
+        #[derive(serde::Deserialize)]
+        struct Mine {
+            metadata: Metadata,
+        }
+        assert_eq!(pod.decode::<Mine>().unwrap().metadata, pod.metadata);
+    }
+
+    #[test]
+    fn the_essentials_of_a_node_are_fields() {
+        let node = Node::new(raw(
+            r#"{"metadata":{"name":"n"},"spec":{"unschedulable":true,"taints":[{"key":"k","effect":"NoSchedule"}]},
+            "status":{"allocatable":{"cpu":"4"},"capacity":null}}"#,
+        ))
+        .unwrap();
+        assert!(node.spec.unschedulable);
+        assert_eq!(node.spec.taints[0].effect, "NoSchedule");
+        assert_eq!(node.status.allocatable["cpu"], "4");
+        assert!(node.status.capacity.is_empty());
+    }
+
+    #[test]
+    fn a_field_of_the_wrong_kind_is_named_by_its_path() {
+        for (text, expected) in [
+            (r#"{"metadata":{"labels":{"a":1}}}"#, "metadata.labels.a: invalid type: integer `1`"),
+            (r#"{"spec":{"containers":[{"name":[]}]}}"#, "spec.containers[0].name: invalid type: sequence"),
+            ("7", "invalid type: integer `7`"),
+        ] {
+            let error = Pod::new(raw(text)).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}

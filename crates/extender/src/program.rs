@@ -1,0 +1,72 @@
+//! A whole program around an extender.
+
+use std::{io, process::ExitCode};
+
+use clap::{Args, Command, FromArgMatches};
+
+use crate::{
+    extender::Extender,
+    server::{ServeError, Server, Serving},
+};
+
+pub(crate) fn main(extender: Extender) -> ExitCode {
+    let command = Serving::augment_args(Command::new("extender").about("A scheduler extender"));
+    let serving = Serving::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    init_log();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("starting: {error}")),
+    };
+    match runtime.block_on(extender.run(&serving)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+impl Extender {
+    /// Serves until the process is told to end, by SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// If it cannot be served.
+    pub async fn run(self, serving: &Serving) -> Result<(), ServeError> {
+        // From here on signals do not kill.
+        let stop = told_to_end();
+        Server::bind(self, serving).await?.run(stop).await;
+        Ok(())
+    }
+}
+
+/// Logs to stderr, one line for each thing; what `RUST_LOG` is elsewhere is left to programs of one's own.
+pub fn init_log() {
+    // It fails only where somebody else logs already.
+    let _ = tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).try_init();
+}
+
+fn failed(why: &str) -> ExitCode {
+    tracing::error!("{why}");
+    ExitCode::FAILURE
+}
+
+#[cfg(unix)]
+fn told_to_end() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
+            tracing::warn!("Signals cannot be heard: this process has to be killed");
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("Told to end");
+    }
+}
+
+#[cfg(not(unix))]
+async fn told_to_end() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

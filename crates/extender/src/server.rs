@@ -1,0 +1,350 @@
+//! What is around an extender: where it listens, TLS, limits, and its end.
+
+use std::{future::Future, io, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use clap::Args;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+    service::TowerToHyperService,
+};
+use rustls::ServerConfig;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{sleep, timeout},
+};
+use tokio_io_timeout::TimeoutWriter;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    extender::Extender,
+    routes::{self, Shared},
+    tls::Certificate,
+};
+
+/// How long a client may take for its part of a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection is kept without one. Schedulers, being written in Go, give up
+/// idle connections after 90 s; it is better that they do it than that a request meets a closed connection.
+const HEAD: Duration = Duration::from_secs(120);
+/// How long a client that reads nothing is waited for.
+const STALL: Duration = Duration::from_secs(30);
+/// How many connections there may be. A scheduler has as many as pods that it is asking about at a time.
+const CONNECTIONS: usize = 1024;
+/// How long open requests may take at the end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where and how an extender is served, as flags of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct Serving {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8888")]
+    pub listen: SocketAddr,
+    /// A certificate (PEM): with it, HTTPS instead of HTTP. A new version of the file is taken over.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// The certificate's key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Authorities (PEM): only clients that show a certificate of theirs may ask anything.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub client_ca_file: Option<PathBuf>,
+    /// What one request may cost.
+    #[command(flatten)]
+    pub limits: Limits,
+}
+
+/// What one request may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
+pub struct Limits {
+    /// The largest request, in bytes. Without nodeCacheCapable a request has all nodes in it, some ten kilobytes each.
+    #[arg(long = "max-request-bytes", value_name = "BYTES", default_value_t = Limits::default().body_bytes)]
+    pub body_bytes: usize,
+    /// How many requests are read and answered at a time; others wait.
+    #[arg(long = "max-requests", value_name = "COUNT", default_value_t = Limits::default().requests, value_parser = at_least_one)]
+    pub requests: usize,
+    /// How long a request may take, as in 500ms, 5s or 1m. Schedulers wait for 5 s, or what `httpTimeout` says.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    pub request_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body_bytes: 128 << 20, requests: 16, request_timeout: Duration::from_secs(5) }
+    }
+}
+
+impl Default for Serving {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([0, 0, 0, 0], 8888)),
+            tls_cert_file: None,
+            tls_private_key_file: None,
+            client_ca_file: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, with those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Whose clients may ask; without it everybody's.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Why an extender cannot be served.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The address is taken, or not this machine's.
+    #[error("listening on {address}: {source}")]
+    Listen {
+        /// Where to listen.
+        address: SocketAddr,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Certificates cannot be used.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// A certificate without a key, a key without a certificate, or clients' authorities without either.
+    #[error("TLS needs both tls_cert_file and tls_private_key_file")]
+    HalfTls,
+    /// There is no function for any verb.
+    #[error(
+        "the extender has no verb: give it at least one function with filter, prioritize, preempt or bind"
+    )]
+    NoVerb,
+    /// Two verbs have the same path, or that of a page.
+    #[error("two things are served at {0}: give verbs different names")]
+    SamePath(String),
+}
+
+impl Serving {
+    /// The files for TLS, if it is wanted.
+    fn tls_files(&self) -> Result<Option<TlsFiles>, ServeError> {
+        match (&self.tls_cert_file, &self.tls_private_key_file) {
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                client_ca: self.client_ca_file.clone(),
+            })),
+            (None, None) if self.client_ca_file.is_none() => Ok(None),
+            _ => Err(ServeError::HalfTls),
+        }
+    }
+}
+
+/// An extender that listens. [`Server::run`] answers.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    certificate: Option<Arc<Certificate>>,
+    tls: Option<Arc<ServerConfig>>,
+    shared: Arc<Shared>,
+    router: Router,
+}
+
+impl Server {
+    /// Listens; reads the certificate, if one is wanted.
+    ///
+    /// # Errors
+    /// If that cannot be done, or the extender has no verbs, or two of one name.
+    pub async fn bind(extender: Extender, serving: &Serving) -> Result<Self, ServeError> {
+        check(&extender)?;
+        let certificate = serving.tls_files()?.map(|files| Certificate::open(&files)).transpose();
+        let certificate = certificate.map_err(ServeError::Tls)?;
+        let config = certificate.as_ref().map(Certificate::server_config).transpose();
+        let tls = config.map_err(ServeError::Tls)?.map(Arc::new);
+        let failed = |source| ServeError::Listen { address: serving.listen, source };
+        let listener = TcpListener::bind(serving.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Shared::new(extender, serving.limits);
+        let router = routes::router(&shared);
+        Ok(Self { listener, address, certificate, tls, shared, router })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `stop` is done; then takes no more connections and lets open requests end, for at most ten seconds.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        tracing::info!(address = %self.address, scheme, "Serving");
+        let follow = self.certificate.clone().map(|certificate| tokio::spawn(certificate.follow()));
+        let tls = self.tls.map(TlsAcceptor::from);
+        let open = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                (stream, place) = accept(&self.listener, &places) => {
+                    let talk = connection(stream, place, tls.clone(), self.router.clone(), open.watcher());
+                    tokio::spawn(talk);
+                }
+                () = &mut stop => break,
+            }
+        }
+        self.shared.end();
+        drop(self.listener);
+        if let Some(follow) = follow {
+            follow.abort();
+        }
+        if timeout(GRACE, open.shutdown()).await.is_err() {
+            tracing::warn!("Requests were still open after {GRACE:?}");
+        }
+    }
+}
+
+fn check(extender: &Extender) -> Result<(), ServeError> {
+    if extender.handlers.is_empty() {
+        return Err(ServeError::NoVerb);
+    }
+    let mut paths = vec!["/healthz".to_owned(), "/readyz".to_owned(), "/metrics".to_owned()];
+    for verb in extender.handlers.keys() {
+        let path = extender.path_of(*verb);
+        if paths.contains(&path) {
+            return Err(ServeError::SamePath(path));
+        }
+        paths.push(path);
+    }
+    Ok(())
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+    let place = places.clone().acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
+            // Too many open files, for example: that passes.
+            Err(error) => {
+                tracing::warn!(%error, "A connection cannot be accepted");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Lasts until the client or the server ends. Errors are the client's: it is gone, too slow, or speaks no HTTP.
+async fn connection(
+    stream: TcpStream,
+    place: Option<OwnedSemaphorePermit>,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    watcher: Watcher,
+) {
+    // Answers are small and waited for. It works without as well.
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => talk(stream, router, watcher).await,
+        Some(tls) => {
+            if let Ok(Ok(stream)) = timeout(HANDSHAKE, tls.accept(stream)).await {
+                talk(stream, router, watcher).await;
+            }
+        }
+    }
+    drop(place);
+}
+
+async fn talk(stream: impl AsyncRead + AsyncWrite + Send + 'static, router: Router, watcher: Watcher) {
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(STALL));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
+    let _ = watcher.watch(connection).await;
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// A time of more than nothing, as in `500ms`, `5s` or `1m`. For flags of one's own.
+///
+/// # Errors
+/// If it is none, with what is expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time such as 500ms, 5s or 1m".to_owned();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(expected)?;
+    let number: u64 = text[..digits].parse().map_err(|_| expected())?;
+    let duration = match &text[digits..] {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs),
+        _ => None,
+    };
+    let duration = duration.filter(|duration| duration.as_secs() < 1 << 32).ok_or_else(expected)?;
+    if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        for (text, expected) in [
+            ("500ms", Some(Duration::from_millis(500))),
+            ("5s", Some(Duration::from_secs(5))),
+            ("2m", Some(Duration::from_secs(120))),
+            ("0s", None),
+            ("5", None),
+            ("s", None),
+            ("", None),
+            ("-1s", None),
+            ("5 s", None),
+            ("18446744073709551615m", None),
+            ("99999999999999999999s", None),
+            ("1é", None),
+        ] {
+            assert_eq!(parse_duration(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_extender_that_cannot_be_served_says_why() {
+        let listen = Serving { listen: ([127, 0, 0, 1], 0).into(), ..Serving::default() };
+        let bind = async |extender: Extender, serving: &Serving| {
+            Server::bind(extender, serving).await.unwrap_err().to_string()
+        };
+        let binding = || Extender::new().bind(async |_| Ok(()));
+        assert!(bind(Extender::new(), &listen).await.contains("no verb"));
+        let metrics = binding().path(crate::Verb::Bind, "/metrics");
+        assert_eq!(
+            bind(metrics, &listen).await,
+            "two things are served at /metrics: give verbs different names"
+        );
+        let half = Serving { tls_cert_file: Some("x".into()), ..listen.clone() };
+        assert!(bind(binding(), &half).await.contains("both"));
+        let missing = Serving {
+            tls_private_key_file: Some("/nowhere/y".into()),
+            tls_cert_file: Some("/nowhere/x".into()),
+            ..listen.clone()
+        };
+        assert!(bind(binding(), &missing).await.starts_with("TLS: /nowhere/x: No such file"));
+        let server = Server::bind(binding(), &listen).await.unwrap();
+        let taken = Serving { listen: server.address(), ..listen };
+        assert!(bind(binding(), &taken).await.contains("listening on 127.0.0.1:"));
+    }
+}

@@ -1,0 +1,329 @@
+//! What goes over the wire: the types of `k8s.io/kube-scheduler/extender/v1`, under their names.
+//!
+//! Go's types have no tags, so the keys are Go's field names (`Pod`, `NodeNames`, …), and what is not there is sent as null. They are
+//! read as Go's `encoding/json` reads them: keys in any case, unknown keys ignored, of a key given twice the later one, and null as
+//! nothing at all for text, numbers and structs, as absent for everything else. Objects of Kubernetes stay the text that was sent.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeSeed, MapAccess, Visitor},
+    ser::SerializeStruct,
+};
+use serde_json::value::RawValue;
+
+/// An object of Kubernetes as it was sent.
+pub type RawObject = Box<RawValue>;
+
+/// A struct of Go without tags.
+macro_rules! go_struct {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty => $key:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)+
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut object = serializer.serialize_struct(stringify!($name), [$($key),+].len())?;
+                $(object.serialize_field($key, &self.$field)?;)+
+                object.end()
+            }
+        }
+
+        impl GoValue for $name {
+            fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+                struct Fields<'a>(&'a mut $name);
+
+                impl<'de> Visitor<'de> for Fields<'_> {
+                    type Value = ();
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str(concat!("an object (", stringify!($name), ")"))
+                    }
+
+                    // null
+                    fn visit_unit<E>(self) -> Result<(), E> {
+                        Ok(())
+                    }
+
+                    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+                        while let Some(key) = map.next_key::<String>()? {
+                            match () {
+                                $(() if is_key(&key, $key) => map.next_value_seed(Fill(&mut self.0.$field))?,)+
+                                () => drop(map.next_value::<serde::de::IgnoredAny>()?),
+                            }
+                        }
+                        Ok(())
+                    }
+                }
+
+                from.deserialize_any(Fields(self))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Decoded::deserialize(from).map(|decoded| decoded.0)
+            }
+        }
+    };
+}
+
+go_struct! {
+    /// What filter and prioritize are asked. Of `nodes` and `node_names` one is there: names if the configuration says
+    /// `nodeCacheCapable: true`.
+    ExtenderArgs {
+        /// The pod that is being scheduled.
+        pod: Option<RawObject> => "Pod",
+        /// The nodes that fit so far.
+        nodes: Option<NodeList> => "Nodes",
+        /// Their names.
+        node_names: Option<Vec<String>> => "NodeNames",
+    }
+}
+
+go_struct! {
+    /// A `v1.NodeList`.
+    NodeList {
+        /// The list's own metadata, which schedulers leave empty.
+        metadata: ListMeta => "metadata",
+        /// The nodes.
+        items: Option<Vec<Option<RawObject>>> => "items",
+    }
+}
+
+go_struct! {
+    /// What filter answers. If `nodes` and `node_names` are both absent no node fits.
+    ExtenderFilterResult {
+        /// The nodes that fit, read by schedulers that sent objects.
+        nodes: Option<NodeList> => "Nodes",
+        /// Their names, read by schedulers that sent names.
+        node_names: Option<Vec<String>> => "NodeNames",
+        /// Nodes that do not fit, with a reason each; preemption may help.
+        failed_nodes: Option<BTreeMap<String, String>> => "FailedNodes",
+        /// The same where preemption would not help.
+        failed_and_unresolvable_nodes: Option<BTreeMap<String, String>> => "FailedAndUnresolvableNodes",
+        /// Why there is no answer; empty if there is one.
+        error: String => "Error",
+    }
+}
+
+go_struct! {
+    /// The score of one node. Prioritize answers a list of these.
+    HostPriority {
+        /// The node's name.
+        host: String => "Host",
+        /// 0 to 10, higher is better. Schedulers do not check the range, multiply by ten and by the extender's weight, and add what
+        /// plugins say.
+        score: i64 => "Score",
+    }
+}
+
+go_struct! {
+    /// What preempt is asked. Of the two maps one is there: the second if the configuration says `nodeCacheCapable: true`.
+    ExtenderPreemptionArgs {
+        /// The pod that wants a place.
+        pod: Option<RawObject> => "Pod",
+        /// Who would be evicted on which node.
+        node_name_to_victims: Option<BTreeMap<String, Option<Victims>>> => "NodeNameToVictims",
+        /// The same by UIDs.
+        node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
+    }
+}
+
+go_struct! {
+    /// What preempt answers, always by UIDs.
+    ExtenderPreemptionResult {
+        /// The nodes on which pods may be evicted, and those pods.
+        node_name_to_meta_victims: Option<BTreeMap<String, Option<MetaVictims>>> => "NodeNameToMetaVictims",
+    }
+}
+
+go_struct! {
+    /// Pods that would be evicted on one node.
+    Victims {
+        /// The pods, the most important first.
+        pods: Option<Vec<Option<RawObject>>> => "Pods",
+        /// How many of them a PodDisruptionBudget protects.
+        num_pdb_violations: i64 => "NumPDBViolations",
+    }
+}
+
+go_struct! {
+    /// The same by UIDs.
+    MetaVictims {
+        /// The pods, the most important first.
+        pods: Option<Vec<Option<MetaPod>>> => "Pods",
+        /// How many of them a PodDisruptionBudget protects.
+        num_pdb_violations: i64 => "NumPDBViolations",
+    }
+}
+
+go_struct! {
+    /// A pod by its UID.
+    MetaPod {
+        /// The UID.
+        uid: String => "UID",
+    }
+}
+
+go_struct! {
+    /// What bind is asked.
+    ExtenderBindingArgs {
+        /// The pod's name.
+        pod_name: String => "PodName",
+        /// The pod's namespace.
+        pod_namespace: String => "PodNamespace",
+        /// The pod's UID.
+        pod_uid: String => "PodUID",
+        /// The node on which it shall run.
+        node: String => "Node",
+    }
+}
+
+go_struct! {
+    /// What bind answers.
+    ExtenderBindingResult {
+        /// Why the pod is not bound; empty if it is.
+        error: String => "Error",
+    }
+}
+
+/// The metadata of a list, as it was sent.
+#[derive(Clone, Debug, Default)]
+pub struct ListMeta(Option<RawObject>);
+
+impl Serialize for ListMeta {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(text) => text.serialize(serializer),
+            None => BTreeMap::<(), ()>::new().serialize(serializer),
+        }
+    }
+}
+
+/// Decodes what a client sent.
+///
+/// # Errors
+/// With the path to what is wrong, and why.
+pub fn decode<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let decoded = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." | "?" => error.inner().to_string(),
+            _ => format!("{path}: {}", error.inner()),
+        }
+    })?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(decoded)
+}
+
+/// Whether Go takes a key for that field: without regard to case, where two letters outside of ASCII count as k and s.
+fn is_key(key: &str, field: &str) -> bool {
+    let fold = |letter: char| match letter {
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        other => other.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(field.chars().map(fold))
+}
+
+/// A value as Go decodes it: into what is there already.
+trait GoValue: Default {
+    fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error>;
+}
+
+/// Text and numbers stay as they are if they are given as null.
+macro_rules! kept_by_null {
+    ($($type:ty)+) => {
+        $(impl GoValue for $type {
+            fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+                if let Some(value) = Option::deserialize(from)? {
+                    *self = value;
+                }
+                Ok(())
+            }
+        })+
+    };
+}
+kept_by_null!(String i64);
+
+impl GoValue for ListMeta {
+    fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+        if let Some(text) = Option::deserialize(from)? {
+            self.0 = Some(text);
+        }
+        Ok(())
+    }
+}
+
+impl GoValue for Option<RawObject> {
+    fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+        *self = Option::deserialize(from)?;
+        Ok(())
+    }
+}
+
+impl<T: GoValue> GoValue for Option<Vec<T>> {
+    fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+        let list: Option<Vec<Decoded<T>>> = Option::deserialize(from)?;
+        *self = list.map(|list| list.into_iter().map(|item| item.0).collect());
+        Ok(())
+    }
+}
+
+impl<T: GoValue> GoValue for Option<BTreeMap<String, T>> {
+    fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+        let map: Option<BTreeMap<String, Decoded<T>>> = Option::deserialize(from)?;
+        match map {
+            // Go adds to the map that is there.
+            Some(map) => {
+                self.get_or_insert_default().extend(map.into_iter().map(|(key, item)| (key, item.0)))
+            }
+            None => *self = None,
+        }
+        Ok(())
+    }
+}
+
+/// Pointers to structs.
+macro_rules! absent_by_null {
+    ($($type:ty)+) => {
+        $(impl GoValue for Option<$type> {
+            fn read<'de, D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
+                *self = Option::<Decoded<$type>>::deserialize(from)?.map(|decoded| decoded.0);
+                Ok(())
+            }
+        })+
+    };
+}
+absent_by_null!(NodeList Victims MetaVictims MetaPod);
+
+/// A new value.
+struct Decoded<T>(T);
+
+impl<'de, T: GoValue> Deserialize<'de> for Decoded<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut value = T::default();
+        value.read(from)?;
+        Ok(Self(value))
+    }
+}
+
+/// A value that is there already.
+struct Fill<'a, T>(&'a mut T);
+
+impl<'de, T: GoValue> DeserializeSeed<'de> for Fill<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        self.0.read(from)
+    }
+}
+
+#[cfg(test)]
+mod tests;
