@@ -19,7 +19,9 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     engine_thread::ToEngine,
+    extenders::HttpExtenders,
     lanes::{Lanes, Tasks},
+    leader::Leadership,
 };
 
 /// Bindings that talk to the API server at a time: more would only open more connections.
@@ -57,7 +59,11 @@ pub struct Binder {
     engine: mpsc::Sender<ToEngine>,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
+    extenders: Option<Binders>,
 }
+
+/// Extenders that bind in the place of plugins, and whether anybody may.
+type Binders = (Arc<HttpExtenders>, Leadership);
 
 /// The pods for which PreBind plugins work, by UID, with the means to stop them.
 type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
@@ -70,7 +76,14 @@ impl Binder {
     pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
         let lanes = Lanes::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
-        Self { api: Api::new(api), lanes, engine, room, pre_binding: Arc::default() }
+        Self { api: Api::new(api), lanes, engine, room, pre_binding: Arc::default(), extenders: None }
+    }
+
+    /// The same, which asks extenders first.
+    #[must_use]
+    pub fn with_extenders(self, extenders: Option<Arc<HttpExtenders>>, leadership: &Leadership) -> Self {
+        let extenders = extenders.map(|extenders| (extenders, leadership.clone()));
+        Self { extenders, ..self }
     }
 
     /// Tells whether bindings are on their way.
@@ -80,7 +93,7 @@ impl Binder {
 
     /// Begins a binding cycle.
     pub fn run(&self, task: BindTask) {
-        let Self { api, engine, room, pre_binding, .. } = self.clone();
+        let Self { api, engine, room, pre_binding, extenders, .. } = self.clone();
         let uid = task.pod().uid.clone();
         let called_off = (!task.pre_bind.is_empty()).then(|| {
             let (call_off, called_off) = oneshot::channel();
@@ -88,7 +101,7 @@ impl Binder {
             called_off
         });
         self.lanes.run(&uid.clone(), async move {
-            let outcome = BindingCycle { task, api, room, pre_binding }.run(called_off).await;
+            let outcome = BindingCycle { task, api, room, pre_binding, extenders }.run(called_off).await;
             // The engine is gone only when the process ends.
             let _ = engine.send(ToEngine::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
@@ -131,6 +144,7 @@ struct BindingCycle {
     api: Api,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
+    extenders: Option<Binders>,
 }
 
 impl BindingCycle {
@@ -147,9 +161,15 @@ impl BindingCycle {
             return outcome;
         }
         let permit = self.room.acquire().await;
-        let begun = self.now();
-        let bound = self.bind().await;
-        self.note(Stage::Bind, status(&bound), begun);
+        let bound = match self.bind_by_extender().await {
+            Some(bound) => bound,
+            None => {
+                let begun = self.now();
+                let bound = self.bind().await;
+                self.note(Stage::Bind, status(&bound), begun);
+                bound
+            }
+        };
         drop(permit);
         if let Err(outcome) = bound {
             return outcome;
@@ -205,6 +225,13 @@ impl BindingCycle {
             join_all(members).await.into_iter().collect::<Result<(), BindOutcome>>()?;
         }
         Ok(())
+    }
+
+    /// `None` if that is for plugins to do.
+    async fn bind_by_extender(&self) -> Option<Result<(), BindOutcome>> {
+        let (extenders, leadership) = self.extenders.as_ref()?;
+        let bound = extenders.bind(self.task.pod(), self.task.node(), leadership).await?;
+        Some(bound.map_err(BindOutcome::Failed))
     }
 
     async fn bind(&self) -> Result<(), BindOutcome> {

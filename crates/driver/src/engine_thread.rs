@@ -20,7 +20,13 @@ use harbormaster_metrics::Metrics;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::{clock::Clock, health::Health, live_api::CustomNews, notes};
+use crate::{
+    clock::Clock,
+    extenders::raw::{RawObject, RawObjects},
+    health::Health,
+    live_api::CustomNews,
+    notes,
+};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
@@ -32,6 +38,8 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 /// What the thread is told.
 #[derive(Debug)]
 pub enum ToEngine {
+    /// Objects as they came, for extenders; the inputs that are about them come next.
+    Raw(Vec<RawObject>),
     /// Something happened.
     Inputs(Vec<Input>),
     /// One more watch has delivered all objects.
@@ -56,6 +64,8 @@ pub struct Told {
     pub health: Health,
     /// Who waits until all watches have delivered all objects.
     pub synced: oneshot::Sender<()>,
+    /// Where objects are kept as they came, if extenders are to see them.
+    pub raw: Option<RawObjects>,
 }
 
 /// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
@@ -88,6 +98,8 @@ struct EngineLoop {
     /// Who waits for custom objects hears of them here.
     news: CustomNews,
     health: Health,
+    /// What extenders see.
+    raw: Option<RawObjects>,
     unsynced: usize,
     /// Who is to be told when all watches have delivered all objects.
     synced: Option<oneshot::Sender<()>>,
@@ -113,7 +125,7 @@ impl EngineLoop {
         news: CustomNews,
         told: Told,
     ) -> Self {
-        let Told { metrics, health, synced } = told;
+        let Told { metrics, health, synced, raw } = told;
         Self {
             stand_in: config.stand_in,
             engine: Engine::new(config),
@@ -122,6 +134,7 @@ impl EngineLoop {
             effects,
             news,
             health,
+            raw,
             unsynced,
             synced: Some(synced),
             leads: false,
@@ -207,6 +220,11 @@ impl EngineLoop {
 
     fn take(&mut self, message: ToEngine) {
         match message {
+            ToEngine::Raw(objects) => {
+                if let Some(raw) = &self.raw {
+                    objects.into_iter().for_each(|object| raw.keep(object));
+                }
+            }
             ToEngine::Inputs(inputs) => {
                 let now = self.clock.now();
                 for input in inputs {
@@ -228,6 +246,9 @@ impl EngineLoop {
     }
 
     fn handle(&mut self, input: Input, now: Timestamp) {
+        if let Some(raw) = &self.raw {
+            raw.heed(&input);
+        }
         match &input {
             Input::BindFinished { uid, outcome } => {
                 if let Some(task) = self.binding.remove(uid) {

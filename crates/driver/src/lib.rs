@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
-//! up), `reachability` (what is said of a server that is away), [`leader`] (whether anything may be written), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
+//! up), `reachability` (what is said of a server that is away), [`leader`] (whether anything may be written), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out), [`extenders`] (who is asked in the midst of a decision),
 //! [`mod@run`] (the whole), [`metrics`] (what is counted of it), [`health`] (how it is).
 //!
 //! Invariants:
@@ -33,6 +33,7 @@ pub mod clock;
 pub mod engine_thread;
 pub mod events;
 pub mod evictor;
+pub mod extenders;
 pub mod health;
 pub mod http;
 pub mod lanes;
@@ -52,6 +53,7 @@ pub mod watch;
 pub(crate) mod canned;
 
 pub use client::{ClientError, ConnectionConfig};
+pub use extenders::{ExtenderConfig, ExtenderSetupError, ExtenderTls, HttpExtenders};
 pub use health::Health;
 pub use http::{ApiClient, ApiError};
 pub use leader::{LeaderElection, Leadership, LeaseElection};

@@ -25,6 +25,7 @@ use crate::{
     engine_thread::{self, EngineEnd, ToEngine, Told},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
+    extenders::{ExtenderConfig, ExtenderSetupError, HttpExtenders},
     health::Health,
     lanes::Tasks,
     leader::{
@@ -59,6 +60,8 @@ pub struct DriverConfig {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// The extenders, in the order of [`EngineConfig::extenders`].
+    pub extenders: Vec<ExtenderConfig>,
 }
 
 /// Why [`run`] came to its end.
@@ -76,6 +79,9 @@ pub enum DriverError {
     /// The API server cannot be reached with this configuration.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// An extender cannot be reached with this configuration.
+    #[error(transparent)]
+    Extender(#[from] ExtenderSetupError),
     /// No thread for the engine.
     #[error("starting the engine: {0}")]
     Thread(#[from] io::Error),
@@ -105,9 +111,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, health, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, health, extenders, .. } = config;
+    let extenders = HttpExtenders::new(&extenders, health.clone())?;
     let hostname = hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, leadership, hostname, metrics, health }.run(engine, shutdown).await
+    Driver { clients, election, leadership, hostname, metrics, health, extenders }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -125,6 +132,8 @@ pub struct Driver {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// Who is asked beside plugins, in the order of [`EngineConfig::extenders`].
+    pub extenders: Option<Arc<HttpExtenders>>,
 }
 
 impl Driver {
@@ -134,7 +143,7 @@ impl Driver {
     /// When the lease is lost, or something in this process fails.
     pub async fn run(
         self,
-        engine: EngineConfig,
+        mut engine: EngineConfig,
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, DriverError> {
         self.election.check().map_err(DriverError::Election)?;
@@ -144,7 +153,12 @@ impl Driver {
         let (tasks, all_done) = Tasks::new();
         let news = CustomNews::default();
         let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
-        let binder = Binder::new(api, tasks.clone(), to_engine.clone());
+        let binder = Binder::new(api, tasks.clone(), to_engine.clone())
+            .with_extenders(self.extenders.clone(), &self.leadership);
+        if let Some(extenders) = &self.extenders {
+            engine.extenders = engine.extenders.lent(extenders.clone());
+        }
+        let raw = self.extenders.as_ref().map(|extenders| extenders.raw().clone());
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
@@ -158,7 +172,7 @@ impl Driver {
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, &engine.resources(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
-        let told = Told { metrics: self.metrics.numbers().clone(), health: self.health.clone(), synced };
+        let told = Told { metrics: self.metrics.numbers().clone(), health: self.health.clone(), synced, raw };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
@@ -257,6 +271,7 @@ impl Driver {
         engine: &mpsc::Sender<ToEngine>,
     ) -> JoinSet<()> {
         let streaming = StreamingLists::default();
+        let wanted = self.extenders.as_ref().map(|extenders| extenders.raw().wanted()).unwrap_or_default();
         let mut watches = JoinSet::new();
         for objects in BUILT_IN {
             let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
@@ -268,9 +283,9 @@ impl Driver {
             watches.spawn(self.when_due(watcher.run()));
         }
         let nodes = Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone());
-        watches.spawn(self.when_due(nodes.run()));
+        watches.spawn(self.when_due(nodes.handing_on(wanted).run()));
         let pods = Watcher::new(Pods, clients.main.clone(), streaming, engine.clone());
-        watches.spawn(self.when_due(pods.run()));
+        watches.spawn(self.when_due(pods.handing_on(wanted).run()));
         watches
     }
 

@@ -31,7 +31,7 @@ fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
-    let told = Told { metrics: Metrics::new(), health: Health::default(), synced: tell };
+    let told = Told { metrics: Metrics::new(), health: Health::default(), synced: tell, raw: None };
     let end = spawn(config, unsynced, from_world, out, CustomNews::default(), told).unwrap();
     Hands { inbox, effects, end, synced }
 }
