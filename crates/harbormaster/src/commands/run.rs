@@ -106,7 +106,8 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
     let checks = secure_port::checks(&health, &stopping, leads);
     let content = secure_port::content(given, &setup.config, checks, &metrics, level);
     let open = || port.map(|options| Port::start(options, content)).transpose();
-    let driver = DriverConfig { connection, election, health, metrics, ..DriverConfig::default() };
+    let extenders = scheduler::extenders(&setup.config);
+    let driver = DriverConfig { connection, election, health, metrics, extenders, ..DriverConfig::default() };
     start(driver, setup, &stopping, open)
 }
 
