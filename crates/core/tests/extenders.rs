@@ -12,7 +12,7 @@ use std::{
 
 use harbormaster_api::{Pod, Str, pod::Container};
 use harbormaster_core::{
-    EngineConfig, Outcome,
+    EngineConfig, EvictOutcome, Input, Outcome,
     recording::{ReplayError, replay},
 };
 use harbormaster_framework::{
@@ -186,8 +186,8 @@ fn what_extenders_say_is_counted_with_what_plugins_say() {
     // Nothing was said of `c`, so nothing is to be told; no eviction helps there, either.
     assert_eq!(
         message(&mut world),
-        "0/4 nodes are available: 1 Insufficient cpu, 1 broken, 1 no GPU. preemption: 0/4 nodes are available: 2 No \
-         preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
+        "0/4 nodes are available: 1 Insufficient cpu, 1 broken, 1 no GPU. preemption: 0/4 nodes are available: 1 No \
+         preemption victims found for incoming pod, 3 Preemption is not helpful for scheduling."
     );
     let entry = world.engine.queue().get(&"p".into()).unwrap();
     assert_eq!(entry.rejectors, ["Extender", "NodeResourcesFit"]);
@@ -289,6 +289,27 @@ fn scores_of_extenders_are_added_to_those_of_plugins() {
         world.add_pod(pod("p", 100));
         assert_eq!(bound(&mut world), best, "{weight}");
         assert_eq!(fake.take_asked(), ["prioritize 0 p: a b c", "prioritize 1 p: a b c"]);
+    }
+}
+
+#[test]
+fn without_any_preference_one_node_is_enough_unless_an_extender_chooses() {
+    let mut registry = harbormaster_framework::registry::Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    let points: [(&str, &[&str]); 3] =
+        [("QueueSort", &["PrioritySort"]), ("Filter", &["NodeName"]), ("Bind", &["DefaultBinder"])];
+    let profile = harbormaster_testkit::profile(&registry, &points);
+    let prioritize: Prioritize = |_| Ok(vec![("c", 1)]);
+    for (extenders, looked_at, expected) in [(vec![], 1, "a"), (vec![prioritizes("u", 1)], 3, "c")] {
+        let fake = Arc::new(Fake { prioritize: Some(prioritize), ..Fake::default() });
+        let extenders = Extenders::new(extenders).lent(fake);
+        let mut world = World::with(EngineConfig { extenders, ..EngineConfig::new(vec![profile.clone()]) });
+        ["a", "b", "c"].iter().for_each(|name| world.set_node(node(name, 1000)));
+        world.add_pod(pod("p", 100));
+        let Outcome::Assumed { node, feasible, .. } = world.attempt().unwrap().outcome else {
+            panic!("not placed")
+        };
+        assert_eq!((node.as_str(), feasible), (expected, looked_at));
     }
 }
 
@@ -397,9 +418,21 @@ fn victims(node: &str, uids: &[&str]) -> NodeVictims {
 
 fn evicted(world: &mut World) -> Nodes {
     world.attempt().unwrap();
+    let mut gone = Vec::new();
+    // The last one is evicted when the others are gone.
+    loop {
+        let tasks = world.evictions();
+        if tasks.is_empty() {
+            break;
+        }
+        for task in tasks {
+            gone.push(task.victim.name.to_string());
+            world.input(Input::PodGone(task.victim.uid.clone()));
+            world.evict_finished(task, EvictOutcome::Evicted);
+        }
+    }
     let known = ["v", "w", "x", "boss"];
-    let evicted = world.evictions();
-    known.into_iter().filter(|name| evicted.iter().any(|task| task.victim.name == *name)).collect()
+    known.into_iter().filter(|name| gone.iter().any(|gone| gone == name)).collect()
 }
 
 #[test]
@@ -479,6 +512,8 @@ fn what_extenders_said_is_recorded_and_played_again() {
         world.add_pod(with_priority(pod(&format!("p{at}"), 400), at));
     }
     while world.attempt().is_some() {}
+    world.add_pod(with_priority(pod("urgent", 900), 99));
+    world.attempt().unwrap();
     let questions = fake.take_asked();
     for verb in ["filter", "prioritize", "preempt"] {
         assert!(questions.iter().any(|asked| asked.starts_with(verb)), "{verb}: {questions:?}");

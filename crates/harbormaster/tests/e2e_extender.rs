@@ -29,7 +29,7 @@ const GPU: &str = "example.com/gpu";
 fn started(server: Server, name: &'static str, extender: Value) -> (Scene, Harbormaster) {
     let scene = Scene::on(server.shared(), name);
     e2e::cluster::create_priority_classes(&scene.client);
-    ["a", "b", "c"].map(|node| scene.create_node(node, "2", node));
+    ["a", "b", "c"].iter().for_each(|node| scene.create_node(node, "2", node));
     scene.proxy.listen();
     let mut config = config(name);
     config["extenders"] = json!([extender]);
@@ -242,49 +242,81 @@ fn an_extender_chooses_who_makes_way(server: Server) {
     harbormaster.ends_well();
 }
 
+/// What `simulate` prints of two nodes of a CPU each and of two pods, each of which fills more than half of a node.
+fn simulated(extender: Value, flags: &[&str]) -> String {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let write = |name: &str, text: String| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("a file can be written");
+        path
+    };
+    let mut config = e2e::objects::default_config();
+    config["extenders"] = json!([extender]);
+    let of = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    let with = |mut object: Value, field: &str, value: Value| {
+        object[field] = value;
+        object.to_string()
+    };
+    let allocatable = json!({"allocatable": {"cpu": "1", "pods": "9"}});
+    let container = json!({
+        "name": "c", "image": "i", "env": [{"name": "A", "value": "B"}], "resources": {"requests": {"cpu": "600m"}},
+    });
+    let spec = json!({ "containers": [container] });
+    let manifests = [
+        with(of("Node", "node-1"), "status", allocatable.clone()),
+        with(of("Node", "node-2"), "status", allocatable),
+        with(of("Pod", "a"), "spec", spec.clone()),
+        with(of("Pod", "b"), "spec", spec),
+    ];
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+        .arg("simulate")
+        .arg("-f")
+        .arg(write("manifests.yaml", manifests.join("\n---\n")))
+        .arg("--config")
+        .arg(write("config.yaml", config.to_string()))
+        .args(flags)
+        .output()
+        .expect("the binary runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
 #[test]
 fn a_simulation_asks_extenders_unless_told_not_to() {
     let extender = Extender::start(|verb, args| {
         assert_eq!(verb, "filter", "nobody binds in a simulation");
         Some(only(args, &["-1"]))
     });
-    let directory =
-        std::env::temp_dir().join(format!("harbormaster-simulate-extender-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a directory can be made");
-    let write = |name: &str, text: String| {
-        let path = directory.join(name);
-        std::fs::write(&path, text).expect("a file can be written");
-        path.display().to_string()
-    };
-    let mut config = e2e::objects::default_config();
-    config["extenders"] = json!([{"urlPrefix": extender.url, "filterVerb": "filter", "bindVerb": "bind"}]);
-    let config = write("config.yaml", config.to_string());
-    let node = |name| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}});
-    let container = json!({"name": "c", "image": "i", "env": [{"name": "A", "value": "B"}], "resources": {"requests": {"cpu": "600m"}}});
-    let pod = |name| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}});
-    let objects = [node("node-1"), node("node-2"), pod("a"), pod("b")].map(|object| object.to_string());
-    let manifests = write("manifests.yaml", objects.join("\n---\n"));
-    let simulate = |more: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_harbormaster"))
-            .args(["simulate", "-f", &manifests, "--config", &config])
-            .args(more)
-            .output()
-            .expect("the binary runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("it is text")
-    };
-    let asked = simulate(&[]);
+    let config = json!({"urlPrefix": extender.url, "filterVerb": "filter", "bindVerb": "bind"});
+    let asked = simulated(config.clone(), &[]);
     assert!(asked.contains("2 pods: 1 placed, 1 unschedulable"), "{asked}");
     assert!(asked.contains("1 Insufficient cpu, 1 off limits"), "{asked}");
-    assert_eq!(
-        extender.asked("filter", "a")[0]["Pod"]["spec"]["containers"][0]["env"],
-        json!([{"name": "A", "value": "B"}])
-    );
-    let independent = simulate(&["--independent"]);
+    let shown = &extender.asked("filter", "a")[0]["Pod"]["spec"]["containers"][0]["env"];
+    assert_eq!(*shown, json!([{"name": "A", "value": "B"}]));
+    let independent = simulated(config.clone(), &["--independent"]);
     assert!(independent.contains("2 pods: 2 placed"), "{independent}");
     let before = extender.asked("filter", "a").len();
-    let alone = simulate(&["--no-extenders"]);
+    let alone = simulated(config, &["--no-extenders"]);
     assert!(alone.contains("2 pods: 2 placed"), "{alone}");
     assert_eq!(extender.asked("filter", "a").len(), before);
-    std::fs::remove_dir_all(directory).expect("the files can be removed");
+}
+
+#[test]
+fn over_https_a_certificate_is_checked_unless_the_configuration_says_otherwise() {
+    // Any server will do: this one does not let strangers in.
+    let cluster = Server::Embedded.shared();
+    let url = cluster.server_url();
+    for (unchecked, config) in [
+        (true, json!({"enableHTTPS": true})),
+        (true, json!({"tlsConfig": {"insecure": true}})),
+        (false, json!({})),
+    ] {
+        let mut extender = config.clone();
+        extender["urlPrefix"] = json!(url);
+        extender["filterVerb"] = json!("filter");
+        let said = simulated(extender, &["-o", "json"]);
+        let reached = said.contains(&format!("failed filter with extender at URL {url}/filter, code 4"));
+        assert_eq!(reached, unchecked, "{config}: {said}");
+        assert_eq!(said.to_lowercase().contains("certificate"), !unchecked, "{config}: {said}");
+    }
 }

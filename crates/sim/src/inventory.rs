@@ -49,7 +49,8 @@ pub struct Inventory {
     pub ignored: BTreeMap<String, usize>,
     /// Nodes and pods as they are written, each with what the engine hears of it; kept if [`Reading::full`] asks for that.
     pub full: Vec<(Input, Value)>,
-    keeps_full: bool,
+    /// Whether it is kept.
+    pub keeps_full: bool,
 }
 
 /// An object of a kind that plugins may name, as an API server would store it. Nothing here looks into it.

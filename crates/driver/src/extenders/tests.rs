@@ -188,7 +188,7 @@ fn a_bad_reply_to_filter_is_an_error_that_says_what_is_wrong() {
         ("an error that is an object", body("{\"Error\":{\"why\":\"no\"}}"), "expected a string"),
         (
             "bytes that are no text",
-            Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"\xff\xfe\":1}".to_vec()),
+            Reply::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{\"\xff\xfe\":1}".to_vec()),
             "extender",
         ),
         ("lists in lists", body("[".repeat(100_000)), "extender"),
@@ -303,6 +303,21 @@ fn a_time_limit_covers_the_whole_call() {
         assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         assert_eq!(error, format!("Post \"{url}filter\": {expected}"));
     }
+}
+
+#[test]
+fn an_engine_that_waits_for_an_extender_is_not_taken_for_dead() {
+    let (url, seen) = server(Reply::Hang);
+    let (health, config) =
+        (Health::default(), ExtenderConfig { timeout: Duration::from_secs(2), ..config(&url) });
+    let extenders = HttpExtenders::new(&[config], health.clone()).unwrap().unwrap();
+    health.works();
+    let engine = thread::spawn(move || extenders.filter(0, &pod("p").info(), &names(&["a"])));
+    seen.recv().unwrap();
+    assert_eq!(health.busy_for(), Duration::ZERO);
+    engine.join().unwrap().unwrap_err();
+    thread::sleep(Duration::from_millis(5));
+    assert!(health.busy_for() > Duration::ZERO, "it goes on with the attempt");
 }
 
 #[test]
