@@ -238,6 +238,44 @@ impl KubeSchedulerConfiguration {
         crate::load::defaults(features)
     }
 
+    /// The extenders in the order in which they are asked: those that may be ignored come last.
+    pub fn extenders_in_order(&self) -> Vec<&Extender> {
+        let mut extenders: Vec<&Extender> = self.extenders.iter().collect();
+        extenders.sort_by_key(|extender| extender.ignorable);
+        extenders
+    }
+
+    /// Leaves out of NodeResourcesFit's account what extenders say they manage and want ignored: in every profile that replaces
+    /// the plugin's `ignoredResources`.
+    ///
+    /// # Errors
+    /// When a profile has no arguments of that plugin, as kube-scheduler says it.
+    pub fn ignore_managed_resources(&mut self) -> Result<(), ConfigError> {
+        let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
+        let ignored: Vec<String> = managed
+            .filter(|resource| resource.ignored_by_scheduler)
+            .map(|resource| resource.name.clone())
+            .collect();
+        if ignored.is_empty() {
+            return Ok(());
+        }
+        for (i, profile) in self.profiles.iter_mut().enumerate() {
+            let args = profile.plugin_config.iter_mut().find_map(|config| match &mut config.args {
+                PluginArgs::NodeResourcesFit(args) => Some(args),
+                _ => None,
+            });
+            match args {
+                Some(args) => args.ignored_resources = ignored.clone(),
+                None => {
+                    let message =
+                        "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config";
+                    return Err(self.source.error(format!("profiles[{i}].pluginConfig"), message));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the field (`leaderElection.leaderElect`) is written in the file, as opposed to having its default.
     pub fn is_written(&self, field: &str) -> bool {
         self.source.is_written(field)

@@ -2,7 +2,7 @@
 //! gates.
 //!
 //! The way of a configuration: [`load`] decodes strictly and fills in defaults, flags may change the result,
-//! [`validate`] checks it, [`unsupported`] tells what this version cannot do, [`plan_profiles`] expands each
+//! [`validate`] checks it, [`plan_profiles`] expands each
 //! profile into one ordered list of plugins per extension point. [`FeatureGates`] comes before all of that.
 //!
 //! Messages are kube-scheduler's; file, line and column are added. Texts are arguments here: nothing reads files.
@@ -25,7 +25,6 @@ mod old_versions;
 mod plan;
 mod plugin_args;
 mod plugins;
-mod unsupported;
 mod validate;
 mod write;
 mod yaml;
@@ -41,6 +40,5 @@ pub use load::load;
 pub use plan::{PluginCatalog, ProfilePlan, plan_profiles};
 pub use plugin_args::PluginArgs;
 pub use plugins::{PluginRef, PluginSet, Plugins};
-pub use unsupported::unsupported;
 pub use validate::validate;
 pub use yaml::Position;

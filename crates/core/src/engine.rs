@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::{
+    extender::Extenders,
     meter::Stamp,
     pod::PodInfo,
     profile::Profile,
@@ -53,6 +54,8 @@ pub struct EngineConfig {
     pub notes: Notes,
     /// Who measures, if anybody does.
     pub meter: Option<Arc<dyn Meter>>,
+    /// Services that have a say beside plugins. Whoever runs the engine [lends](Extenders::lent) the means to ask them.
+    pub extenders: Extenders,
     /// The plugin that rejects pods which need something that is not built: worth a warning when it first happens.
     pub stand_in: Option<&'static str>,
 }
@@ -69,6 +72,7 @@ impl EngineConfig {
             max_wait: Duration::from_secs(5 * 60),
             notes: Notes::default(),
             meter: None,
+            extenders: Extenders::default(),
             stand_in: None,
         }
     }
@@ -93,6 +97,11 @@ impl EngineConfig {
             }
         }
         self
+    }
+
+    /// Equal pods need not be equal to an extender.
+    fn batches(&self) -> bool {
+        self.batching && self.parity && self.extenders.is_empty()
     }
 
     fn search(&self) -> (Window, Tie) {
@@ -145,12 +154,14 @@ impl Engine {
             pods: Pods::default(),
             cache,
             nominator: Nominator::default(),
-            finder: Finder::new(&config.profiles, config.search(), config.batching && config.parity)
+            finder: Finder::new(&config.profiles, config.search(), config.batches())
+                .asking(config.extenders.clone())
                 .measured_by(config.meter.clone()),
             bindings: Bindings::default(),
             evictions: Evictions::default(),
             reporter: Reporter::new(&config.profiles, config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
+                .with_extenders(!config.extenders.is_empty())
                 .measured_by(config.meter.clone()),
             next_flush: None,
             meter: config.meter,

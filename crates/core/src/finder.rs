@@ -6,6 +6,7 @@ use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
     attempt::{Attempt, AttemptError, Found, NominatedRow, Runner, ScoreSheet, Search},
     cluster::Cluster,
+    extender::Extenders,
     guard::PointError,
     meter::Stamp,
     plugin::SignFragment,
@@ -32,6 +33,8 @@ pub(crate) struct Finder {
     tie: Tie,
     /// Where the next search begins; shared by all profiles.
     rotation: Rotation,
+    /// Who else is asked.
+    extenders: Extenders,
     /// Who measures.
     meter: Option<Arc<dyn Meter>>,
 }
@@ -44,8 +47,22 @@ impl Finder {
             window,
             tie,
             rotation: Rotation::default(),
+            extenders: Extenders::default(),
             meter: None,
         }
+    }
+
+    /// The same, which asks extenders as well.
+    pub(crate) fn asking(mut self, extenders: Extenders) -> Self {
+        let runners = self.runners.into_iter().map(|runner| runner.with_extenders(extenders.clone()));
+        self.runners = runners.collect();
+        self.extenders = extenders;
+        self
+    }
+
+    /// Who else is asked.
+    pub(crate) fn extenders(&self) -> &Extenders {
+        &self.extenders
     }
 
     /// The same, measured.

@@ -8,6 +8,7 @@ use harbormaster_framework::{
     cluster::Cluster,
     cycle::{DryRun, PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
+    extender::{EvictionPlan, Extenders},
     guard::PointError,
     meter::{Stage, Status},
     nodeset::NodeIdx,
@@ -99,6 +100,7 @@ pub(crate) struct TableWhatIf<'a> {
     pub(crate) pod: &'a PodInfo,
     /// See [`WhatIf::offset`].
     pub(crate) offset: usize,
+    pub(crate) extenders: &'a Extenders,
 }
 
 impl WhatIf for TableWhatIf<'_> {
@@ -120,6 +122,10 @@ impl WhatIf for TableWhatIf<'_> {
 
     fn offset(&self) -> usize {
         self.offset
+    }
+
+    fn agreed(&mut self, plans: Vec<EvictionPlan>) -> PluginResult<Vec<EvictionPlan>> {
+        Ok(self.extenders.preempt(self.pod, self.cluster.nodes(), plans)?)
     }
 
     fn dry_run(

@@ -152,6 +152,14 @@ impl Queue {
         self.moves = wanted.then(|| self.take_moves());
     }
 
+    /// The same; if there are extenders, everything wakes the pods that they reject.
+    pub(crate) fn with_extenders(mut self, any: bool) -> Self {
+        if any {
+            self.wakers.add_extenders(self.profiles.len());
+        }
+        self
+    }
+
     /// The same, measured.
     pub(crate) fn measured_by(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
         self.wakers.measured_by(meter.clone());

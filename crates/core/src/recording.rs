@@ -5,15 +5,19 @@
 //! first line at which the engine does something else is an error. Who writes where, and who reads from where, is the
 //! host's business.
 //!
+//! What extenders were asked in an attempt, and what they said, is a line before that attempt: whoever plays it asks nobody.
+//!
 //! The first line says how the engine was set up, as far as that is data; plugins and their arguments must be the same by
 //! the host's own care. The form of the objects is this program's own, not that of the Kubernetes API: it has the
 //! fields that are decided on, and a version of the program reads the recordings of that version.
 
+mod asked;
 mod line;
 
 use std::{
     io::{self, BufRead, Write},
     ops::Deref,
+    sync::Arc,
 };
 
 use harbormaster_api::Timestamp;
@@ -28,11 +32,14 @@ use crate::{
     note::Note,
     outcome::Attempted,
 };
+use asked::{Playback, Tape};
 use line::{EvictionId, Line, Setup, Unplayable};
 
 /// An engine whose calls are written down. Reads like its [`Engine`].
 pub struct Recorder<W> {
     engine: Engine,
+    /// `None` if there are no extenders.
+    tape: Option<Arc<Tape>>,
     to: W,
     /// Why nothing is written any more.
     failed: Option<io::Error>,
@@ -40,9 +47,10 @@ pub struct Recorder<W> {
 
 impl<W: Write> Recorder<W> {
     /// A fresh engine, and the recording's first line.
-    pub fn new(config: EngineConfig, to: W) -> Self {
+    pub fn new(mut config: EngineConfig, to: W) -> Self {
         let setup = Line::Setup(Setup::of(&config));
-        let mut recorder = Self { engine: Engine::new(config), to, failed: None };
+        let tape = Tape::between(&mut config.extenders);
+        let mut recorder = Self { engine: Engine::new(config), tape, to, failed: None };
         recorder.write(&setup);
         recorder
     }
@@ -62,6 +70,10 @@ impl<W: Write> Recorder<W> {
     /// See [`Engine::schedule_one`].
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
         let attempted = self.engine.schedule_one(now);
+        let asked = self.tape.as_ref().map(|tape| tape.take()).unwrap_or_default();
+        if !asked.is_empty() {
+            self.write(&Line::Asked(asked));
+        }
         self.write(&Line::Attempt(now, line::attempted(attempted.as_ref())));
         attempted
     }
@@ -170,13 +182,18 @@ struct Player {
     engine: Engine,
     /// Evictions that were asked for and have not ended.
     evictions: FxHashMap<EvictionId, EvictTask>,
+    /// What extenders say.
+    extenders: Arc<Playback>,
     played: Replayed,
 }
 
 impl Player {
-    fn new(config: EngineConfig) -> Self {
+    fn new(mut config: EngineConfig) -> Self {
+        let extenders = Arc::new(Playback::default());
+        config.extenders = config.extenders.lent(extenders.clone());
         Self {
             setup: Setup::of(&config),
+            extenders,
             engine: Engine::new(config),
             evictions: FxHashMap::default(),
             played: Replayed::default(),
@@ -196,10 +213,12 @@ impl Player {
                 self.engine.handle(input, at);
             }
             Line::Tick(at) => self.engine.tick(at),
+            Line::Asked(asked) => self.extenders.put(asked),
             Line::Attempt(at, recorded) => {
                 let attempted = self.engine.schedule_one(at);
                 self.played.attempts += usize::from(attempted.is_some());
                 same(number, recorded, line::attempted(attempted.as_ref()))?;
+                same(number, 0.into(), self.extenders.drop_rest().into())?;
             }
             Line::Effects(recorded) => self.compare_effects(number, recorded)?,
         }

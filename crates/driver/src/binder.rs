@@ -19,7 +19,9 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     engine_thread::ToEngine,
+    extenders::HttpExtenders,
     lanes::{Lanes, Tasks},
+    leader::Leadership,
     traces::{About, Ending, Traces, traced, within},
 };
 
@@ -59,7 +61,11 @@ pub struct Binder {
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
     traces: Traces,
+    extenders: Option<Binders>,
 }
+
+/// Extenders that bind in the place of plugins, and whether anybody may.
+type Binders = (Arc<HttpExtenders>, Leadership);
 
 /// The pods for which PreBind plugins work, by UID, with the means to stop them.
 type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
@@ -73,12 +79,19 @@ impl Binder {
         let lanes = Lanes::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
         let (pre_binding, traces) = Default::default();
-        Self { api: Api::new(api), lanes, engine, room, pre_binding, traces }
+        Self { api: Api::new(api), lanes, engine, room, pre_binding, traces, extenders: None }
     }
 
     /// The same, whose bindings go on with the traces of their attempts.
     pub(crate) fn traced_by(self, traces: &Traces) -> Self {
         Self { traces: traces.clone(), ..self }
+    }
+
+    /// The same, which asks extenders first.
+    #[must_use]
+    pub fn with_extenders(self, extenders: Option<Arc<HttpExtenders>>, leadership: &Leadership) -> Self {
+        let extenders = extenders.map(|extenders| (extenders, leadership.clone()));
+        Self { extenders, ..self }
     }
 
     /// Tells whether bindings are on their way.
@@ -88,7 +101,7 @@ impl Binder {
 
     /// Begins a binding cycle.
     pub fn run(&self, task: BindTask) {
-        let Self { api, engine, room, pre_binding, .. } = self.clone();
+        let Self { api, engine, room, pre_binding, extenders, .. } = self.clone();
         let uid = task.pod().uid.clone();
         let trace = self.traces.of(&uid);
         let called_off = (!task.pre_bind.is_empty()).then(|| {
@@ -97,7 +110,7 @@ impl Binder {
             called_off
         });
         self.lanes.run(&uid.clone(), async move {
-            let cycle = BindingCycle { task, api, room, pre_binding };
+            let cycle = BindingCycle { task, api, room, pre_binding, extenders };
             let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
             // The engine is gone only when the process ends.
             let _ = engine.send(ToEngine::Inputs(vec![Input::BindFinished { uid, outcome }]));
@@ -141,6 +154,7 @@ struct BindingCycle {
     api: Api,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
+    extenders: Option<Binders>,
 }
 
 impl BindingCycle {
@@ -159,9 +173,15 @@ impl BindingCycle {
             return outcome;
         }
         let permit = self.room.acquire().await;
-        let begun = self.now();
-        let bound = traced(|| point(Stage::Bind), self.bind(), end_of_step).await;
-        self.note(Stage::Bind, status(&bound), begun);
+        let bound = match self.bind_by_extender().await {
+            Some(bound) => bound,
+            None => {
+                let begun = self.now();
+                let bound = traced(|| point(Stage::Bind), self.bind(), end_of_step).await;
+                self.note(Stage::Bind, status(&bound), begun);
+                bound
+            }
+        };
         drop(permit);
         if let Err(outcome) = bound {
             return outcome;
@@ -218,6 +238,13 @@ impl BindingCycle {
             join_all(members).await.into_iter().collect::<Result<(), BindOutcome>>()?;
         }
         Ok(())
+    }
+
+    /// `None` if that is for plugins to do.
+    async fn bind_by_extender(&self) -> Option<Result<(), BindOutcome>> {
+        let (extenders, leadership) = self.extenders.as_ref()?;
+        let bound = extenders.bind(self.task.pod(), self.task.node(), leadership).await?;
+        Some(bound.map_err(BindOutcome::Failed))
     }
 
     async fn bind(&self) -> Result<(), BindOutcome> {

@@ -274,7 +274,7 @@ fn over_network(config: &Config) -> Result<ApiClient, ClientError> {
 }
 
 /// A new connection, or why there is none.
-type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+pub(crate) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 type Pool = legacy::Client<Connector, RequestBody>;
 
 /// The connections of an age.
@@ -334,7 +334,7 @@ impl Dialler {
     }
 }
 
-fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bool) -> Connector {
+pub(crate) fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bool) -> Connector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

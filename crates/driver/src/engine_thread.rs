@@ -22,6 +22,7 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use crate::{
     clock::Clock,
+    extenders::raw::{RawObject, RawObjects},
     health::Health,
     live_api::CustomNews,
     notes, slow,
@@ -38,6 +39,8 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 /// What the thread is told.
 #[derive(Debug)]
 pub enum ToEngine {
+    /// Objects as they came, for extenders; the inputs that are about them come next.
+    Raw(Vec<RawObject>),
     /// Something happened.
     Inputs(Vec<Input>),
     /// One more watch has delivered all objects.
@@ -68,6 +71,8 @@ pub struct Told {
     pub synced: oneshot::Sender<()>,
     /// Where traces of attempts go.
     pub traces: Traces,
+    /// Where objects are kept as they came, if extenders are to see them.
+    pub raw: Option<RawObjects>,
 }
 
 /// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
@@ -104,6 +109,8 @@ struct EngineLoop {
     /// Who waits for custom objects hears of them here.
     news: CustomNews,
     health: Health,
+    /// What extenders see.
+    raw: Option<RawObjects>,
     unsynced: usize,
     /// Who is to be told when all watches have delivered all objects.
     synced: Option<oneshot::Sender<()>>,
@@ -134,7 +141,7 @@ impl EngineLoop {
         news: CustomNews,
         (told, attempts): (Told, Attempts),
     ) -> Self {
-        let Told { metrics, health, synced, traces } = told;
+        let Told { metrics, health, synced, traces, raw } = told;
         Self {
             stand_in: config.stand_in,
             engine: Engine::new(config),
@@ -143,6 +150,7 @@ impl EngineLoop {
             effects,
             news,
             health,
+            raw,
             unsynced,
             synced: Some(synced),
             leads: false,
@@ -255,6 +263,11 @@ impl EngineLoop {
 
     fn take(&mut self, message: ToEngine) {
         match message {
+            ToEngine::Raw(objects) => {
+                if let Some(raw) = &self.raw {
+                    objects.into_iter().for_each(|object| raw.keep(object));
+                }
+            }
             ToEngine::Inputs(inputs) => {
                 let now = self.clock.now();
                 for input in inputs {
@@ -279,6 +292,9 @@ impl EngineLoop {
     }
 
     fn handle(&mut self, input: Input, now: Timestamp) {
+        if let Some(raw) = &self.raw {
+            raw.heed(&input);
+        }
         match &input {
             Input::BindFinished { uid, outcome } => {
                 if let Some(task) = self.binding.remove(uid) {

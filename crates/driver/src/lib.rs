@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
 //! up), `reachability` (what is said of a server that is away), [`leader`] (whether anything may be written), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
-//! [`mod@run`] (the whole), [`metrics`] (what is counted of it), [`health`] (how it is), [`console`] (what may be asked of it) with `debugger`.
+//! [`extenders`] (who is asked in the midst of a decision), [`mod@run`] (the whole), [`metrics`] (what is counted of it), [`health`] (how it is), [`console`] (what may be asked of it) with `debugger`.
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
@@ -35,6 +35,7 @@ mod debugger;
 pub mod engine_thread;
 pub mod events;
 pub mod evictor;
+pub mod extenders;
 pub mod health;
 pub mod http;
 pub mod lanes;
@@ -57,6 +58,7 @@ pub(crate) mod canned;
 
 pub use client::{ClientError, ConnectionConfig};
 pub use console::Console;
+pub use extenders::{ExtenderConfig, ExtenderSetupError, ExtenderTls, HttpExtenders};
 pub use health::Health;
 pub use http::{ApiClient, ApiError};
 pub use leader::{LeaderElection, Leadership, LeaseElection};

@@ -26,6 +26,7 @@ use crate::{
     engine_thread::{self, EngineEnd, ToEngine, Told},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
+    extenders::{ExtenderConfig, ExtenderSetupError, HttpExtenders},
     health::Health,
     lanes::Tasks,
     leader::{
@@ -65,6 +66,8 @@ pub struct DriverConfig {
     pub console: Console,
     /// Where traces go, if anybody wants them.
     pub traces: Traces,
+    /// The extenders, in the order of [`EngineConfig::extenders`].
+    pub extenders: Vec<ExtenderConfig>,
 }
 
 /// Why [`run`] came to its end.
@@ -82,6 +85,9 @@ pub enum DriverError {
     /// The API server cannot be reached with this configuration.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// An extender cannot be reached with this configuration.
+    #[error(transparent)]
+    Extender(#[from] ExtenderSetupError),
     /// No thread for the engine.
     #[error("starting the engine: {0}")]
     Thread(#[from] io::Error),
@@ -111,9 +117,12 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, extenders, .. } =
+        config;
+    let extenders = HttpExtenders::new(&extenders, health.clone())?;
     let hostname = hostname.unwrap_or_else(machine_name);
-    let driver = Driver { clients, election, leadership, hostname, metrics, health, console, traces };
+    let driver =
+        Driver { clients, election, leadership, hostname, metrics, health, console, traces, extenders };
     driver.run(engine, shutdown).await
 }
 
@@ -136,6 +145,8 @@ pub struct Driver {
     pub console: Console,
     /// Where traces go, if anybody wants them.
     pub traces: Traces,
+    /// Who is asked beside plugins, in the order of [`EngineConfig::extenders`].
+    pub extenders: Option<Arc<HttpExtenders>>,
 }
 
 impl Driver {
@@ -145,7 +156,7 @@ impl Driver {
     /// When the lease is lost, or something in this process fails.
     pub async fn run(
         self,
-        engine: EngineConfig,
+        mut engine: EngineConfig,
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, DriverError> {
         self.election.check().map_err(DriverError::Election)?;
@@ -155,7 +166,13 @@ impl Driver {
         let (tasks, all_done) = Tasks::new();
         let news = CustomNews::default();
         let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
-        let binder = Binder::new(api, tasks.clone(), to_engine.clone()).traced_by(&self.traces);
+        let binder = Binder::new(api, tasks.clone(), to_engine.clone())
+            .traced_by(&self.traces)
+            .with_extenders(self.extenders.clone(), &self.leadership);
+        if let Some(extenders) = &self.extenders {
+            engine.extenders = engine.extenders.lent(extenders.clone());
+        }
+        let raw = self.extenders.as_ref().map(|extenders| extenders.raw().clone());
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
@@ -174,6 +191,7 @@ impl Driver {
             health: self.health.clone(),
             synced,
             traces: self.traces.clone(),
+            raw,
         };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
         let scheduling = self.metrics.schedules(to_engine.clone());
@@ -276,6 +294,7 @@ impl Driver {
         engine: &mpsc::Sender<ToEngine>,
     ) -> JoinSet<()> {
         let streaming = StreamingLists::default();
+        let wanted = self.extenders.as_ref().map(|extenders| extenders.raw().wanted()).unwrap_or_default();
         let mut watches = JoinSet::new();
         for objects in BUILT_IN {
             let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
@@ -287,9 +306,9 @@ impl Driver {
             watches.spawn(self.when_due(watcher.run()));
         }
         let nodes = Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone());
-        watches.spawn(self.when_due(nodes.run()));
+        watches.spawn(self.when_due(nodes.handing_on(wanted).run()));
         let pods = Watcher::new(Pods, clients.main.clone(), streaming, engine.clone());
-        watches.spawn(self.when_due(pods.run()));
+        watches.spawn(self.when_due(pods.handing_on(wanted).run()));
         watches
     }
 

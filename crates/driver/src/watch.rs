@@ -43,6 +43,7 @@ use crate::{
     ages::Age,
     backoff::{Backoff, Jitter},
     engine_thread::ToEngine,
+    extenders::raw::{RawObject, Wanted},
     http::{ApiClient, ApiError, Stream},
     reachability,
     watch::{
@@ -206,6 +207,9 @@ pub struct Watcher<K: Kind> {
     listing: bool,
     listed: FxHashSet<K::Key>,
     inputs: Vec<Input>,
+    /// Which objects are handed on as they came, too.
+    wanted: Wanted,
+    raw: Vec<RawObject>,
     backoff: Backoff,
     jitter: Jitter,
     refused_watches: u32,
@@ -240,6 +244,8 @@ impl<K: Kind> Watcher<K> {
             listing: false,
             listed: FxHashSet::default(),
             inputs: Vec::new(),
+            wanted: Wanted::default(),
+            raw: Vec::new(),
             backoff: Backoff::for_watches(),
             jitter: Jitter::default(),
             refused_watches: 0,
@@ -249,6 +255,12 @@ impl<K: Kind> Watcher<K> {
             synced: false,
             unserved: None,
         }
+    }
+
+    /// The same, which hands such objects on as they came, too.
+    #[must_use]
+    pub fn handing_on(self, wanted: Wanted) -> Self {
+        Self { wanted, ..self }
     }
 
     /// Watches until the engine is gone.
@@ -573,6 +585,11 @@ impl<K: Kind> Watcher<K> {
                 self.listed.remove(&key);
                 if self.known.remove(&key).is_some() {
                     self.inputs.push(self.kind.gone(key));
+                    // Objects as they came go ahead of the inputs: none may overtake the end of an earlier one of its name.
+                    if self.wanted != Wanted::default() {
+                        // An engine that is gone is noticed when the next flush fails.
+                        let _ = self.flush();
+                    }
                 }
                 Ok(Taken::Object(stub.metadata.resource_version.as_ref().into()))
             }
@@ -597,6 +614,7 @@ impl<K: Kind> Watcher<K> {
         }
         let before = self.known.insert(key, version.clone());
         if version.is_empty() || before.as_ref() != Some(&version) {
+            self.raw.extend(self.wanted.of(&input, json));
             self.inputs.push(input);
         }
         Ok(version)
@@ -624,6 +642,10 @@ impl<K: Kind> Watcher<K> {
     fn flush(&mut self) -> Result<(), EngineGone> {
         if self.inputs.is_empty() {
             return Ok(());
+        }
+        if !self.raw.is_empty() {
+            let raw = std::mem::take(&mut self.raw);
+            self.engine.send(ToEngine::Raw(raw)).map_err(|_| EngineGone)?;
         }
         let inputs = std::mem::take(&mut self.inputs);
         self.engine.send(ToEngine::Inputs(inputs)).map_err(|_| EngineGone)

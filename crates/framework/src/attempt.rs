@@ -25,6 +25,7 @@ use crate::{
     cluster::Cluster,
     cycle::{Cycle, Reservation},
     diagnosis::Diagnosis,
+    extender::{EXTENDER_IDX, ExtenderError, Extenders},
     guard::{Call, PointError, Stopped},
     kept::{Column, Kept, SlateId},
     meter::{Laps, Stage, Status},
@@ -97,6 +98,9 @@ pub enum AttemptError {
     /// A plugin failed unexpectedly.
     #[error(transparent)]
     Plugin(#[from] PointError),
+    /// An extender failed that may not be ignored.
+    #[error(transparent)]
+    Extender(#[from] ExtenderError),
     /// A plugin's score is outside 0..=100.
     #[error(
         "applying score defaultWeights on Score plugins: plugin {plugin:?} returns an invalid score {score}, \
@@ -273,6 +277,7 @@ pub struct Runner {
     kept: Kept,
     scratch: score::Scratch,
     laps: Laps,
+    extenders: Extenders,
 }
 
 impl Runner {
@@ -284,7 +289,15 @@ impl Runner {
     /// A runner that keeps about so many bytes of answers between attempts.
     pub fn keeping(profile: Arc<Profile>, bytes: usize) -> Self {
         let laps = Laps::of(profile.meter().cloned());
-        Self { profile, kept: Kept::new(bytes), scratch: score::Scratch::default(), laps }
+        let (kept, scratch) = (Kept::new(bytes), score::Scratch::default());
+        Self { profile, kept, scratch, laps, extenders: Extenders::default() }
+    }
+
+    /// The same, which asks extenders as well.
+    #[must_use]
+    pub fn with_extenders(mut self, extenders: Extenders) -> Self {
+        self.extenders = extenders;
+        self
     }
 
     /// The profile.
@@ -337,6 +350,7 @@ impl Runner {
     ) -> Result<Option<NodeIdx>, AttemptError> {
         if let Some(row) = preferred
             && self.fits(cluster, draft, nominated, row)?
+            && self.extenders_take(cluster, draft, row)
         {
             return Ok(Some(row));
         }
@@ -352,7 +366,7 @@ impl Runner {
             Ok(Attempt { found: Found::Node { feasible: 2.., .. }, .. }) => {
                 (Status::Success, Some(Status::Success))
             }
-            Ok(_) => return,
+            Ok(_) | Err(AttemptError::Extender(_)) => return,
             Err(AttemptError::Plugin(PointError { call: Call::Point(ExtensionPoint::PreScore), .. })) => {
                 (Status::Error, None)
             }
@@ -369,28 +383,36 @@ impl Runner {
         }
     }
 
-    /// Scores as many of the rows that fit as the window wants, and takes the best.
+    /// Scores as many of the rows that fit as the window wants and extenders let pass, and takes the best.
     fn choose(
         &mut self,
         cluster: &Cluster,
-        draft: Draft,
+        mut draft: Draft,
         search: Search<'_>,
         tried: Option<NodeIdx>,
     ) -> Result<Attempt, AttemptError> {
         let considered = draft.considered(cluster);
         let wanted = search.window.wanted(considered, self.profile.percentage_of_nodes_to_score());
-        let wanted = if self.profile.scorers().is_empty() { 1 } else { wanted };
-        if wanted >= considered && search.tie == Tie::Rotate {
+        let has_preferences = !self.profile.scorers().is_empty() || self.extenders.choose_nodes();
+        let wanted = if has_preferences { wanted } else { 1 };
+        let asks_extenders = self.extenders.choose_for(&draft.pod);
+        if wanted >= considered && search.tie == Tie::Rotate && !asks_extenders {
             return self.choose_of_all(cluster, draft, search.rotation);
         }
         let only = draft.narrowed.only.as_ref();
-        let walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
+        let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
+        if asks_extenders {
+            walk.feasible = self.ask_filters(cluster, &mut draft, walk.feasible)?;
+        }
         let (row, ranking) = match walk.feasible.as_slice() {
             [] => return self.nowhere(cluster, draft),
             [one] => (*one, None),
             many => {
-                let totals = self.score(cluster, &draft, many)?;
+                let mut totals = self.score(cluster, &draft, many)?;
+                if asks_extenders {
+                    self.ask_for_scores(cluster, &draft, many, &mut totals);
+                }
                 match search.tie {
                     Tie::FirstOnHeap => ranked(cluster, many, totals),
                     Tie::Rotate => (best_rotating(many, &totals, search.rotation.row, cluster.rows()), None),
@@ -420,6 +442,41 @@ impl Runner {
             }
             None => self.nowhere(cluster, draft),
         }
+    }
+
+    /// Which of the rows that fit pass extenders, too. The others are rejected in the draft.
+    fn ask_filters(
+        &mut self,
+        cluster: &Cluster,
+        draft: &mut Draft,
+        rows: Vec<NodeIdx>,
+    ) -> Result<Vec<NodeIdx>, AttemptError> {
+        // What extenders take is no plugin's time.
+        self.laps.turn(Stage::Reserve);
+        let passed = self.extenders.filter(&draft.pod, cluster.nodes(), rows)?;
+        self.laps.turn(Stage::PreScore);
+        for (row, reject) in passed.rejected {
+            draft.fits.remove(row);
+            draft.overlay.set(row, EXTENDER_IDX, reject);
+            draft.forced.insert(row);
+        }
+        Ok(passed.rows)
+    }
+
+    fn ask_for_scores(&mut self, cluster: &Cluster, draft: &Draft, rows: &[NodeIdx], totals: &mut [i64]) {
+        self.laps.turn(Stage::Reserve);
+        self.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals);
+    }
+
+    /// Whether extenders let that one row pass. One that fails does not: it is asked about the others next, and then it matters.
+    fn extenders_take(&mut self, cluster: &Cluster, draft: &Draft, row: NodeIdx) -> bool {
+        if !self.extenders.choose_for(&draft.pod) {
+            return true;
+        }
+        self.laps.turn(Stage::Reserve);
+        let passed = self.extenders.filter(&draft.pod, cluster.nodes(), vec![row]);
+        self.laps.turn(Stage::Filter);
+        passed.is_ok_and(|passed| !passed.rows.is_empty())
     }
 
     /// Whether some Filter plugin rejects the pod on that node, nominated pods aside.

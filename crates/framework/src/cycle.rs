@@ -7,6 +7,7 @@ use harbormaster_api::Str;
 use crate::{
     api_call::Api,
     cluster::Cluster,
+    extender::EvictionPlan,
     index::{Index, Indexes},
     nodeset::NodeIdx,
     objects::Objects,
@@ -90,6 +91,14 @@ pub trait WhatIf {
     /// A number to begin a search with: it moves on from attempt to attempt, so that not always the same nodes are
     /// looked at first.
     fn offset(&self) -> usize;
+
+    /// Which of these evictions extenders agree to, and of which pods; all of them without extenders. None may be added.
+    ///
+    /// # Errors
+    /// When an extender fails that may not be ignored.
+    fn agreed(&mut self, plans: Vec<EvictionPlan>) -> PluginResult<Vec<EvictionPlan>> {
+        Ok(plans)
+    }
 
     /// Lets `ask` take pods off a node and put them back, and ask whether the pod fits. Whatever is off the node when
     /// `ask` returns is put back.

@@ -4,7 +4,7 @@
 //! (many rows at once), [`cluster`] with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes
 //! pending pods), [`resource`] (kinds of objects that plugins bring along) with [`assume`] (what counts of them before the API
 //! server has it), [`api_call`] (what plugins ask of the API server), [`registry`] and [`profile`] (from a configuration to
-//! plugins in order), [`points`] and [`guard`] (how plugins are called), [`attempt`] (the run loop), `kept` with [`reads`], `totals` and `best` (what outlives an attempt).
+//! plugins in order), [`points`] and [`guard`] (how plugins are called), [`extender`] (who else is asked), [`attempt`] (the run loop), `kept` with [`reads`], `totals` and `best` (what outlives an attempt).
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
 
@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod cycle;
 pub mod diagnosis;
 pub mod events;
+pub mod extender;
 pub mod guard;
 pub mod index;
 mod kept;
@@ -46,6 +47,7 @@ pub mod prelude {
         cluster::Cluster,
         cycle::{BindCycle, Cycle, DryRun, EnqueueCycle, Placement, PostFilterCycle, WaitingPods, WhatIf},
         events::{Action, Change, EventResource, Hint, Registration},
+        extender::EvictionPlan,
         index::{ClusterView, Index},
         nodeset::{NodeIdx, NodeSet},
         objects::{ObjectId, Objects},

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::{
     cycle::Cycle,
     events::{Action, ClusterEvent, ErasedRegistration, EventResource},
+    extender::{EXTENDER, EXTENDER_IDX},
     guard::{Call, Guarded, PointError},
     index::IndexKind,
     kept::Asked,
@@ -185,6 +186,11 @@ impl Profile {
         &self.plugins[idx.at()]
     }
 
+    /// Who has rejected something.
+    pub(crate) fn name_of(&self, idx: PluginIdx) -> &'static str {
+        if idx == EXTENDER_IDX { EXTENDER } else { self.plugin(idx).name() }
+    }
+
     /// The Score point.
     pub fn scorers(&self) -> &[Scorer] {
         &self.scorers
@@ -343,24 +349,25 @@ fn check_resources(plugin: &Guarded) -> Result<(), BuildError> {
 }
 
 fn everything(plugin: &Guarded) -> Vec<ErasedRegistration> {
-    use EventResource as R;
-    const RESOURCES: [R; 11] = [
-        R::Pod,
-        R::Node,
-        R::PersistentVolume,
-        R::PersistentVolumeClaim,
-        R::CsiNode,
-        R::CsiDriver,
-        R::CsiStorageCapacity,
-        R::StorageClass,
-        R::ResourceClaim,
-        R::DeviceClass,
-        R::PodGroup,
-    ];
     let all = |resource| ErasedRegistration { event: ClusterEvent::new(resource, Action::ALL), hint: None };
-    let named = plugin.resources().iter().map(|kind| R::named(kind.name()));
-    RESOURCES.into_iter().chain(named.filter(|named| !RESOURCES.contains(named))).map(all).collect()
+    let named = plugin.resources().iter().map(|kind| EventResource::named(kind.name()));
+    EVERYTHING.into_iter().chain(named.filter(|named| !EVERYTHING.contains(named))).map(all).collect()
 }
+
+/// What those listen to who name no events: plugins with a say in admission, and extenders.
+pub const EVERYTHING: [EventResource; 11] = [
+    EventResource::Pod,
+    EventResource::Node,
+    EventResource::PersistentVolume,
+    EventResource::PersistentVolumeClaim,
+    EventResource::CsiNode,
+    EventResource::CsiDriver,
+    EventResource::CsiStorageCapacity,
+    EventResource::StorageClass,
+    EventResource::ResourceClaim,
+    EventResource::DeviceClass,
+    EventResource::PodGroup,
+];
 
 fn add_taint_registration(wants: &mut Vec<ErasedRegistration>) {
     let hears = |action: Action| {

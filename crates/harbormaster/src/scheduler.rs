@@ -6,7 +6,8 @@ use harbormaster_api::features::{Feature, Features};
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    ConnectionConfig, DriverConfig, DriverError, ExitReason, LeaderElection, LeaseElection,
+    ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig, ExtenderSetupError, ExtenderTls,
+    Health, HttpExtenders, LeaderElection, LeaseElection,
 };
 use harbormaster_framework::registry::{Build, Registry};
 use harbormaster_sandbox::{Options, Sandbox, SandboxError};
@@ -133,19 +134,27 @@ impl Scheduler {
         let config = &self.setup.config;
         let mut connection = connection(config);
         connection.kubeconfig = connection.kubeconfig.or(self.kubeconfig);
-        let driver = DriverConfig { connection, election: self.election, ..DriverConfig::default() };
+        let extenders = extenders(config);
+        let driver =
+            DriverConfig { connection, election: self.election, extenders, ..DriverConfig::default() };
         harbormaster_driver::run(driver, self.setup.engine, shutdown).await
     }
 
-    /// Places the pods of manifests under virtual time, as the command `simulate` does.
+    /// Places the pods of manifests under virtual time, as the command `simulate` does. Extenders of the configuration are
+    /// asked, but none has a pod bound.
     ///
     /// # Errors
     /// What a real API server would refuse, with file, line, object and field.
     pub fn simulate(&self, manifests: &[Source]) -> Result<Simulation, ManifestErrors> {
-        let mut cluster = Inventory::from_sources(manifests, Reading::default())?;
+        let mut setup = self.setup.clone();
+        let full = !setup.engine.extenders.is_empty();
+        let mut cluster = Inventory::from_sources(manifests, Reading { full, ..Reading::default() })?;
         let mut notices = std::mem::take(&mut cluster.notices);
-        notices.extend(cluster.custom_notices(&self.setup.engine));
-        let report = harbormaster_sim::simulate(self.setup.engine.clone(), cluster, &mut |_, _| {});
+        notices.extend(cluster.custom_notices(&setup.engine));
+        if let Err(error) = lend_extenders(&mut setup, &mut cluster) {
+            notices.push(error.to_string());
+        }
+        let report = harbormaster_sim::simulate(setup.engine, cluster, &mut |_, _| {});
         Ok(Simulation { report, notices })
     }
 
@@ -156,7 +165,8 @@ impl Scheduler {
     /// When manifests or the port are of no use.
     pub async fn sandbox(&self, options: Options) -> Result<Sandbox, SandboxError> {
         let scheduler = harbormaster_sandbox::Scheduler::Engine(self.setup.engine.clone());
-        Sandbox::start(Options { scheduler, ..options }).await
+        let extenders = extenders(&self.setup.config);
+        Sandbox::start(Options { scheduler, extenders, ..options }).await
     }
 }
 
@@ -169,6 +179,49 @@ pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfi
         qps: client.qps,
         burst: client.burst,
     }
+}
+
+/// How the extenders of a configuration are reached, in the engine's order.
+pub(crate) fn extenders(config: &KubeSchedulerConfiguration) -> Vec<ExtenderConfig> {
+    let tls = |tls: &harbormaster_config::ExtenderTls| ExtenderTls {
+        insecure: tls.insecure,
+        server_name: tls.server_name.clone(),
+        cert_file: tls.cert_file.clone(),
+        key_file: tls.key_file.clone(),
+        ca_file: tls.ca_file.clone(),
+        cert_data: tls.cert_data.clone(),
+        key_data: tls.key_data.clone(),
+        ca_data: tls.ca_data.clone(),
+    };
+    let reached = |extender: &harbormaster_config::Extender| ExtenderConfig {
+        extender: harbormaster_setup::extender(extender),
+        filter_verb: extender.filter_verb.clone(),
+        prioritize_verb: extender.prioritize_verb.clone(),
+        preempt_verb: extender.preempt_verb.clone(),
+        bind_verb: extender.bind_verb.clone(),
+        timeout: extender.http_timeout.to_std(),
+        node_cache_capable: extender.node_cache_capable,
+        enable_https: extender.enable_https,
+        tls: extender.tls_config.as_ref().map(tls),
+    };
+    config.extenders_in_order().into_iter().map(reached).collect()
+}
+
+/// Has a simulation of that cluster ask the extenders of its configuration, if the engine has any.
+///
+/// # Errors
+/// When one cannot be reached with its configuration.
+pub(crate) fn lend_extenders(setup: &mut Setup, cluster: &mut Inventory) -> Result<(), ExtenderSetupError> {
+    if setup.engine.extenders.is_empty() {
+        return Ok(());
+    }
+    if let Some(host) = HttpExtenders::new(&extenders(&setup.config), Health::default())? {
+        for (input, object) in std::mem::take(&mut cluster.full) {
+            host.raw().take(&input, object.to_string().as_bytes());
+        }
+        setup.engine.extenders = setup.engine.extenders.lent(host);
+    }
+    Ok(())
 }
 
 /// How the configuration, flags applied, has a leader elected.

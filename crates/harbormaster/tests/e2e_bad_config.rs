@@ -68,8 +68,8 @@ fn a_wrong_configuration_is_refused_with_file_line_and_field() {
         ),
         (
             "extenders",
-            "extenders:\n- urlPrefix: http://127.0.0.1:1\n  filterVerb: filter\n  weight: 1\n",
-            "c.yaml:4:3: extenders[0]: HTTP extenders are not built yet",
+            "extenders:\n- urlPrefix: http://127.0.0.1:1\n  prioritizeVerb: prioritize\n",
+            "c.yaml:4:3: extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
         ),
         ("no YAML", "profiles: [\n- x: }\n", "c.yaml:4:"),
     ] {

@@ -12,6 +12,7 @@
 //! - `not eligible due to preemptionPolicy=Never.`
 //! - `not eligible due to a terminating pod on the nominated node.`: an earlier preemption is not over.
 //! - `not eligible due to workload aware preemption enabled`, with that gate, for pods of a group.
+//! - `no candidate node for preemption`: extenders agree to no eviction.
 //! - `0/N nodes are available: …`: no node can be helped. Nodes without pods of lower priority count as `No preemption
 //!   victims found for incoming pod`, nodes on which a filter rejects even so with that filter's reasons, and nodes
 //!   that no eviction opens up as `Preemption is not helpful for scheduling`. Only this answer clears the pod's
@@ -99,9 +100,9 @@ impl PostFilter for DefaultPreemption {
             }
             return Ok(no_help(&search.message(cx.what_if.nodes().node_count()), Nomination::Clear));
         }
-        // Extenders with a `preemptVerb` that are interested in the pod filter the candidates here, one after the
-        // other; when they leave none, the nomination stays.
-        let Some(best) = choice::best(search.candidates) else {
+        // When extenders leave none, the nomination stays.
+        let agreed = cx.what_if.agreed(search.candidates).map_err(|error| prefixed(&error.to_string()))?;
+        let Some(best) = choice::best(agreed) else {
             return Ok(no_help(REASON_NO_CANDIDATE, Nomination::Keep));
         };
         let node = cx.what_if.nodes().node(best.row).name().clone();

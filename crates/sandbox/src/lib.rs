@@ -45,6 +45,7 @@ pub use kubelet::RUN_FOR;
 pub use sandbox::{Sandbox, SandboxError};
 
 use harbormaster_core::EngineConfig;
+use harbormaster_driver::ExtenderConfig;
 
 /// What a sandbox begins with, and how it behaves.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +58,8 @@ pub struct Options {
     pub nodes: usize,
     /// Who places pods.
     pub scheduler: Scheduler,
+    /// How the extenders of that scheduler are reached, in its order.
+    pub extenders: Vec<ExtenderConfig>,
     /// The port on 127.0.0.1; 0 takes any that is free.
     pub port: u16,
     /// How fast the stand-ins are.

@@ -9,7 +9,7 @@ use std::{
 use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, kubeconfig_yaml};
 use harbormaster_config::ConfigErrors;
 use harbormaster_core::EngineConfig;
-use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason};
+use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::ManifestErrors;
 use tokio::{
@@ -122,7 +122,7 @@ impl Sandbox {
         let (mut inner, mut scheduler) = (None, None);
         if let Some(engine) = engine {
             let plain = listen(&api, 0, None).await?;
-            scheduler = Some(attach(engine, plain.address()));
+            scheduler = Some(attach(engine, options.extenders, plain.address()));
             inner = Some(plain);
         }
         let authority = certificate.authority_pem();
@@ -231,7 +231,7 @@ async fn listen(
 }
 
 /// Runs the scheduler as it would run against a cluster.
-fn attach(engine: EngineConfig, server: SocketAddr) -> Attached {
+fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAddr) -> Attached {
     let connection = ConnectionConfig {
         master: Some(format!("http://{server}")),
         // Nobody else is to be spared.
@@ -239,7 +239,7 @@ fn attach(engine: EngineConfig, server: SocketAddr) -> Attached {
         ..ConnectionConfig::default()
     };
     let hostname = Some("sandbox".to_owned());
-    let config = DriverConfig { connection, hostname, ..DriverConfig::default() };
+    let config = DriverConfig { connection, hostname, extenders, ..DriverConfig::default() };
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let shutdown = async {

@@ -15,6 +15,7 @@ use harbormaster_api::{
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration, ProfilePlan};
 use harbormaster_core::{EngineConfig, queue::Backoff};
 use harbormaster_framework::{
+    extender::{Extender, Extenders},
     profile::{Profile, ProfileError, ProfileSpec},
     registry::{BuildCycle, BuildError, Registry},
 };
@@ -75,9 +76,9 @@ impl Setup {
     ///
     /// # Errors
     /// Everything that is wrong with the configuration.
-    pub fn of(config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Self, ConfigErrors> {
+    pub fn of(mut config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Self, ConfigErrors> {
         harbormaster_config::validate(&config, &choices.features)?;
-        ConfigErrors::from(harbormaster_config::unsupported(&config)).into_result()?;
+        config.ignore_managed_resources()?;
         let registry = &choices.plugins;
         let catalog = |plugin: &str| registry.points(plugin);
         let plans = harbormaster_config::plan_profiles(&config, &catalog, &choices.features)?;
@@ -144,11 +145,29 @@ fn engine(
         initial: seconds(config.pod_initial_backoff_seconds),
         max: seconds(config.pod_max_backoff_seconds),
     };
+    engine.extenders = Extenders::new(config.extenders_in_order().into_iter().map(extender));
     engine.stand_in = Some(UNBUILT);
     if let Some(max_wait) = choices.max_wait {
         engine.max_wait = max_wait;
     }
     engine
+}
+
+/// What the engine is to know of an extender.
+pub fn extender(config: &harbormaster_config::Extender) -> Extender {
+    Extender {
+        name: config.url_prefix.as_str().into(),
+        filters: !config.filter_verb.is_empty(),
+        prioritizes: !config.prioritize_verb.is_empty(),
+        preempts: !config.preempt_verb.is_empty(),
+        weight: config.weight,
+        managed_resources: config
+            .managed_resources
+            .iter()
+            .map(|resource| resource.name.as_str().into())
+            .collect(),
+        ignorable: config.ignorable,
+    }
 }
 
 fn seconds(seconds: i64) -> Duration {

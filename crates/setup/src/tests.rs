@@ -1,3 +1,4 @@
+use harbormaster_config::PluginArgs;
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
 
@@ -109,8 +110,36 @@ fn backoff_and_waiting_times_come_from_configuration_and_choices() {
 fn errors_name_file_and_line() {
     let error = of("profiles:\n- pluginConfig: 7\n").unwrap_err().to_string();
     assert!(error.starts_with("s.yaml:4:"), "{error}");
-    let error = of("extenders: [{urlPrefix: 'http://127.0.0.1', filterVerb: f}]\n").unwrap_err().to_string();
-    assert!(error.contains("extenders are not built yet"), "{error}");
+}
+
+#[test]
+fn extenders_that_may_be_ignored_are_asked_last() {
+    let setup = of(
+        "extenders: [{urlPrefix: i, filterVerb: f, ignorable: true}, {urlPrefix: u, prioritizeVerb: p, weight: 3}]\n",
+    );
+    let engine = setup.unwrap().engine;
+    let expected = [
+        Extender { name: "u".into(), prioritizes: true, weight: 3, ..Extender::default() },
+        Extender { name: "i".into(), filters: true, ignorable: true, ..Extender::default() },
+    ];
+    assert_eq!(engine.extenders.all(), expected);
+}
+
+#[test]
+fn resources_that_an_extender_manages_and_wants_ignored_replace_those_that_the_plugin_ignores() {
+    let extender = "extenders: [{urlPrefix: u, managedResources: [{name: a.b/c, ignoredByScheduler: true}, {name: a.b/d}]}]\n";
+    let fit = "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [x.y/z]}}]}]\n";
+    for profiles in ["", fit] {
+        let setup = of(&format!("{extender}{profiles}")).unwrap();
+        let Some(PluginArgs::NodeResourcesFit(args)) = setup.config.profiles[0].args("NodeResourcesFit")
+        else {
+            panic!("no arguments")
+        };
+        assert_eq!(args.ignored_resources, ["a.b/c"]);
+    }
+    let without = "profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}}]\n";
+    let error = of(&format!("{extender}{without}")).unwrap_err().to_string();
+    assert!(error.contains("can't find NodeResourcesFitArgs in plugin config"), "{error}");
 }
 
 /// A plugin from elsewhere.

@@ -7,6 +7,7 @@ use harbormaster_core::{EngineConfig, cache::Cache};
 use harbormaster_framework::{
     attempt::{Attempt, Found, Runner, Search},
     pod::PodInfo,
+    profile::Profile,
     window::Rotation,
 };
 use harbormaster_setup::{Choices, Setup};
@@ -98,7 +99,9 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn new(config: &EngineConfig) -> Self {
-        let runners = config.profiles.iter().cloned().map(Runner::new).collect();
+        let runner =
+            |profile: &Arc<Profile>| Runner::new(profile.clone()).with_extenders(config.extenders.clone());
+        let runners = config.profiles.iter().map(runner).collect();
         Self { cache: Cache::of(&config.profiles), runners }
     }
 

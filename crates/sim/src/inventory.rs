@@ -6,7 +6,7 @@ use std::{
 };
 
 use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
-use harbormaster_core::{EngineConfig, cache::Cache};
+use harbormaster_core::{EngineConfig, Input, cache::Cache};
 use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, ResourceName};
 use harbormaster_objects::{
     kinds::{self, Rules},
@@ -47,6 +47,10 @@ pub struct Inventory {
     pub notices: Vec<String>,
     /// How many objects there are of kinds that nobody can read, by kind.
     pub ignored: BTreeMap<String, usize>,
+    /// Nodes and pods as they are written, each with what the engine hears of it; kept if [`Reading::full`] asks for that.
+    pub full: Vec<(Input, Value)>,
+    /// Whether it is kept.
+    pub keeps_full: bool,
 }
 
 /// An object of a kind that plugins may name, as an API server would store it. Nothing here looks into it.
@@ -67,6 +71,8 @@ pub struct Reading {
     pub validate: Validate,
     /// Whether the pods of workloads that come from a cluster are made although the manifests have none of them.
     pub fill: bool,
+    /// Whether nodes and pods are kept as they are written, too: extenders see all of them.
+    pub full: bool,
 }
 
 impl Inventory {
@@ -77,6 +83,7 @@ impl Inventory {
     /// Everything that is wrong, with file, line, object and field.
     pub fn from_sources(sources: &[Source], how: Reading) -> Result<Self, ManifestErrors> {
         let mut builder = Builder::new();
+        builder.cluster.keeps_full = how.full;
         let manifests =
             Manifests::read(sources, how.validate, |manifest, value| builder.take(manifest, value))?;
         Ok(builder.finish(manifests, how.fill))
@@ -198,8 +205,14 @@ impl Inventory {
     /// Adds an object of a kind that counts. False if it is of none.
     fn decode(&mut self, decoder: &mut Decoder, kind: &str, value: &Value) -> Result<bool, DecodeError> {
         match kind {
-            "Node" => self.nodes.push(decoder.node_value(value)?),
-            "Pod" => self.sort(decoder.pod_value(value)?),
+            "Node" => {
+                let node = decoder.node_value(value)?;
+                if self.keeps_full {
+                    self.full.push((Input::Node(node.clone()), value.clone()));
+                }
+                self.nodes.push(node);
+            }
+            "Pod" => self.sort(decoder.pod_value(value)?, value),
             _ => match ObjectKind::of(value["apiVersion"].as_str().unwrap_or_default(), kind) {
                 Some(kind) => self.objects.push(decoder.object_value(kind, value)?),
                 None => return Ok(false),
@@ -209,12 +222,15 @@ impl Inventory {
     }
 
     /// Finished pods count for nothing.
-    fn sort(&mut self, mut pod: Pod) {
+    fn sort(&mut self, mut pod: Pod, value: &Value) {
         if pod.is_terminal() {
             return;
         }
         if pod.uid.is_empty() {
             pod.uid = pod.full_name().into();
+        }
+        if self.keeps_full {
+            self.full.push((Input::Pod(pod.clone()), value.clone()));
         }
         match &pod.node_name {
             Some(_) => self.bound.push(pod),
@@ -314,7 +330,7 @@ impl Builder {
                         Ok(decoded) => {
                             self.claims.extend(workload.claims_of(name(&pod)));
                             self.claims.extend(claims_of_pod(&mut pod));
-                            self.cluster.sort(decoded);
+                            self.cluster.sort(decoded, &pod);
                             self.orders.resize(self.cluster.pending.len(), workload.order);
                             continue;
                         }

@@ -95,6 +95,7 @@ impl Engine {
             attempt: &attempt,
             pod: &entry.pod,
             offset: self.finder.offset(),
+            extenders: self.finder.extenders(),
         };
         let profile = self.finder.profile(entry.profile);
         match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {

@@ -3,9 +3,10 @@
 use std::{cell::RefCell, sync::Arc};
 
 use harbormaster_framework::{
-    events::{ClusterEvent, ErasedRegistration, Hint},
+    events::{Action, ClusterEvent, ErasedHint, ErasedRegistration, Hint},
+    extender::EXTENDER,
     guard::{Guarded, PointError},
-    profile::Profile,
+    profile::{EVERYTHING, Profile},
 };
 
 use super::{OwnedChange, QueuedPod};
@@ -20,8 +21,9 @@ pub(super) struct Listener {
 
 struct Waker {
     listener: Listener,
-    plugin: Guarded,
-    registration: ErasedRegistration,
+    event: ClusterEvent,
+    /// `None`: the event always wakes.
+    hint: Option<(Guarded, ErasedHint)>,
 }
 
 /// All registrations of all profiles.
@@ -38,11 +40,25 @@ impl Wakers {
             for (plugin, registrations) in profile.registrations() {
                 let plugin = profile.plugin(plugin);
                 let listener = Listener { profile: at, plugin: plugin.name() };
-                let waker = |registration| Waker { listener, plugin: plugin.clone(), registration };
+                let waker = |registration: ErasedRegistration| Waker {
+                    listener,
+                    event: registration.event,
+                    hint: registration.hint.map(|hint| (plugin.clone(), hint)),
+                };
                 wakers.extend(registrations.into_iter().map(waker));
             }
         }
         Self { wakers, panicked: RefCell::default(), meter: None }
+    }
+
+    /// Extenders cannot say what they wait for: any event wakes.
+    pub(super) fn add_extenders(&mut self, profiles: usize) {
+        for profile in 0..profiles {
+            let listener = Listener { profile, plugin: EXTENDER };
+            let waker =
+                |resource| Waker { listener, event: ClusterEvent::new(resource, Action::ALL), hint: None };
+            self.wakers.extend(EVERYTHING.map(waker));
+        }
     }
 
     /// Hints are measured from now on.
@@ -56,12 +72,12 @@ impl Wakers {
     }
 
     fn hearing(&self, event: ClusterEvent) -> impl Iterator<Item = &Waker> {
-        self.wakers.iter().filter(move |w| w.registration.event.hears(event))
+        self.wakers.iter().filter(move |w| w.event.hears(event))
     }
 
     /// Who listens to the event, and whether it wakes whatever that plugin rejected; else hints decide.
     pub(super) fn listeners(&self, event: ClusterEvent) -> impl Iterator<Item = (Listener, bool)> {
-        self.hearing(event).map(|w| (w.listener, w.registration.hint.is_none()))
+        self.hearing(event).map(|w| (w.listener, w.hint.is_none()))
     }
 
     /// Whether that plugin listens to the event in any profile.
@@ -100,9 +116,9 @@ impl Wakers {
     }
 
     fn wants(&self, waker: &Waker, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> bool {
-        let Some(hint) = &waker.registration.hint else { return true };
+        let Some((plugin, hint)) = &waker.hint else { return true };
         let begun = self.meter.as_ref().and_then(|meter| meter.hint_begins());
-        let said = waker.plugin.hint(hint, &entry.pod, &change.view());
+        let said = plugin.hint(hint, &entry.pod, &change.view());
         if let (Some(meter), Some(begun)) = (&self.meter, begun) {
             meter.hinted(waker.listener.plugin, event, result(&said), begun);
         }
@@ -127,8 +143,6 @@ fn result(said: &Result<Hint, PointError>) -> HintResult {
 
 impl std::fmt::Debug for Wakers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list()
-            .entries(self.wakers.iter().map(|w| (w.listener.plugin, w.registration.event.to_string())))
-            .finish()
+        f.debug_list().entries(self.wakers.iter().map(|w| (w.listener.plugin, w.event.to_string()))).finish()
     }
 }

@@ -4,12 +4,14 @@ use std::{borrow::Cow, time::Duration};
 
 use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp};
 use harbormaster_framework::{
+    extender::Extender,
     outcome::{Fix, Reject},
     resource::{CustomKey, RawObject},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use crate::{
     effect::{Effect, EvictTask},
     engine::EngineConfig,
@@ -18,7 +20,7 @@ use crate::{
 };
 
 /// Grows with every change of what lines look like.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// One call of the engine with its time, and what came of it.
 #[derive(Serialize, Deserialize)]
@@ -29,6 +31,8 @@ pub(super) enum Line<'a> {
     Setup(Setup),
     Input(Timestamp, Told<'a>),
     Tick(Timestamp),
+    /// What extenders were asked in the attempt of the next line.
+    Asked(Vec<Asked>),
     Attempt(Timestamp, Value),
     Effects(Vec<Value>),
 }
@@ -45,6 +49,7 @@ pub(super) struct Setup {
     initial_backoff: Duration,
     max_backoff: Duration,
     max_wait: Duration,
+    extenders: Vec<Extender>,
 }
 
 impl Setup {
@@ -58,6 +63,7 @@ impl Setup {
             initial_backoff: config.backoff.initial,
             max_backoff: config.backoff.max,
             max_wait: config.max_wait,
+            extenders: config.extenders.all().to_vec(),
         }
     }
 

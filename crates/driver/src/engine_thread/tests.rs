@@ -32,7 +32,7 @@ fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
-    let told = Told { metrics, health, synced: tell, traces };
+    let told = Told { metrics, health, synced: tell, traces, raw: None };
     let end = spawn(config, unsynced, from_world, out, CustomNews::default(), told).unwrap();
     Hands { inbox, effects, end, synced }
 }

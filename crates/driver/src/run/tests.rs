@@ -225,6 +225,7 @@ fn driver(server: &Canned, election: LeaderElection) -> Driver {
         health: Health::default(),
         console: Console::default(),
         traces: Traces::default(),
+        extenders: None,
     }
 }
 

@@ -49,6 +49,7 @@ async fn heard(engine: &Receiver<ToEngine>, count: usize) -> Vec<String> {
     while all.len() < count {
         match engine.try_recv() {
             Ok(ToEngine::Inputs(inputs)) => all.extend(inputs.iter().map(short)),
+            Ok(ToEngine::Raw(objects)) => all.push(format!("{} as they came", objects.len())),
             Ok(ToEngine::Synced) => all.push("synced".to_owned()),
             Ok(
                 other @ (ToEngine::Lead
@@ -134,6 +135,23 @@ async fn a_streaming_list_goes_over_into_a_watch() {
     ] {
         assert!(first.contains(part), "{first}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_as_they_came_go_ahead_and_never_overtake_an_end() {
+    let node = |version: u32| json!({"metadata": {"name": "n", "resourceVersion": version.to_string()}});
+    let pieces = vec![
+        event("ADDED", &node(1)) + &end_of_initial_events(5),
+        event("MODIFIED", &node(6)) + &event("DELETED", &node(7)) + &event("ADDED", &node(8)),
+    ];
+    let server = Canned::script(vec![streamed(pieces, true)]);
+    let (engine, inbox) = mpsc::channel();
+    let wanted = Wanted { nodes: true, ..Wanted::default() };
+    let watcher = Watcher::new(Nodes, server.client(), StreamingLists::default(), engine).handing_on(wanted);
+    tokio::spawn(watcher.run());
+    let one = "1 as they came";
+    let told = heard(&inbox, 8).await;
+    assert_eq!(told, [one, "+node n", "synced", one, "+node n", "-node n", one, "+node n"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,9 +50,8 @@ impl Runner {
         self.filter(cluster, &mut draft, &[])?;
         let open = draft.open(cluster);
         let verdicts = self.verdicts(&draft, &open);
-        let named = |(plugin, reject): &(PluginIdx, Reject)| {
-            (Some(draft.profile.plugin(*plugin).name()), reject.clone())
-        };
+        let named =
+            |(plugin, reject): &(PluginIdx, Reject)| (Some(draft.profile.name_of(*plugin)), reject.clone());
         for row in cluster.order() {
             let why = match open.contains(*row) {
                 true => verdicts.get(*row).map(named),

@@ -190,7 +190,7 @@ impl Runner {
         let by_row = self.verdicts(&draft, &open);
         let mut diagnosis = Diagnosis::new(cluster.node_count());
         for ((plugin, reject), n) in by_row.count(open.iter()) {
-            diagnosis.add(draft.profile.plugin(*plugin).name(), reject, n);
+            diagnosis.add(draft.profile.name_of(*plugin), reject, n);
         }
         let outside = draft.narrowed.only.take().map(|only| (only, draft.narrowed.outside()));
         if let Some((only, reject)) = &outside {

@@ -107,7 +107,9 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
     let checks = secure_port::checks(&health, &stopping, leads);
     let content = secure_port::content(given, &setup.config, checks, &metrics, verbosity(level, &console));
     let open = || port.map(|options| Port::start(options, content)).transpose();
-    let driver = DriverConfig { connection, election, health, metrics, console, ..DriverConfig::default() };
+    let extenders = scheduler::extenders(&setup.config);
+    let driver =
+        DriverConfig { connection, election, health, metrics, console, extenders, ..DriverConfig::default() };
     start(driver, setup, &stopping, open)
 }
 

@@ -17,6 +17,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Validate;
 
 use super::{Ended, Failed, Program, files, log, run::Signals};
+use crate::scheduler;
 use kubeconfig::Kubeconfig;
 use screen::Screen;
 
@@ -120,6 +121,7 @@ async fn play(program: &Program, options: &Options) -> Result<(), String> {
 
 /// What the sandbox begins with.
 fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox::Options, String> {
+    let mut extenders = Vec::new();
     let scheduler = match options.scheduler {
         Who::None if options.config.is_some() => {
             return Err("--config has no meaning with --scheduler=none".to_owned());
@@ -134,6 +136,7 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
             let mut setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
             setup.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             setup.engine.notes = Notes::at(options.verbosity.unwrap_or(-1));
+            extenders = scheduler::extenders(&setup.config);
             Scheduler::Engine(setup.engine)
         }
     };
@@ -146,7 +149,7 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
             ..harbormaster_sandbox::Options::default()
         },
     };
-    Ok(harbormaster_sandbox::Options { scheduler, port: options.port, ..given })
+    Ok(harbormaster_sandbox::Options { scheduler, extenders, port: options.port, ..given })
 }
 
 fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<Option<Kubeconfig>, String> {

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_config::FeatureGates;
 use harbormaster_core::EngineConfig;
+use harbormaster_framework::extender::Extenders;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
     Inventory, PodExplanation, PodReport, Reading, Report, Validate, explain_independently,
@@ -18,6 +19,7 @@ use harbormaster_sim::{
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{Ended, Failed, Program, files, table};
+use crate::scheduler;
 
 /// Behind the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (pods that \
@@ -59,6 +61,9 @@ pub(crate) struct Options {
     /// Decide exactly as kube-scheduler with parallelism 1
     #[arg(long)]
     parity: bool,
+    /// Ask none of the extenders that the configuration names
+    #[arg(long)]
+    no_extenders: bool,
     /// Comma-separated list of pairs: Gate=true,Other=false
     #[arg(long, value_name = "LIST")]
     feature_gates: Vec<String>,
@@ -98,10 +103,15 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     let choices = Choices { features: gates.features(), parity: options.parity, ..program.choices() };
     let config = options.config.as_deref().map(files::read).transpose()?;
     let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
-    let setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
-    let reading = Reading { validate: options.validate, fill: options.fill };
-    let cluster =
+    let mut setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
+    if options.no_extenders {
+        setup.engine.extenders = Extenders::default();
+    }
+    let full = !setup.engine.extenders.is_empty();
+    let reading = Reading { validate: options.validate, fill: options.fill, full };
+    let mut cluster =
         Inventory::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;
+    scheduler::lend_extenders(&mut setup, &mut cluster).map_err(|e| e.to_string())?;
     for warning in &setup.warnings {
         eprintln!("warning: {warning}");
     }

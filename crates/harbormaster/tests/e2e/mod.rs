@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
 
 pub mod cluster;
+pub mod extender;
 pub mod objects;
 pub mod pod_watch;
 pub mod port;

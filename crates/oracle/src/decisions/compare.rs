@@ -91,7 +91,6 @@ fn is_up_to_date(outcome: &PodOutcome) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extenders::Names;
     use std::collections::BTreeMap;
     use std::time::Duration;
 

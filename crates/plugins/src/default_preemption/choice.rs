@@ -5,17 +5,7 @@ use std::{cmp::Reverse, sync::Arc};
 use harbormaster_api::Timestamp;
 use harbormaster_framework::prelude::*;
 
-use super::{importance::started, victims::Victims};
-
-/// A node on which the pod fits once the victims are gone.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub(super) row: NodeIdx,
-    /// Who must go, at least one pod, most important first.
-    pub(super) victims: Vec<Arc<PodInfo>>,
-    /// How many of them break a disruption budget.
-    pub(super) violations: usize,
-}
+use super::importance::started;
 
 /// What a candidate costs, the most important fact first; less is better.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,24 +21,20 @@ struct Cost {
 }
 
 /// The candidate that costs least, of equal ones the first.
-pub(super) fn best(candidates: Vec<Candidate>) -> Option<Candidate> {
-    candidates.into_iter().min_by_key(Candidate::cost)
+pub(super) fn best(candidates: Vec<EvictionPlan>) -> Option<EvictionPlan> {
+    candidates.into_iter().min_by_key(Cost::of)
 }
 
-impl Candidate {
-    pub(super) fn new(row: NodeIdx, victims: Victims) -> Self {
-        Self { row, victims: victims.pods, violations: victims.violations }
-    }
-
-    fn cost(&self) -> Cost {
+impl Cost {
+    fn of(plan: &EvictionPlan) -> Self {
         let from_lowest = |pod: &Arc<PodInfo>| i64::from(pod.priority()) - i64::from(i32::MIN);
-        let highest_priority = self.victims.first().map_or(i32::MIN, |pod| pod.priority());
-        let highest = self.victims.iter().filter(|pod| pod.priority() == highest_priority);
-        Cost {
-            violations: self.violations,
+        let highest_priority = plan.victims.first().map_or(i32::MIN, |pod| pod.priority());
+        let highest = plan.victims.iter().filter(|pod| pod.priority() == highest_priority);
+        Self {
+            violations: plan.violations,
             highest_priority,
-            sum_of_priorities: self.victims.iter().map(from_lowest).sum(),
-            victims: self.victims.len(),
+            sum_of_priorities: plan.victims.iter().map(from_lowest).sum(),
+            victims: plan.victims.len(),
             started: Reverse(highest.map(|pod| started(pod)).min().unwrap_or_default()),
         }
     }
@@ -61,13 +47,13 @@ mod tests {
     use super::*;
 
     /// Victims of (priority, second of the start), all on one node.
-    fn candidate(row: usize, violations: usize, victims: &[(i32, Option<i64>)]) -> Candidate {
+    fn candidate(row: usize, violations: usize, victims: &[(i32, Option<i64>)]) -> EvictionPlan {
         let victim = |(priority, second): &(i32, Option<i64>)| {
             let start_time = second.map(Timestamp::from_secs);
             pod("v").priority(*priority).pod(|pod| pod.status.start_time = start_time)
         };
         let victims = victims.iter().map(victim).map(PodBuilder::info).collect();
-        Candidate { row: row.into(), victims, violations }
+        EvictionPlan { row: row.into(), victims, violations }
     }
 
     fn best_of<const N: usize>(candidates: [(usize, &[(i32, Option<i64>)]); N]) -> usize {

@@ -5,10 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use harbormaster_api::args::DefaultPreemptionArgs;
 use harbormaster_framework::{diagnosis::Diagnosis, prelude::*};
 
-use super::{
-    choice::Candidate,
-    victims::{Preemptible, Victims},
-};
+use super::victims::{Preemptible, Victims};
 
 const REASON_NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const REASON_NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
@@ -17,7 +14,7 @@ const REASON_NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 pub(super) struct Search<'a> {
     args: &'a DefaultPreemptionArgs,
     /// In the order in which they were found.
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<EvictionPlan>,
     /// How many nodes have no pod that may be preempted.
     without_victims: usize,
     /// How many others were rejected, and for each reason how many of them.
@@ -71,7 +68,11 @@ impl<'a> Search<'a> {
                 }
                 Ok(Some(Ok(victims))) => {
                     if quota.admits(victims.violations) {
-                        self.candidates.push(Candidate::new(row, victims));
+                        self.candidates.push(EvictionPlan {
+                            row,
+                            victims: victims.pods,
+                            violations: victims.violations,
+                        });
                     }
                     if quota.is_met() {
                         return;

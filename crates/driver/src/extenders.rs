@@ -1,0 +1,328 @@
+//! HTTP extenders: the engine's questions as requests, and what comes back.
+//!
+//! The engine's thread asks in the midst of an attempt and waits for the answer, as kube-scheduler does: no other pod is
+//! decided meanwhile, but bindings go on, and what watches tell piles up and is taken in afterwards. Requests run in a
+//! runtime of their own, so that a time limit is kept whatever else this process is busy with.
+//!
+//! Reading order: here (who is asked what), `connection` (one request), `wire` (what is sent and what comes back), [`raw`] (objects as
+//! the API server gave them, which extenders get to see).
+//!
+//! Invariants: every call ends within the extender's `httpTimeout`; nothing that an extender sends makes this process panic
+//! or keep more than a bounded amount of it; whoever does not lead has nothing bound.
+
+mod connection;
+pub mod raw;
+mod wire;
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    extender::{AskExtenders, Extender, Filtered, NodeVictims, Remark},
+    pod::PodInfo,
+};
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use connection::Connection;
+pub use connection::ExtenderTls;
+use raw::{RawObjects, Wanted};
+use wire::Form;
+
+use crate::{health::Health, leader::Leadership};
+
+/// How long an extender may take that says nothing of it, as in kube-scheduler.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much later than its time limit a call may end: the limit is kept by the runtime, this is in case it does not.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// `Extender` of the configuration: how one is reached.
+#[derive(Clone, Debug, Default)]
+pub struct ExtenderConfig {
+    /// What the engine knows of it; the name is the `urlPrefix`.
+    pub extender: Extender,
+    /// `filterVerb`.
+    pub filter_verb: String,
+    /// `prioritizeVerb`.
+    pub prioritize_verb: String,
+    /// `preemptVerb`.
+    pub preempt_verb: String,
+    /// `bindVerb`; empty if it does not bind.
+    pub bind_verb: String,
+    /// `httpTimeout`; zero for [`DEFAULT_TIMEOUT`].
+    pub timeout: Duration,
+    /// `nodeCacheCapable`: it is told the names of nodes only.
+    pub node_cache_capable: bool,
+    /// `enableHTTPS`. It does not change the URL; without a CA certificates are not checked then.
+    pub enable_https: bool,
+    /// `tlsConfig`.
+    pub tls: Option<ExtenderTls>,
+}
+
+/// Why an extender cannot be reached with its configuration.
+#[derive(Debug, Error)]
+#[error("couldn't build extenders: extender {url:?}: {why}")]
+pub struct ExtenderSetupError {
+    /// Its `urlPrefix`.
+    pub url: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// All extenders of a configuration, in the engine's order.
+pub struct HttpExtenders {
+    all: Vec<One>,
+    raw: RawObjects,
+    health: Health,
+    /// Present until this goes.
+    runtime: Option<Runtime>,
+}
+
+struct One {
+    config: ExtenderConfig,
+    connection: Arc<Connection>,
+    /// Whether it was told of already that it names nodes it was not asked about, and that its scores are out of range.
+    told_strange: AtomicBool,
+    told_range: AtomicBool,
+}
+
+impl HttpExtenders {
+    /// Gets ready to ask them. Does not connect yet; `None` if there are none.
+    ///
+    /// # Errors
+    /// When a certificate or key is of no use, or the system gives no thread.
+    pub fn new(configs: &[ExtenderConfig], health: Health) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
+        let Some(first) = configs.first() else { return Ok(None) };
+        // See [`crate::ConnectionConfig::clients`].
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let failed = |config: &ExtenderConfig, why: String| ExtenderSetupError {
+            url: config.extender.name.to_string(),
+            why,
+        };
+        let all = configs.iter().map(|config| {
+            let connection = Connection::new(config).map_err(|why| failed(config, why))?;
+            let (told_strange, told_range) = Default::default();
+            Ok(One { config: config.clone(), connection: Arc::new(connection), told_strange, told_range })
+        });
+        let all = all.collect::<Result<Vec<One>, ExtenderSetupError>>()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("extenders")
+            .enable_all()
+            .build()
+            .map_err(|error| failed(first, error.to_string()))?;
+        let raw = RawObjects::new(Wanted::by(configs));
+        Ok(Some(Arc::new(Self { all, raw, health, runtime: Some(runtime) })))
+    }
+
+    /// The objects that extenders get to see: whoever feeds the engine feeds these as well.
+    pub fn raw(&self) -> &RawObjects {
+        &self.raw
+    }
+
+    /// Has an extender bind the pod, if one is there for that; `None` if Bind plugins are to do it.
+    pub(crate) async fn bind(
+        &self,
+        pod: &PodInfo,
+        node: &str,
+        leadership: &Leadership,
+    ) -> Option<Result<(), String>> {
+        let binders = self.all.iter().filter(|one| !one.config.bind_verb.is_empty());
+        for one in binders.filter(|one| one.config.extender.is_interested(pod)) {
+            let call = one.call(&one.config.bind_verb, wire::bind(pod, node));
+            let mut call = self.runtime.as_ref()?.spawn(call);
+            let reply = tokio::select! {
+                biased;
+                () = leadership.is_over() => {
+                    call.abort();
+                    return Some(Err("this instance does not lead".to_owned()));
+                }
+                reply = &mut call => reply.unwrap_or_else(|error| Err(error.to_string())),
+            };
+            match reply.and_then(|reply| one.read(&one.config.bind_verb, wire::bound(&reply))) {
+                Err(why) if one.config.extender.ignorable => one.skipped(
+                    "Skipping extender in bind as it returned error and has ignorable flag set",
+                    pod,
+                    &why,
+                ),
+                done => return Some(done),
+            }
+        }
+        None
+    }
+
+    /// Runs calls side by side, and waits for them: the engine counts as one that waits.
+    fn wait<F>(&self, calls: Vec<(Duration, F)>) -> Vec<Result<Bytes, String>>
+    where
+        F: Future<Output = Result<Bytes, String>> + Send + 'static,
+    {
+        let Some(runtime) = &self.runtime else {
+            return calls.iter().map(|_| Err("stopping".to_owned())).collect();
+        };
+        self.health.waits();
+        let begun = calls.into_iter().map(|(limit, call)| {
+            let (answer, answered) = mpsc::sync_channel(1);
+            runtime.spawn(async move {
+                // Whoever asked may have lost patience.
+                let _ = answer.send(call.await);
+            });
+            (limit, answered)
+        });
+        let begun: Vec<_> = begun.collect();
+        let answers = begun.into_iter().map(|(limit, answered)| match answered.recv_timeout(limit + GRACE) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err(format!("no answer within {limit:?}")),
+            Err(RecvTimeoutError::Disconnected) => Err("the call was broken off".to_owned()),
+        });
+        let answers = answers.collect();
+        self.health.works();
+        answers
+    }
+
+    fn wait_for_one(&self, one: &One, verb: &str, body: Bytes) -> Result<Bytes, String> {
+        let calls = vec![(one.connection.limit(), one.call(verb, body))];
+        self.wait(calls).pop().unwrap_or_else(|| Err("no answer".to_owned()))
+    }
+
+    fn question(&self, one: &One, pod: &PodInfo, nodes: &[Str]) -> Bytes {
+        self.raw.read(|objects| wire::question(objects, pod, nodes, one.form()))
+    }
+}
+
+impl One {
+    fn form(&self) -> Form {
+        if self.config.node_cache_capable { Form::Names } else { Form::Objects }
+    }
+
+    fn call(&self, verb: &str, body: Bytes) -> impl Future<Output = Result<Bytes, String>> + Send + use<> {
+        let (connection, verb) = (self.connection.clone(), verb.to_owned());
+        async move { connection.call(&verb, body).await }
+    }
+
+    /// Says of whose answer something is wrong.
+    fn read<T>(&self, verb: &str, read: Result<T, wire::Wrong>) -> Result<T, String> {
+        read.map_err(|wrong| match wrong {
+            wire::Wrong::Said(why) => why,
+            wire::Wrong::Undecodable(why) => {
+                format!(
+                    "extender {:?} has answered {verb:?} with something else: {why}",
+                    self.config.extender.name.as_str()
+                )
+            }
+        })
+    }
+
+    fn skipped(&self, what: &str, pod: &PodInfo, why: &str) {
+        let (extender, pod) = (self.config.extender.name.as_str(), pod.full_name());
+        tracing::info!(v = 0, extender, pod, err = why, "{what}");
+    }
+}
+
+impl AskExtenders for HttpExtenders {
+    fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
+        let one = self.all.get(extender).ok_or("no such extender")?;
+        let verb = &one.config.filter_verb;
+        let reply = self.wait_for_one(one, verb, self.question(one, pod, nodes))?;
+        one.read(verb, wire::filtered(&reply, one.form()))
+    }
+
+    fn prioritize(
+        &self,
+        extenders: &[usize],
+        pod: &PodInfo,
+        nodes: &[Str],
+    ) -> Vec<Result<Vec<(Str, i64)>, String>> {
+        let asked: Vec<&One> = extenders.iter().filter_map(|extender| self.all.get(*extender)).collect();
+        let calls = asked.iter().map(|one| {
+            let body = self.question(one, pod, nodes);
+            (one.connection.limit(), one.call(&one.config.prioritize_verb, body))
+        });
+        let replies = self.wait(calls.collect());
+        let read = |(one, reply): (&&One, Result<Bytes, String>)| {
+            one.read(&one.config.prioritize_verb, wire::scores(&reply?))
+        };
+        asked.iter().zip(replies).map(read).collect()
+    }
+
+    fn preempt(
+        &self,
+        extender: usize,
+        pod: &PodInfo,
+        plans: &[NodeVictims],
+    ) -> Result<Vec<NodeVictims>, String> {
+        let one = self.all.get(extender).ok_or("no such extender")?;
+        let verb = &one.config.preempt_verb;
+        let body = self.raw.read(|objects| wire::evictions(objects, pod, plans, one.form()));
+        let reply = self.wait_for_one(one, verb, body)?;
+        one.read(verb, wire::agreed(&reply))
+    }
+
+    fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {
+        let Some(one) = self.all.get(extender) else { return };
+        let (name, full_name) = (one.config.extender.name.as_str(), pod.full_name());
+        match remark {
+            Remark::Skipped(why) => {
+                one.skipped("Skipping extender as it returned error and has ignorable flag set", pod, why);
+            }
+            Remark::NoScores(why) => tracing::trace!(
+                v = 5,
+                extender = name,
+                pod = full_name,
+                err = why,
+                "Failed to run extender's priority function. No score given by this extender."
+            ),
+            Remark::NoVictims(node) => tracing::debug!(
+                v = 2,
+                extender = name,
+                node,
+                "Ignored node for which the extender didn't report victims"
+            ),
+            Remark::Strange(node) => {
+                if !one.told_strange.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        extender = name,
+                        node,
+                        "An extender names nodes that it was not asked about, which count for nothing; this is the first one"
+                    );
+                }
+            }
+            Remark::OutOfRange(score) => {
+                if !one.told_range.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        extender = name,
+                        score,
+                        "An extender gives scores outside of 0 to 10, which count as they are; this is the first one"
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HttpExtenders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all.iter().map(|one| &one.config.extender.name)).finish()
+    }
+}
+
+impl Drop for HttpExtenders {
+    fn drop(&mut self) {
+        // Not to be waited for: this may go in the midst of another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

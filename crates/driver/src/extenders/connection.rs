@@ -1,0 +1,168 @@
+//! One request to an extender.
+
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::{Config, client::ConfigExt};
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use tokio::time::{Instant, timeout_at};
+use tower::BoxError;
+
+use super::{DEFAULT_TIMEOUT, ExtenderConfig};
+use crate::{
+    client::{Connector, connector},
+    http::{JSON, RequestBody, ResponseBody, chain},
+    unchecked::accept_every_certificate,
+};
+
+/// The most that is read of a reply, beyond twice what was sent: a reply has no more nodes than its request.
+const LARGEST_REPLY: usize = 64 << 20;
+
+/// `ExtenderTLSConfig`; the `*_data` fields are base64 and win over the files.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "the usual files and data of a TLS client")]
+pub struct ExtenderTls {
+    pub insecure: bool,
+    pub server_name: String,
+    pub cert_file: String,
+    pub key_file: String,
+    pub ca_file: String,
+    pub cert_data: String,
+    pub key_data: String,
+    pub ca_data: String,
+}
+
+/// A way to an extender. Connections are kept; over HTTPS they are HTTP/2 where the extender has it, as Go's are.
+pub(super) struct Connection {
+    /// Without slashes at its end.
+    prefix: String,
+    limit: Duration,
+    pool: legacy::Client<Connector, RequestBody>,
+}
+
+impl Connection {
+    pub(super) fn new(config: &ExtenderConfig) -> Result<Self, String> {
+        let limit = if config.timeout.is_zero() { DEFAULT_TIMEOUT } else { config.timeout };
+        let connector = secure(config)?;
+        let mut pool = legacy::Client::builder(TokioExecutor::new());
+        pool.timer(TokioTimer::new()).pool_timer(TokioTimer::new());
+        let prefix = config.extender.name.trim_end_matches('/').to_owned();
+        Ok(Self { prefix, limit, pool: pool.build(connector) })
+    }
+
+    /// How long a call may take, all in all.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// `POST` of JSON to that verb: the whole reply, if its status is 200.
+    ///
+    /// Redirections are not followed: to whom pods are shown is for the configuration to say.
+    pub(super) async fn call(&self, verb: &str, body: Bytes) -> Result<Bytes, String> {
+        let url = format!("{}/{verb}", self.prefix);
+        let failed = |why: &str| format!("Post {url:?}: {why}");
+        let address: Uri = url.parse().map_err(|error: http::uri::InvalidUri| failed(&error.to_string()))?;
+        if address.scheme().is_none() || address.host().is_none() {
+            return Err(failed("it is no URL of the form http://HOST/PATH or https://HOST/PATH"));
+        }
+        let largest = LARGEST_REPLY + 2 * body.len();
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(address)
+            .header(header::CONTENT_TYPE, HeaderValue::from_static(JSON))
+            .body(Full::new(body))
+            .map_err(|error| failed(&error.to_string()))?;
+        let deadline = Instant::now() + self.limit;
+        let reply = match timeout_at(deadline, self.pool.request(request)).await {
+            Ok(reply) => reply.map_err(|error| failed(&chain(&error)))?,
+            Err(_) => {
+                return Err(failed(
+                    "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+                ));
+            }
+        };
+        if reply.status() != StatusCode::OK {
+            let code = reply.status().as_u16();
+            return Err(format!("failed {verb} with extender at URL {url}, code {code}"));
+        }
+        if let Some(encoding) =
+            reply.headers().get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
+        {
+            return Err(failed(&format!("the reply is encoded as {encoding:?}, which was not asked for")));
+        }
+        let body = reply.into_body().map_err(BoxError::from).boxed_unsync();
+        match timeout_at(deadline, whole(body, largest)).await {
+            Ok(read) => read.map_err(|why| failed(&why)),
+            Err(_) => Err(failed(
+                "context deadline exceeded (Client.Timeout or context cancellation while reading body)",
+            )),
+        }
+    }
+}
+
+async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, String> {
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|error| chain(&*error))?.into_data() else { continue };
+        if read.len() + piece.len() > largest {
+            return Err(format!("the reply has more than {largest} bytes"));
+        }
+        read.extend_from_slice(&piece);
+    }
+    Ok(read.freeze())
+}
+
+/// TLS as kube-scheduler sets it up.
+fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
+    let tls = config.tls.clone().unwrap_or_default();
+    let authorities = authorities(&tls)?;
+    let is_https = config.extender.name.starts_with("https:");
+    let insecure = tls.insecure || (config.enable_https && authorities.is_none());
+    if insecure && authorities.is_some() {
+        return Err("specifying a root certificates file with the insecure flag is not allowed".to_owned());
+    }
+    let mut client = Config::new(Uri::from_static("https://extender"));
+    // The system's authorities are not looked for where they are not needed.
+    client.root_cert = authorities.or((insecure || !is_https).then(Vec::new));
+    client.accept_invalid_certs = insecure;
+    let data = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    client.auth_info.client_certificate_data = data(&tls.cert_data);
+    client.auth_info.client_certificate = data(&tls.cert_file);
+    client.auth_info.client_key_data = data(&tls.key_data).map(Into::into);
+    client.auth_info.client_key = data(&tls.key_file);
+    let mut rustls = client.rustls_client_config().map_err(|error| chain(&error))?;
+    if insecure {
+        accept_every_certificate(&mut rustls);
+    }
+    let name = data(&tls.server_name).map(ServerName::try_from).transpose();
+    let name = name.map_err(|error| format!("tlsConfig.serverName {:?}: {error}", tls.server_name))?;
+    Ok(connector(rustls, name, true))
+}
+
+/// The certificates of those whose word counts; `None` if it is the system's matter.
+fn authorities(tls: &ExtenderTls) -> Result<Option<Vec<Vec<u8>>>, String> {
+    let (field, pem) = if !tls.ca_data.is_empty() {
+        let pem =
+            BASE64_STANDARD.decode(&tls.ca_data).map_err(|error| format!("tlsConfig.caData: {error}"))?;
+        ("caData", pem)
+    } else if !tls.ca_file.is_empty() {
+        let pem = std::fs::read(&tls.ca_file)
+            .map_err(|error| format!("tlsConfig.caFile {}: {error}", tls.ca_file))?;
+        ("caFile", pem)
+    } else {
+        return Ok(None);
+    };
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let all = all.map_err(|error| format!("tlsConfig.{field}: {error}"))?;
+    if all.is_empty() {
+        return Err(format!("tlsConfig.{field}: there is no certificate in it"));
+    }
+    Ok(Some(all.into_iter().map(|certificate| certificate.to_vec()).collect()))
+}

@@ -1,0 +1,217 @@
+//! Objects as the API server gave them: extenders get to see all of a pod or node, not only what decisions depend on.
+//!
+//! They are kept only where an extender needs them, and travel with the engine's inputs, so that what is sent is what the
+//! engine knows.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use harbormaster_api::Str;
+use harbormaster_core::Input;
+use rustc_hash::FxHashMap;
+use serde_json::value::RawValue;
+
+use super::ExtenderConfig;
+
+/// Which objects are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Pods without a node.
+    pub pods: bool,
+    /// Pods on nodes, too: they may be victims.
+    pub bound_pods: bool,
+    /// Nodes.
+    pub nodes: bool,
+}
+
+impl Wanted {
+    pub(super) fn by(configs: &[ExtenderConfig]) -> Self {
+        let any = |needs: fn(&ExtenderConfig) -> bool| configs.iter().any(needs);
+        Self {
+            pods: any(|c| c.extender.filters || c.extender.prioritizes || c.extender.preempts),
+            bound_pods: any(|c| c.extender.preempts && !c.node_cache_capable),
+            nodes: any(|c| (c.extender.filters || c.extender.prioritizes) && !c.node_cache_capable),
+        }
+    }
+
+    /// What is to be kept of an object that the engine hears of.
+    pub(crate) fn of(self, input: &Input, json: &[u8]) -> Option<RawObject> {
+        match input {
+            Input::Pod(pod) if if pod.node_name.is_some() { self.bound_pods } else { self.pods } => {
+                Some(RawObject { kind: RawKind::Pod, key: pod.uid.clone(), json: trimmed(json, true)? })
+            }
+            Input::Node(node) if self.nodes => {
+                Some(RawObject { kind: RawKind::Node, key: node.name.clone(), json: trimmed(json, false)? })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RawKind {
+    Pod,
+    Node,
+}
+
+/// An object as it is sent.
+#[derive(Clone, Debug)]
+pub struct RawObject {
+    kind: RawKind,
+    /// A pod's UID, a node's name.
+    key: Str,
+    json: Box<str>,
+}
+
+/// What kube-scheduler holds in memory has neither `kind` nor `apiVersion`, and of pods no `managedFields`.
+fn trimmed(json: &[u8], is_pod: bool) -> Option<Box<str>> {
+    type Fields<'a> = BTreeMap<Cow<'a, str>, Cow<'a, RawValue>>;
+    let mut object: Fields<'_> = serde_json::from_slice(json).ok()?;
+    object.remove("kind");
+    object.remove("apiVersion");
+    if is_pod && let Some(metadata) = object.get("metadata") {
+        let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(metadata.get()).ok()?;
+        if fields.remove("managedFields").is_some() {
+            let metadata = serde_json::value::to_raw_value(&fields).ok()?;
+            object.insert("metadata".into(), Cow::Owned(metadata));
+        }
+    }
+    serde_json::to_string(&object).ok().map(Into::into)
+}
+
+/// The objects that are kept. Clones share them.
+#[derive(Clone, Debug)]
+pub struct RawObjects {
+    wanted: Wanted,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// By UID and by name.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pods: FxHashMap<Str, Box<str>>,
+    nodes: FxHashMap<Str, Box<str>>,
+}
+
+impl Kept {
+    pub(super) fn pod(&self, uid: &str) -> Option<&str> {
+        self.pods.get(uid).map(|json| &**json)
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<&str> {
+        self.nodes.get(name).map(|json| &**json)
+    }
+}
+
+impl RawObjects {
+    pub(super) fn new(wanted: Wanted) -> Self {
+        Self { wanted, kept: Arc::default() }
+    }
+
+    /// Which objects are kept.
+    pub fn wanted(&self) -> Wanted {
+        self.wanted
+    }
+
+    /// Takes an object that the engine will hear of next, as JSON.
+    pub fn take(&self, input: &Input, json: &[u8]) {
+        if let Some(object) = self.wanted.of(input, json) {
+            self.keep(object);
+        }
+    }
+
+    pub(crate) fn keep(&self, object: RawObject) {
+        self.with(|kept| {
+            let all = match object.kind {
+                RawKind::Pod => &mut kept.pods,
+                RawKind::Node => &mut kept.nodes,
+            };
+            all.insert(object.key, object.json);
+        });
+    }
+
+    /// Lets go what is of no use any more once the engine has heard of this.
+    pub fn heed(&self, input: &Input) {
+        match input {
+            Input::PodGone(uid) => self.with(|kept| drop(kept.pods.remove(uid))),
+            Input::Pod(pod) if pod.node_name.is_some() && !self.wanted.bound_pods => {
+                self.with(|kept| drop(kept.pods.remove(&pod.uid)));
+            }
+            Input::NodeGone(name) => self.with(|kept| drop(kept.nodes.remove(name))),
+            _ => {}
+        }
+    }
+
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Kept) -> T) -> T {
+        self.with(|kept| read(kept))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Kept) -> T) -> T {
+        // A panic can leave nothing half done in there.
+        work(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::wire::Decoder;
+
+    use super::*;
+
+    const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"d","uid":"u","managedFields":[{"manager":"m"}],
+        "annotations":{"a":"ä"}},"spec":{"containers":[],"unknown":{"x":[1.50]}},"status":{}}"#;
+
+    fn pod(json: &str) -> Input {
+        Input::Pod(Decoder::new().pod(json.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn an_object_is_kept_as_it_is_but_for_what_kube_scheduler_does_not_have() {
+        let all = Wanted { pods: true, bound_pods: true, nodes: true };
+        let kept = all.of(&pod(POD), POD.as_bytes()).unwrap();
+        assert_eq!(
+            &*kept.json,
+            r#"{"metadata":{"annotations":{"a":"ä"},"name":"p","namespace":"d","uid":"u"},"spec":{"containers":[],"unknown":{"x":[1.50]}},"status":{}}"#
+        );
+        let node = r#"{"kind":"Node","metadata":{"name":"n","managedFields":[{"manager":"m"}]}}"#;
+        let input = Input::Node(Decoder::new().node(node.as_bytes()).unwrap());
+        let kept = all.of(&input, node.as_bytes()).unwrap();
+        assert_eq!(&*kept.json, r#"{"metadata":{"name":"n","managedFields":[{"manager":"m"}]}}"#);
+    }
+
+    #[test]
+    fn a_bound_pod_is_let_go_unless_it_may_be_a_victim() {
+        let bound = POD.replace("\"containers\"", "\"nodeName\":\"n\",\"containers\"");
+        for bound_pods in [false, true] {
+            let objects = RawObjects::new(Wanted { pods: true, bound_pods, nodes: false });
+            objects.take(&pod(POD), POD.as_bytes());
+            assert!(objects.read(|kept| kept.pod("u").is_some()));
+            objects.take(&pod(&bound), bound.as_bytes());
+            objects.heed(&pod(&bound));
+            let nodes = |kept: &Kept| kept.pod("u").map(|json| json.contains("nodeName"));
+            assert_eq!(objects.read(nodes), bound_pods.then_some(true));
+            objects.heed(&Input::PodGone("u".into()));
+            assert!(objects.read(|kept| kept.pod("u").is_none()));
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_that_no_extender_needs() {
+        let of = |change: fn(&mut ExtenderConfig)| {
+            let mut config = ExtenderConfig::default();
+            change(&mut config);
+            Wanted::by(&[config])
+        };
+        assert_eq!(of(|_| {}), Wanted::default());
+        let (pods, bound_pods, nodes) = (true, true, true);
+        assert_eq!(of(|c| c.extender.filters = true), Wanted { pods, nodes, ..Wanted::default() });
+        assert_eq!(
+            of(|c| (c.extender.filters, c.node_cache_capable) = (true, true)),
+            Wanted { pods, ..Wanted::default() }
+        );
+        assert_eq!(of(|c| c.extender.preempts = true), Wanted { pods, bound_pods, ..Wanted::default() });
+    }
+}

@@ -1,0 +1,81 @@
+//! A small HTTP extender that answers by a function.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread::{self, sleep},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+type Answer = Arc<dyn Fn(&str, &Value) -> Option<Value> + Send + Sync>;
+
+/// Listens until the test program ends.
+pub struct Extender {
+    /// For `urlPrefix`.
+    pub url: String,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Extender {
+    /// Answers a verb and what comes with it; `None` keeps the caller waiting for ever.
+    pub fn start(answer: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let url = format!("http://{}/extender", listener.local_addr().expect("it has an address"));
+        let (asked, answer): (Arc<Mutex<_>>, Answer) = (Arc::default(), Arc::new(answer));
+        let told = asked.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (asked, answer) = (told.clone(), answer.clone());
+                thread::spawn(move || while serve(&stream, &asked, &answer).is_some() {});
+            }
+        });
+        Self { url, asked }
+    }
+
+    /// What came with that verb about that pod, in order.
+    pub fn asked(&self, verb: &str, pod: &str) -> Vec<Value> {
+        let asked = self.asked.lock().expect("nobody panics with it");
+        let about = |args: &Value| args["Pod"]["metadata"]["name"] == pod || args["PodName"] == pod;
+        let matching = asked.iter().filter(|(asked, args)| asked == verb && about(args));
+        matching.map(|(_, args)| args.clone()).collect()
+    }
+}
+
+/// One request; `None` when there are no more.
+fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<(String, Value)>>, answer: &Answer) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let (mut first, mut length) = (String::new(), 0);
+    if reader.read_line(&mut first).ok()? == 0 {
+        return None;
+    }
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let line = line.trim_end().to_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(text) = line.strip_prefix("content-length:") {
+            length = text.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let verb = first.split(' ').nth(1)?.rsplit('/').next()?.to_owned();
+    let args: Value = serde_json::from_slice(&body).expect("requests are JSON");
+    asked.lock().expect("nobody panics with it").push((verb.clone(), args.clone()));
+    let Some(reply) = answer(&verb, &args) else {
+        sleep(Duration::from_secs(600));
+        return None;
+    };
+    let reply = reply.to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        reply.len()
+    );
+    stream.write_all(head.as_bytes()).ok()?;
+    stream.write_all(reply.as_bytes()).ok()
+}
