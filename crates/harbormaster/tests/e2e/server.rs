@@ -81,13 +81,13 @@ impl Server {
 
 /// A running cluster without nodes, at its [`Endpoint`].
 pub enum Cluster {
-    Real(Box<ControlPlane>),
+    Real(ControlPlane),
     Embedded(Embedded),
 }
 
 impl Cluster {
     fn real(options: &ControlPlaneOptions) -> Self {
-        Self::Real(Box::new(ControlPlane::start(options).expect("the API server starts")))
+        Self::Real(ControlPlane::start(options).expect("the API server starts"))
     }
 
     fn embedded(controllers: bool) -> Self {

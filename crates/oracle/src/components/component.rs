@@ -29,13 +29,19 @@ const POLL: Duration = Duration::from_millis(20);
 /// pipe that is its standard input.
 #[derive(Debug)]
 pub struct Component {
-    name: String,
-    program: PathBuf,
-    args: Vec<String>,
+    run: Box<Run>,
     child: Child,
     /// The life line; dropped to ask for a graceful end.
     stdin: Option<ChildStdin>,
     log: PathBuf,
+}
+
+/// How it is run.
+#[derive(Debug)]
+struct Run {
+    program: PathBuf,
+    name: String,
+    args: Vec<String>,
 }
 
 impl Component {
@@ -47,9 +53,9 @@ impl Component {
         log: PathBuf,
     ) -> Result<Self, Error> {
         let output = File::create(&log).map_err(io_error(format!("starting {name}")))?;
-        let (program, args) = (binary.path().to_owned(), args.to_vec());
-        let (child, stdin) = spawn(&program, name, &args, output)?;
-        Ok(Self { name: name.to_owned(), program, args, child, stdin, log })
+        let run = Run { program: binary.path().to_owned(), name: name.to_owned(), args: args.to_vec() };
+        let (child, stdin) = run.spawn(output)?;
+        Ok(Self { run: Box::new(run), child, stdin, log })
     }
 
     /// Ends it, gracefully as [`Self::stop`] does or at once, and runs it anew with the same arguments. Its log goes on.
@@ -60,15 +66,15 @@ impl Component {
             self.kill()?;
         }
         let output = OpenOptions::new().append(true).open(&self.log);
-        let output = output.map_err(io_error(format!("starting {}", self.name)))?;
-        (self.child, self.stdin) = spawn(&self.program, &self.name, &self.args, output)?;
+        let output = output.map_err(io_error(format!("starting {}", self.run.name)))?;
+        (self.child, self.stdin) = self.run.spawn(output)?;
         Ok(())
     }
 
     /// The component's name, for instance `kube-scheduler`.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.run.name
     }
 
     /// The process id, for instance for `/proc/PID/stat`.
@@ -97,7 +103,7 @@ impl Component {
 
     /// How the component ended, if it has.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>, Error> {
-        self.child.try_wait().map_err(io_error(format!("asking for the state of {}", self.name)))
+        self.child.try_wait().map_err(io_error(format!("asking for the state of {}", self.run.name)))
     }
 
     /// Asks for a graceful end, as SIGTERM does, waits for it at most 5 s, then
@@ -122,7 +128,7 @@ impl Component {
         self.child
             .kill()
             .and_then(|()| self.child.wait())
-            .map_err(io_error(format!("stopping {}", self.name)))
+            .map_err(io_error(format!("stopping {}", self.run.name)))
     }
 
     /// Fails when the component has ended or `deadline` has passed; the end of
@@ -135,29 +141,26 @@ impl Component {
             }
             None => return Ok(()),
         };
-        Err(Error::NotReady { component: self.name.clone(), problem, log: self.log_tail() })
+        Err(Error::NotReady { component: self.run.name.clone(), problem, log: self.log_tail() })
     }
 }
 
-fn spawn(
-    program: &Path,
-    name: &str,
-    args: &[String],
-    output: File,
-) -> Result<(Child, Option<ChildStdin>), Error> {
-    let starting = || format!("starting {name}");
-    let errors = output.try_clone().map_err(io_error(starting()))?;
-    let mut child = Command::new(program)
-        .arg(name)
-        .args(args)
-        .env(END_WITH_STDIN.0, END_WITH_STDIN.1)
-        .stdin(Stdio::piped())
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .map_err(io_error(starting()))?;
-    let stdin = child.stdin.take();
-    Ok((child, stdin))
+impl Run {
+    fn spawn(&self, output: File) -> Result<(Child, Option<ChildStdin>), Error> {
+        let starting = || format!("starting {}", self.name);
+        let errors = output.try_clone().map_err(io_error(starting()))?;
+        let mut child = Command::new(&self.program)
+            .arg(&self.name)
+            .args(&self.args)
+            .env(END_WITH_STDIN.0, END_WITH_STDIN.1)
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(io_error(starting()))?;
+        let stdin = child.stdin.take();
+        Ok((child, stdin))
+    }
 }
 
 impl Drop for Component {
@@ -166,7 +169,7 @@ impl Drop for Component {
             let log = self.log_tail();
             let lines: Vec<&str> = log.lines().collect();
             let end = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
-            eprintln!("the end of the log of {}:\n{}", self.name, end.join("\n"));
+            eprintln!("the end of the log of {}:\n{}", self.run.name, end.join("\n"));
         }
         // Both fail only when the process is gone already.
         let _ = self.child.kill();

@@ -18,8 +18,8 @@ const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const DRIVER: &str = "csi.example.com";
 
-/// Pods of one workload.
-const WORKLOAD: u64 = 50;
+/// Pods of one workload. Few: what is kept for selectors, up to its bound, is to be full within the first quarter of an hour.
+const WORKLOAD: u64 = 10;
 /// Every how many pods one has a claim.
 const CLAIMED: u64 = 5;
 /// After how many seconds a node is replaced.

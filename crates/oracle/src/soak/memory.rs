@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_steady_growth_is_found_under_noise() {
-        let grows = samples(|at| 50.0 + at / 100.0 + if (at / 10.0) as u32 % 2 == 0 { 0.2 } else { -0.2 });
+        let grows = samples(|at| 50.0 + at / 100.0 + 0.2 * (at / 10.0 * std::f64::consts::PI).cos());
         let trend = Trend::of(&grows).unwrap();
         assert!((trend.mib_per_hour - 36.0).abs() < 1.0, "{trend:?}");
         assert!((trend.growth - 0.055).abs() < 0.003, "{trend:?}");
