@@ -21,8 +21,10 @@ pub enum Mode {
     Literal,
 }
 
+type Verdict = Result<(), Reject>;
+
 /// What the verbs need. Clones share what is known.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MetricsExtender {
     /// How points are given.
     pub mode: Mode,
@@ -34,6 +36,8 @@ pub struct MetricsExtender {
     pub usage: Usage,
     /// Which nodes have the label.
     pub labelled: Labelled,
+    /// The API server, to look at labels again before a pod has to wait; without it what is known counts.
+    pub client: Option<Client>,
 }
 
 impl MetricsExtender {
@@ -45,7 +49,7 @@ impl MetricsExtender {
         let extender = Extender::new()
             .prefix("/scheduler")
             .path(Verb::Preempt, "preemption")
-            .filter(move |ask| std::future::ready(filter.filter(&ask)))
+            .filter(move |ask| filter.clone().filter(ask))
             .prioritize(move |ask| std::future::ready(Ok(prioritize.prioritize(&ask))))
             .preempt(move |ask| std::future::ready(Ok(preempt.preempt(&ask))))
             .ready(move || if ready.is_known() { Ok(()) } else { Err("nodes are not known yet".to_owned()) });
@@ -57,23 +61,32 @@ impl MetricsExtender {
     }
 
     /// Nodes with the label fit. Evicting pods gives no node a label, so the others are unresolvable.
-    fn filter(&self, ask: &Ask) -> Result<Filtered, Error> {
+    async fn filter(self, ask: Ask) -> Result<Filtered, Error> {
+        let mut verdicts = self.verdicts(&ask)?;
+        let none_fits = |verdicts: &BTreeMap<_, Verdict>| verdicts.values().all(Result::is_err);
+        if none_fits(&verdicts)
+            && ask.need_objects().is_err()
+            && let Some(client) = &self.client
+        {
+            self.labelled.catch_up(client, &self.label).await;
+            verdicts = self.verdicts(&ask)?;
+        }
+        if self.mode == Mode::Literal && none_fits(&verdicts) {
+            return Err(Error::new(format!("all node do not have label {}", self.label)));
+        }
+        Ok(Filtered { verdicts })
+    }
+
+    fn verdicts(&self, ask: &Ask) -> Result<BTreeMap<String, Verdict>, Error> {
         let has_label = |node: &Candidate| match node.node() {
             Some(object) => Ok(object.metadata.label(&self.label).is_some()),
             None => self.labelled.has(node.name()).ok_or_else(|| {
                 Error::new("the labels of nodes are not known yet, and the scheduler sends names only")
             }),
         };
-        let mut verdicts = BTreeMap::new();
-        for node in &*ask.nodes {
-            let missing = || Reject::unresolvable(format!("node(s) had no label {}", self.label));
-            let verdict = if has_label(node)? { Ok(()) } else { Err(missing()) };
-            verdicts.insert(node.name().to_owned(), verdict);
-        }
-        if self.mode == Mode::Literal && verdicts.values().all(Result::is_err) {
-            return Err(Error::new(format!("all node do not have label {}", self.label)));
-        }
-        Ok(Filtered { verdicts })
+        let missing = || Reject::unresolvable(format!("node(s) had no label {}", self.label));
+        let verdict = |has_label| if has_label { Ok(()) } else { Err(missing()) };
+        ask.nodes.iter().map(|node| Ok((node.name().to_owned(), verdict(has_label(node)?)))).collect()
     }
 
     /// Points by what is known at this moment; none at all if that is nothing.
@@ -134,7 +147,14 @@ mod tests {
             kept.set(usage.iter().map(|(name, used)| ((*name).to_owned(), *used)).collect());
         }
         let label = "filter.xy.com".into();
-        MetricsExtender { mode, label, verbose: true, usage: kept, labelled: Labelled::default() }
+        MetricsExtender {
+            mode,
+            label,
+            verbose: true,
+            usage: kept,
+            labelled: Labelled::default(),
+            client: None,
+        }
     }
 
     fn ask(args: Value) -> Ask {
@@ -165,10 +185,10 @@ mod tests {
 
     const ARTICLE: [(&str, u64); 3] = [("k8s-master", 264), ("k8s-node1", 87), ("k8s-node2", 67)];
 
-    #[test]
-    fn nodes_with_the_label_fit_whatever_its_value() {
+    #[tokio::test]
+    async fn nodes_with_the_label_fit_whatever_its_value() {
         for mode in [Mode::Corrected, Mode::Literal] {
-            let filtered = extender(mode, &[]).filter(&objects(&["k8s-node1", "k8s-node2"])).unwrap();
+            let filtered = extender(mode, &[]).filter(objects(&["k8s-node1", "k8s-node2"])).await.unwrap();
             assert_eq!(fitting(&filtered), ["k8s-node1", "k8s-node2"]);
             assert_eq!(
                 filtered.verdicts["k8s-master"],
@@ -177,20 +197,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn if_no_node_fits_every_node_has_its_reason_and_literally_there_is_one_error() {
-        let filtered = extender(Mode::Corrected, &[]).filter(&objects(&[])).unwrap();
+    #[tokio::test]
+    async fn if_no_node_fits_every_node_has_its_reason_and_literally_there_is_one_error() {
+        let filtered = extender(Mode::Corrected, &[]).filter(objects(&[])).await.unwrap();
         assert_eq!((fitting(&filtered).len(), filtered.verdicts.len()), (0, 3));
-        let error = extender(Mode::Literal, &[]).filter(&objects(&[])).unwrap_err();
+        let error = extender(Mode::Literal, &[]).filter(objects(&[])).await.unwrap_err();
         assert_eq!(error.to_string(), "all node do not have label filter.xy.com");
     }
 
-    #[test]
-    fn names_alone_are_enough_once_the_labels_are_known() {
+    #[tokio::test]
+    async fn names_alone_are_enough_once_the_labels_are_known() {
         let extender = extender(Mode::Corrected, &[]);
-        assert!(extender.filter(&names()).unwrap_err().to_string().contains("not known yet"));
+        assert!(extender.clone().filter(names()).await.unwrap_err().to_string().contains("not known yet"));
         extender.labelled.set(["k8s-node2".to_owned()].into());
-        assert_eq!(fitting(&extender.filter(&names()).unwrap()), ["k8s-node2"]);
+        assert_eq!(fitting(&extender.filter(names()).await.unwrap()), ["k8s-node2"]);
     }
 
     #[test]

@@ -107,6 +107,7 @@ async fn run(flags: Flags) -> Result<(), RunError> {
         verbose: flags.verbose,
         usage: Usage::new(max_age),
         labelled: Labelled::default(),
+        client: Some(client.clone()),
     };
     // They end with the process.
     tokio::spawn(me.usage.clone().follow(client.clone(), refresh));

@@ -97,9 +97,11 @@ impl Extender {
         scores
     }
 
+    /// Waits until it knows what all nodes use; one that it does not know has no points.
     fn wait_for_scores(&self) {
-        let known = || (!self.scores(&["k8s-node2"]).is_empty()).then_some(());
-        eventually("the extender knows what nodes use", PATIENCE, known);
+        let names = ARTICLE.map(|(name, _)| name);
+        let known = || self.scores(&names).iter().filter(|(_, score)| *score != 0).count() == names.len();
+        eventually("the extender knows what nodes use", PATIENCE, || known().then_some(()));
     }
 }
 
@@ -111,16 +113,15 @@ struct World {
 }
 
 impl World {
-    /// With the article's nodes, of so many CPUs each; `change` is merged over the configuration of the example.
-    fn start(contender: &Contender, args: &[&str], change: &Value, cpu: &str) -> Self {
+    /// With these nodes; `change` is merged over the configuration of the example.
+    fn start(contender: &Contender, args: &[&str], change: &Value, nodes: &[Value]) -> Self {
         let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
-        for (name, _) in ARTICLE {
-            cluster.client().post(NODES, &node(name, json!({}), cpu, "8Gi", 110)).unwrap();
+        for node in nodes {
+            cluster.client().post(NODES, node).unwrap();
         }
         let extender = Extender::start(cluster.kubeconfig(), args, cluster.directory().join("extender.log"));
-        let mut config: Value =
-            serde_saphyr::from_str(include_str!("../../../examples/metrics-extender/scheduler.yaml"))
-                .unwrap();
+        let mut config =
+            documents(include_str!("../../../examples/metrics-extender/scheduler.yaml")).remove(0);
         config["extenders"][0]["urlPrefix"] = json!(format!("{}/scheduler", extender.url));
         for (field, value) in change.as_object().unwrap() {
             config["extenders"][0][field] = value.clone();
@@ -146,11 +147,9 @@ impl World {
     /// As if metrics-server were installed: its group, and what it says of the nodes.
     fn install_metrics(&self) {
         let manifests = include_str!("../../../examples/metrics-extender/cluster/2-metrics.yaml");
-        let mut documents =
-            manifests.split("\n---\n").map(|text| serde_saphyr::from_str::<Value>(text).unwrap());
-        self.client().post(DEFINITIONS, &documents.next().unwrap()).unwrap();
+        let mut told = documents(manifests);
+        self.client().post(DEFINITIONS, &told.remove(0)).unwrap();
         eventually("the group is served", PATIENCE, || self.client().get(METRICS).ok());
-        let told: Vec<_> = documents.collect();
         let is_article = told.iter().map(|metrics| {
             (metrics["metadata"]["name"].as_str().unwrap(), metrics["usage"]["cpu"].as_str().unwrap())
         });
@@ -165,13 +164,22 @@ impl World {
     }
 }
 
+/// The article's nodes, without the label, of so many CPUs each.
+fn nodes(cpu: &str) -> Vec<Value> {
+    ARTICLE.iter().map(|(name, _)| node(name, json!({}), cpu, "8Gi", 110)).collect()
+}
+
+fn documents(manifests: &str) -> Vec<Value> {
+    manifests.split("\n---\n").map(|text| serde_saphyr::from_str(text).unwrap()).collect()
+}
+
 fn zero_grace() -> Value {
     json!({"terminationGracePeriodSeconds": 0})
 }
 
 /// The article's demonstration from its first pod to its last line.
 fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: &str, scores: [i64; 3]) {
-    let world = World::start(contender, args, change, "4");
+    let world = World::start(contender, args, change, &nodes("4"));
     world.create_pod("first", json!({}), json!({}));
     let (_, said) = wait_until_explained(world.client(), "first");
     assert!(said.starts_with(message), "{said}");
@@ -194,11 +202,9 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     world.install_metrics();
     world.extender.wait_for_scores();
     let names = ARTICLE.map(|(name, _)| name);
-    eventually("all nodes are known", PATIENCE, || {
-        let expected: Vec<_> =
-            names.iter().zip(scores).map(|(name, score)| ((*name).to_owned(), score)).collect();
-        (world.extender.scores(&names) == expected).then_some(())
-    });
+    let expected: Vec<_> =
+        names.iter().zip(scores).map(|(name, score)| ((*name).to_owned(), score)).collect();
+    assert_eq!(world.extender.scores(&names), expected);
     // Half a dozen, so that nobody is right by chance.
     for number in 0..6 {
         let name = format!("third-{number}");
@@ -240,7 +246,7 @@ fn corrected_the_demonstration_ends_as_in_the_article_in_either_form() {
 fn a_pod_that_preempts_gets_the_node_with_the_label_in_either_form() {
     for contender in schedulers() {
         for by_name in [false, true] {
-            let world = World::start(&contender, &[], &json!({"nodeCacheCapable": by_name}), "1");
+            let world = World::start(&contender, &[], &json!({"nodeCacheCapable": by_name}), &nodes("1"));
             let client = world.client();
             create_priority_classes(client);
             world.label("k8s-node1");
@@ -265,9 +271,24 @@ fn a_pod_that_preempts_gets_the_node_with_the_label_in_either_form() {
 }
 
 #[test]
+fn the_example_goes_where_it_says() {
+    let nodes = documents(include_str!("../../../examples/metrics-extender/cluster/1-nodes.yaml"));
+    for contender in schedulers() {
+        let world = World::start(&contender, &[], &json!({}), &nodes);
+        world.install_metrics();
+        world.extender.wait_for_scores();
+        for pod in documents(include_str!("../../../examples/metrics-extender/cluster/3-pods.yaml")) {
+            world.client().post(PODS, &pod).unwrap();
+        }
+        assert_eq!(wait_until_bound(world.client(), "test"), "k8s-node2");
+        world.end();
+    }
+}
+
+#[test]
 fn where_it_is_asked_to_it_binds() {
     for contender in schedulers() {
-        let world = World::start(&contender, &["--bind"], &json!({"bindVerb": "bind"}), "4");
+        let world = World::start(&contender, &["--bind"], &json!({"bindVerb": "bind"}), &nodes("4"));
         world.label("k8s-node2");
         world.create_pod("bound", json!({}), json!({}));
         assert_eq!(wait_until_bound(world.client(), "bound"), "k8s-node2");
@@ -293,8 +314,7 @@ fn the_role_that_is_deployed_is_enough() {
         client.post(NODES, &node(name, json!({LABEL: ""}), "4", "8Gi", 110)).unwrap();
     }
     let manifests = include_str!("../deploy/extender.yaml");
-    for document in manifests.split("\n---\n") {
-        let object: Value = serde_saphyr::from_str(document).unwrap();
+    for object in documents(manifests) {
         let path = match object["kind"].as_str().unwrap() {
             "ServiceAccount" => "/api/v1/namespaces/kube-system/serviceaccounts",
             "Service" => "/api/v1/namespaces/kube-system/services",

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     Error,
     object::{Node, Pod},
-    wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, ListMeta, NodeList},
+    wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, ListMeta, NodeList, RawObject},
 };
 
 /// The highest score that an extender should give; the lowest is 0.
@@ -100,19 +100,18 @@ impl Ask {
     /// With the path to what is missing or wrong.
     pub fn new(args: ExtenderArgs) -> Result<Self, String> {
         let pod = args.pod.ok_or("Pod: missing")?;
-        let pod = Pod::new(pod).map_err(|why| format!("Pod.{why}"))?;
+        let pod = Pod::at("Pod", pod)?;
         let form = Form {
             objects: args.nodes.as_ref().map(|list| list.metadata.clone()),
             names: args.node_names.is_some() || args.nodes.is_none(),
         };
         let mut nodes = Vec::new();
         for (at, object) in args.nodes.and_then(|list| list.items).into_iter().flatten().enumerate() {
-            nodes.push(Candidate::of_object(object).map_err(|why| format!("Nodes.items[{at}].{why}"))?);
+            nodes.push(Candidate::of_object(&format!("Nodes.items[{at}]"), object)?);
         }
-        match nodes.is_empty() {
-            true => nodes.extend(args.node_names.into_iter().flatten().map(Candidate::of_name)),
-            // Nobody is known to send both; the names are those of the objects then.
-            false => {}
+        // Nobody is known to send both; the names are those of the objects then.
+        if nodes.is_empty() {
+            nodes.extend(args.node_names.into_iter().flatten().map(Candidate::of_name));
         }
         Ok(Self { pod: Arc::new(pod), nodes: nodes.into(), form })
     }
@@ -179,10 +178,11 @@ impl Ask {
 }
 
 impl Candidate {
-    fn of_object(object: Option<crate::wire::RawObject>) -> Result<Self, String> {
-        let node = Node::new(object.ok_or("metadata.name: missing")?)?;
+    fn of_object(place: &str, object: Option<RawObject>) -> Result<Self, String> {
+        let missing = || format!("{place}.metadata.name: missing");
+        let node = Node::at(place, object.ok_or_else(missing)?)?;
         match node.metadata.name.as_str() {
-            "" => Err("metadata.name: missing".to_owned()),
+            "" => Err(missing()),
             name => Ok(Self { name: name.to_owned(), node: Some(node) }),
         }
     }

@@ -1,9 +1,13 @@
 //! Pods and nodes: what most extenders ask of them as fields, everything else in the text that the scheduler sent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::{Value, value::RawValue};
+use serde_path_to_error::Track;
 
 use crate::wire::RawObject;
 
@@ -133,7 +137,7 @@ pub struct Container {
     #[serde(deserialize_with = "or_default")]
     pub image: String,
     /// What it asks for.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "object")]
     pub resources: Resources,
 }
 
@@ -188,25 +192,23 @@ pub struct NodeStatus {
     pub allocatable: Texts,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct PodView {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "object")]
     metadata: Metadata,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "object")]
     spec: PodSpec,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct NodeView {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "object")]
     metadata: Metadata,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "object")]
     spec: NodeSpec,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "object")]
     status: NodeStatus,
 }
 
@@ -216,7 +218,11 @@ impl Pod {
     /// # Errors
     /// With the path to a field that is not what it should be.
     pub fn new(json: RawObject) -> Result<Self, String> {
-        let PodView { metadata, spec } = view(&json)?;
+        Self::at("Pod", json)
+    }
+
+    pub(crate) fn at(place: &str, json: RawObject) -> Result<Self, String> {
+        let PodView { metadata, spec } = view(place, &json)?;
         Ok(Self { metadata, spec, json })
     }
 
@@ -245,7 +251,11 @@ impl Node {
     /// # Errors
     /// With the path to a field that is not what it should be.
     pub fn new(json: RawObject) -> Result<Self, String> {
-        let NodeView { metadata, spec, status } = view(&json)?;
+        Self::at("Node", json)
+    }
+
+    pub(crate) fn at(place: &str, json: RawObject) -> Result<Self, String> {
+        let NodeView { metadata, spec, status } = view(place, &json)?;
         Ok(Self { metadata, spec, status, json })
     }
 
@@ -268,18 +278,42 @@ impl Node {
     }
 }
 
-fn view<T: DeserializeOwned>(json: &RawValue) -> Result<T, String> {
-    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(json.get())).map_err(|error| {
-        match error.path().to_string().as_str() {
-            "." => error.inner().to_string(),
-            path => format!("{path}: {}", error.inner()),
-        }
+/// Reads an object that was found at `place`.
+fn view<T: DeserializeOwned + Default>(place: &str, json: &RawValue) -> Result<T, String> {
+    let (mut text, mut track) = (serde_json::Deserializer::from_str(json.get()), Track::new());
+    let read = object(serde_path_to_error::Deserializer::new(&mut text, &mut track));
+    read.map_err(|error: serde_json::Error| match track.path().to_string().as_str() {
+        "." => format!("{place}: {error}"),
+        path => format!("{place}.{path}: {error}"),
     })
 }
 
 /// Text that was read once as JSON is JSON, but for numbers that are too large for the type.
 fn value(json: &RawValue) -> Value {
     serde_json::from_str(json.get()).unwrap_or_default()
+}
+
+/// An object, and not a list of its fields' values, which would do as well; null counts as absent.
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    struct Object<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for Object<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<T, E> {
+            Ok(T::default())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    from.deserialize_any(Object(PhantomData))
 }
 
 /// Null counts as absent.
@@ -332,9 +366,14 @@ mod tests {
     #[test]
     fn a_field_of_the_wrong_kind_is_named_by_its_path() {
         for (text, expected) in [
-            (r#"{"metadata":{"labels":{"a":1}}}"#, "metadata.labels.a: invalid type: integer `1`"),
-            (r#"{"spec":{"containers":[{"name":[]}]}}"#, "spec.containers[0].name: invalid type: sequence"),
-            ("7", "invalid type: integer `7`"),
+            (r#"{"metadata":{"labels":{"a":1}}}"#, "Pod.metadata.labels.a: invalid type: integer `1`"),
+            (
+                r#"{"spec":{"containers":[{"name":[]}]}}"#,
+                "Pod.spec.containers[0].name: invalid type: sequence",
+            ),
+            (r#"{"metadata":["web"]}"#, "Pod.metadata: invalid type: sequence, expected an object"),
+            ("7", "Pod: invalid type: integer `7`, expected an object"),
+            ("[]", "Pod: invalid type: sequence, expected an object"),
         ] {
             let error = Pod::new(raw(text)).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

@@ -45,14 +45,14 @@ impl Preemption {
     /// With the path to what is missing or wrong.
     pub fn new(args: ExtenderPreemptionArgs) -> Result<Self, String> {
         let pod = args.pod.ok_or("Pod: missing")?;
-        let pod = Pod::new(pod).map_err(|why| format!("Pod.{why}"))?;
+        let pod = Pod::at("Pod", pod)?;
         let mut nodes = BTreeMap::new();
         for (node, victims) in args.node_name_to_meta_victims.into_iter().flatten() {
             nodes.insert(node, Victims::by_uid(victims.unwrap_or_default()));
         }
         for (node, victims) in args.node_name_to_victims.into_iter().flatten() {
-            let victims = Victims::of_objects(victims.unwrap_or_default());
-            let victims = victims.map_err(|why| format!("NodeNameToVictims.{node}.{why}"))?;
+            let victims =
+                Victims::of_objects(&format!("NodeNameToVictims.{node}"), victims.unwrap_or_default())?;
             nodes.insert(node, victims);
         }
         Ok(Self { pod: Arc::new(pod), nodes: Arc::new(nodes) })
@@ -72,10 +72,9 @@ impl Victims {
         Self { pods, pdb_violations: victims.num_pdb_violations }
     }
 
-    fn of_objects(victims: wire::Victims) -> Result<Self, String> {
+    fn of_objects(place: &str, victims: wire::Victims) -> Result<Self, String> {
         let objects = victims.pods.into_iter().flatten().flatten().enumerate();
-        let pods =
-            objects.map(|(at, object)| Victim::of_object(object).map_err(|why| format!("Pods[{at}].{why}")));
+        let pods = objects.map(|(at, object)| Victim::of_object(&format!("{place}.Pods[{at}]"), object));
         Ok(Self { pods: pods.collect::<Result<_, _>>()?, pdb_violations: victims.num_pdb_violations })
     }
 
@@ -86,8 +85,8 @@ impl Victims {
 }
 
 impl Victim {
-    fn of_object(object: RawObject) -> Result<Self, String> {
-        let pod = Pod::new(object)?;
+    fn of_object(place: &str, object: RawObject) -> Result<Self, String> {
+        let pod = Pod::at(place, object)?;
         Ok(Self { uid: pod.metadata.uid.clone(), pod: Some(pod) })
     }
 }

@@ -282,7 +282,7 @@ impl<T: GoValue> GoValue for Option<BTreeMap<String, T>> {
         match map {
             // Go adds to the map that is there.
             Some(map) => {
-                self.get_or_insert_default().extend(map.into_iter().map(|(key, item)| (key, item.0)))
+                self.get_or_insert_default().extend(map.into_iter().map(|(key, item)| (key, item.0)));
             }
             None => *self = None,
         }

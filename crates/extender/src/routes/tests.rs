@@ -115,7 +115,7 @@ async fn requests_that_cannot_be_read_are_told_why() {
             r#"{"Pod":{},"NodeNames":7}"#,
             "the request is not ExtenderArgs: NodeNames: invalid type",
         ),
-        ("/prioritize", r#"{"Pod":[]}"#, "the request is not ExtenderArgs: Pod."),
+        ("/prioritize", r#"{"Pod":[]}"#, "the request is not ExtenderArgs: Pod: invalid type: sequence"),
         (
             "/preempt",
             r#"{"Pod":{},"NodeNameToVictims":[]}"#,
