@@ -20,7 +20,7 @@ use harbormaster_metrics::Metrics;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::{clock::Clock, health::Health, live_api::CustomNews, notes};
+use crate::{clock::Clock, health::Health, live_api::CustomNews, notes, reload::NotTaken};
 
 /// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
 const BATCH: usize = 1024;
@@ -40,6 +40,8 @@ pub enum ToEngine {
     Lead,
     /// Somebody wants to see all pods; there are none for whoever does not lead.
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
+    /// Go on with that configuration, unless it needs objects that nobody feeds.
+    TakeOver(Box<EngineConfig>, oneshot::Sender<Result<(), NotTaken>>),
     /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
 }
@@ -223,8 +225,22 @@ impl EngineLoop {
                 // Whoever asked may have gone.
                 let _ = answer.send(pods);
             }
+            ToEngine::TakeOver(config, answer) => {
+                // Whoever asked may have gone.
+                let _ = answer.send(self.take_over(*config));
+            }
             ToEngine::Stop => self.stopping = true,
         }
+    }
+
+    fn take_over(&mut self, config: EngineConfig) -> Result<(), NotTaken> {
+        let lacks = self.engine.lacks(&config.profiles);
+        if !lacks.is_empty() {
+            return Err(NotTaken::NotWatched(lacks.iter().map(|kind| kind.name()).collect()));
+        }
+        self.stand_in = config.stand_in;
+        self.engine.take_over(config, self.clock.now());
+        Ok(())
     }
 
     fn handle(&mut self, input: Input, now: Timestamp) {

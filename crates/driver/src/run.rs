@@ -33,6 +33,7 @@ use crate::{
     },
     live_api::{CustomNews, LiveApi},
     metrics::Metrics,
+    reload::Reload,
     status::StatusWriter,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
@@ -59,6 +60,8 @@ pub struct DriverConfig {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// A clone of it gives the scheduler other configurations while it runs.
+    pub reload: Reload,
 }
 
 /// Why [`run`] came to its end.
@@ -105,9 +108,9 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, health, .. } = config;
+    let DriverConfig { election, leadership, hostname, metrics, health, reload, .. } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
-    Driver { clients, election, leadership, hostname, metrics, health }.run(engine, shutdown).await
+    Driver { clients, election, leadership, hostname, metrics, health, reload }.run(engine, shutdown).await
 }
 
 /// A scheduler with the means to reach its cluster.
@@ -125,6 +128,8 @@ pub struct Driver {
     pub metrics: Metrics,
     /// Told how the scheduler is.
     pub health: Health,
+    /// A clone of it gives the scheduler other configurations while it runs.
+    pub reload: Reload,
 }
 
 impl Driver {
@@ -160,6 +165,7 @@ impl Driver {
         let (synced, all_synced) = oneshot::channel();
         let told = Told { metrics: self.metrics.numbers().clone(), health: self.health.clone(), synced };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
+        let reached = self.reload.reaches(to_engine.clone());
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
@@ -191,7 +197,7 @@ impl Driver {
         );
         // An engine that is gone has nothing to finish.
         let _ = to_engine.send(ToEngine::Stop);
-        drop(scheduling);
+        drop((scheduling, reached));
         let finish = pin!(async {
             let engine = engine.await;
             // The engine has dropped its end of the effects, so this ends when all of them are under way.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Grows with every change of what lines look like.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// One call of the engine with its time, and what came of it.
 #[derive(Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub(super) enum Line<'a> {
     Input(Timestamp, Told<'a>),
     Tick(Timestamp),
     Attempt(Timestamp, Value),
+    /// Another configuration took over.
+    TakeOver(Timestamp, Setup),
     Effects(Vec<Value>),
 }
 

@@ -223,6 +223,7 @@ fn driver(server: &Canned, election: LeaderElection) -> Driver {
         hostname: "host".to_owned(),
         metrics: Metrics::default(),
         health: Health::default(),
+        reload: Reload::default(),
     }
 }
 

@@ -50,7 +50,9 @@ async fn heard(engine: &Receiver<ToEngine>, count: usize) -> Vec<String> {
         match engine.try_recv() {
             Ok(ToEngine::Inputs(inputs)) => all.extend(inputs.iter().map(short)),
             Ok(ToEngine::Synced) => all.push("synced".to_owned()),
-            Ok(other @ (ToEngine::Lead | ToEngine::Stop | ToEngine::ListPods(_))) => {
+            Ok(
+                other @ (ToEngine::Lead | ToEngine::Stop | ToEngine::ListPods(_) | ToEngine::TakeOver(..)),
+            ) => {
                 panic!("a watch says {other:?}")
             }
             Err(_) if begun.elapsed() > Duration::from_secs(3600) => panic!("only heard {all:?}"),
