@@ -11,6 +11,7 @@ mod duration;
 mod resources;
 mod spread;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use affinity::{AddedAffinity, NodeSelectorArg, NodeSelectorTermArg, PreferredTermArg, RequirementArg};
@@ -22,7 +23,7 @@ pub use resources::{
 pub use spread::{DefaultConstraint, DefaultingType, LabelSelectorArg, PodTopologySpreadArgs};
 
 /// `DefaultPreemptionArgs`: how many candidate nodes are tried without victims being compared further.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultPreemptionArgs {
     /// Least share of the nodes to try, in percent.
@@ -39,7 +40,7 @@ impl Default for DefaultPreemptionArgs {
 
 /// `DynamicResourcesArgs`. The defaults depend on feature gates; the configuration crate fills them in, so what is
 /// absent here is switched off.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DynamicResourcesArgs {
     /// Longest time that Filter may take on one node; zero or absent means unlimited.
@@ -50,7 +51,7 @@ pub struct DynamicResourcesArgs {
 }
 
 /// `InterPodAffinityArgs`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct InterPodAffinityArgs {
     /// What a running pod's required affinity to the new pod adds to a node's score, 0..=100.
@@ -66,7 +67,7 @@ impl Default for InterPodAffinityArgs {
 }
 
 /// `NodeAffinityArgs`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeAffinityArgs {
     /// Node affinity that every pod of the profile gets in addition to its own.
@@ -75,7 +76,7 @@ pub struct NodeAffinityArgs {
 }
 
 /// `VolumeBindingArgs`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VolumeBindingArgs {
     /// Seconds to wait until the volumes of a pod are bound.

@@ -1,6 +1,7 @@
 //! The configuration after defaulting.
 
 use harbormaster_api::{args::GoDuration, features::Features, points::ExtensionPoint};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -50,7 +51,7 @@ pub struct KubeSchedulerConfiguration {
 }
 
 /// `LeaderElectionConfiguration`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderElection {
     /// Whether replicas elect a leader.
@@ -84,7 +85,7 @@ impl Default for LeaderElection {
 }
 
 /// `ClientConnectionConfiguration`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientConnection {
     /// Path of a kubeconfig file.
@@ -149,7 +150,7 @@ pub struct PluginConfig {
 }
 
 /// `Extender`: a web hook that takes part in scheduling.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Extender {
     /// Where it listens.
@@ -194,7 +195,7 @@ fn is_zero(value: &i64) -> bool {
 }
 
 /// `ExtenderTLSConfig`; the `*Data` fields are base64 and win over the files.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "the usual files and data of a TLS client")]
 pub struct ExtenderTls {
@@ -217,7 +218,7 @@ pub struct ExtenderTls {
 }
 
 /// `ExtenderManagedResource`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedResource {
     /// An extended resource.

@@ -8,7 +8,11 @@ use harbormaster_api::{
 };
 use thiserror::Error;
 
-use crate::gate_table::{DEPENDENCIES, OTHERS};
+use crate::{
+    emulation::Emulation,
+    gate_history::{HISTORY, Since},
+    gate_table::{DEPENDENCIES, OTHERS},
+};
 
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
@@ -18,6 +22,8 @@ const ALL_BETA: &str = "AllBeta";
 pub struct FeatureGates {
     /// What was set, by name or through `AllAlpha` and `AllBeta`.
     set: BTreeMap<String, bool>,
+    /// Whose gates they are.
+    emulation: Emulation,
 }
 
 /// Why feature gates cannot be set so; the messages are kube-scheduler's.
@@ -45,6 +51,19 @@ pub enum GateError {
         /// What it was set to.
         value: bool,
     },
+    /// The version that is emulated has no such gate.
+    #[error(
+        "cannot set feature gate {name} to {value}, feature is PreAlpha at emulated version {}, min compatibility version {}",
+        emulation.emulated(), emulation.min_compatible()
+    )]
+    PreAlpha {
+        /// The gate.
+        name: String,
+        /// What it was set to.
+        value: bool,
+        /// The version.
+        emulation: Emulation,
+    },
     /// A gate is on that needs others.
     #[error("{name} is enabled, but depends on features that are disabled: [{}]", needs.join(" "))]
     Dependency {
@@ -69,20 +88,40 @@ struct Gate {
     stage: Stage,
     on: bool,
     locked: bool,
+    /// It came with a later version than that which is emulated.
+    is_to_come: bool,
 }
 
-/// A gate of the scheduler or of another component.
-fn known(name: &str) -> Option<Gate> {
+impl Gate {
+    const fn new(stage: Stage, on: bool, locked: bool) -> Self {
+        Self { stage, on, locked, is_to_come: false }
+    }
+}
+
+/// A gate of the scheduler, as it was in the version that is emulated, or of another component.
+fn known(name: &str, emulation: Emulation) -> Option<Gate> {
     if let Some(feature) = Feature::from_name(name) {
-        return Some(Gate { stage: feature.stage(), on: feature.on_by_default(), locked: feature.locked() });
+        let history = HISTORY.iter().find(|(known, _)| *known == name && !emulation.is_none());
+        return Some(match history {
+            Some((_, history)) => past(history, emulation),
+            None => Gate::new(feature.stage(), feature.on_by_default(), feature.locked()),
+        });
     }
     match name {
-        ALL_ALPHA => Some(Gate { stage: Stage::Alpha, on: false, locked: false }),
-        ALL_BETA => Some(Gate { stage: Stage::Beta, on: false, locked: false }),
+        ALL_ALPHA => Some(Gate::new(Stage::Alpha, false, false)),
+        ALL_BETA => Some(Gate::new(Stage::Beta, false, false)),
         _ => OTHERS
             .iter()
             .find(|others| others.names.split_whitespace().any(|n| n == name))
-            .map(|others| Gate { stage: others.stage, on: others.on, locked: others.locked }),
+            .map(|others| Gate::new(others.stage, others.on, others.locked)),
+    }
+}
+
+/// What a gate was then.
+fn past(history: &[Since], emulation: Emulation) -> Gate {
+    match history.iter().rev().find(|(since, ..)| *since <= emulation.minor()) {
+        Some((_, stage, on, locked)) => Gate::new(*stage, *on, *locked),
+        None => Gate { is_to_come: true, ..Gate::new(Stage::Alpha, false, true) },
     }
 }
 
@@ -96,7 +135,10 @@ impl FeatureGates {
     /// Every gate of the scheduler with its stage, and whether it is on.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         let features = self.features();
-        Feature::ALL.iter().map(move |gate| (gate.name(), gate.stage(), features.enabled(*gate)))
+        let emulation = self.emulation;
+        let known = move |gate: &'static Feature| Some((gate, known(gate.name(), emulation)?));
+        let there = Feature::ALL.iter().filter_map(known).filter(|(_, gate)| !gate.is_to_come);
+        there.map(move |(feature, gate)| (feature.name(), gate.stage, features.enabled(*feature)))
     }
 
     /// Reads the values of all `--feature-gates` flags: `A=true,B=false`, each gate with `kube:` before it or not.
@@ -104,24 +146,39 @@ impl FeatureGates {
     /// # Errors
     /// Text that cannot be read, unknown gates, locked gates, gates without those that they need.
     pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self, GateError> {
+        Self::parse_at(flags, Emulation::default())
+    }
+
+    /// [`Self::parse`] with the gates and defaults of the version that is emulated. Gates of other components are those of
+    /// 1.36 in any case.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], and gates that the version does not have.
+    pub fn parse_at<'a>(
+        flags: impl IntoIterator<Item = &'a str>,
+        emulation: Emulation,
+    ) -> Result<Self, GateError> {
         let mut given = BTreeMap::new();
         for (name, value) in split(flags)? {
             let on = parse_bool(&value).ok_or(GateError::InvalidValue { name: name.clone(), value })?;
             given.insert(name, on);
         }
-        Self::from_map(given)
+        Self::from_map(given, emulation)
     }
 
-    fn from_map(given: BTreeMap<String, bool>) -> Result<Self, GateError> {
-        if let Some(name) = given.keys().find(|name| known(name).is_none()) {
+    fn from_map(given: BTreeMap<String, bool>, emulation: Emulation) -> Result<Self, GateError> {
+        if let Some(name) = given.keys().find(|name| known(name, emulation).is_none()) {
             return Err(GateError::Unknown(name.clone()));
         }
-        let locked = |(name, &value): (&String, &bool)| {
-            let gate = known(name).filter(|gate| gate.locked && gate.on != value);
-            gate.map(|_| GateError::Locked { name: name.clone(), value })
+        let refused = |(name, &value): (&String, &bool)| {
+            let (gate, name) = (known(name, emulation)?, name.clone());
+            match gate.is_to_come {
+                true => Some(GateError::PreAlpha { name, value, emulation }),
+                false => (gate.locked && gate.on != value).then_some(GateError::Locked { name, value }),
+            }
         };
-        several(given.iter().filter_map(locked).collect())?;
-        let mut gates = Self { set: given };
+        several(given.iter().filter_map(refused).collect())?;
+        let mut gates = Self { set: given, emulation };
         gates.spread(ALL_ALPHA, Stage::Alpha);
         gates.spread(ALL_BETA, Stage::Beta);
         several(gates.unmet_dependencies())?;
@@ -131,17 +188,21 @@ impl FeatureGates {
     /// `AllAlpha` and `AllBeta` set what is not set by name.
     fn spread(&mut self, name: &str, stage: Stage) {
         let Some(&on) = self.set.get(name) else { return };
-        for gate in all().filter(|name| known(name).is_some_and(|gate| gate.stage == stage)) {
+        let is_of = |gate: Gate| gate.stage == stage && !gate.is_to_come;
+        let emulation = self.emulation;
+        for gate in all().filter(|name| known(name, emulation).is_some_and(is_of)) {
             self.set.entry(gate.to_owned()).or_insert(on);
         }
     }
 
     fn unmet_dependencies(&self) -> Vec<GateError> {
         let mut unmet = Vec::new();
+        // What gates of other components were in older versions is not known here.
+        let is_known = |name: &str| self.emulation.is_none() || Feature::from_name(name).is_some();
         for (name, needs) in DEPENDENCIES.lines().filter_map(|line| line.trim().split_once(": ")) {
             let off: Vec<_> =
                 needs.split_whitespace().filter(|need| !self.enabled(need)).map(str::to_owned).collect();
-            if self.enabled(name) && !off.is_empty() {
+            if is_known(name) && self.enabled(name) && !off.is_empty() {
                 unmet.push(GateError::Dependency { name: name.to_owned(), needs: off });
             }
         }
@@ -150,7 +211,7 @@ impl FeatureGates {
 
     /// Whether a gate is on; one that does not exist is off.
     pub fn enabled(&self, name: &str) -> bool {
-        self.set.get(name).copied().unwrap_or_else(|| known(name).is_some_and(|gate| gate.on))
+        self.set.get(name).copied().unwrap_or_else(|| known(name, self.emulation).is_some_and(|gate| gate.on))
     }
 
     /// The gates that a scheduler reads.
@@ -163,7 +224,8 @@ impl FeatureGates {
     /// Lines for `--help`, sorted: gates that are alpha or beta and may be set.
     pub fn help() -> Vec<String> {
         let line = |name: &str| {
-            let gate = known(name).filter(|gate| matches!(gate.stage, Stage::Alpha | Stage::Beta))?;
+            let gate = known(name, Emulation::default())
+                .filter(|gate| matches!(gate.stage, Stage::Alpha | Stage::Beta))?;
             Some(format!("{name}=true|false ({} - default={})", gate.stage.name(), gate.on))
         };
         let mut lines: Vec<_> = all().chain([ALL_ALPHA, ALL_BETA]).filter_map(line).collect();
@@ -289,6 +351,28 @@ mod tests {
     }
 
     #[test]
+    fn an_older_version_has_its_own_gates_and_defaults() {
+        let at = |version| Emulation::parse([version], []).unwrap();
+        let features = FeatureGates::parse_at([], at("1.34")).unwrap().features();
+        assert!(!features.enabled(Feature::OpportunisticBatching), "it came with 1.35");
+        assert!(!features.enabled(Feature::NodeDeclaredFeatures), "it came with 1.35, too");
+        assert!(features.enabled(Feature::PodLevelResources), "it is on since 1.34");
+        assert!(!FeatureGates::parse_at([], at("1.33")).unwrap().enabled("PodLevelResources"));
+        assert_eq!(FeatureGates::parse_at([], at("1.36")).unwrap().features(), Features::default());
+        let gates = FeatureGates::parse_at(["NodeDeclaredFeatures=true"], at("1.35")).unwrap();
+        assert!(gates.features().enabled(Feature::NodeDeclaredFeatures));
+        let beta = FeatureGates::parse_at(["AllBeta=true"], at("1.34")).unwrap();
+        assert!(beta.enabled("SchedulerAsyncAPICalls") && !beta.enabled("NodeDeclaredFeatures"));
+        assert!(!beta.all().any(|(name, ..)| name == "GangScheduling"));
+        let error = FeatureGates::parse_at(["GangScheduling=true"], at("1.34")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot set feature gate GangScheduling to true, feature is PreAlpha at emulated version 1.34, min \
+             compatibility version 1.33"
+        );
+    }
+
+    #[test]
     fn the_tables_are_consistent() {
         let mut names: Vec<_> = all().collect();
         names.sort_unstable();
@@ -297,8 +381,12 @@ mod tests {
         assert_eq!(names.len(), count);
         for (name, needs) in DEPENDENCIES.lines().filter_map(|line| line.trim().split_once(": ")) {
             for name in needs.split_whitespace().chain([name]) {
-                assert!(known(name).is_some(), "{name}");
+                assert!(known(name, Emulation::default()).is_some(), "{name}");
             }
+        }
+        for (name, history) in HISTORY {
+            assert!(Feature::from_name(name).is_some(), "{name}");
+            assert!(history.is_sorted_by_key(|(since, ..)| *since), "{name}");
         }
         assert!(FeatureGates::default().unmet_dependencies().is_empty());
         let help = FeatureGates::help();

@@ -8,14 +8,16 @@
 //! Messages are kube-scheduler's; file, line and column are added. Texts are arguments here: nothing reads files.
 //!
 //! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging),
-//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates`; below them `yaml` (a tree with positions),
-//! `decode` (tree to structs), `error` and `fields` (messages).
+//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates` with `emulation`; below them `yaml` (a tree with positions),
+//! `decode` (tree to structs), `error` and `fields` (messages). `schema` is what editors are told, made of the types that are decoded.
 
 mod args_rules;
 mod config;
 mod decode;
+mod emulation;
 mod error;
 mod fields;
+mod gate_history;
 mod gate_table;
 mod gates;
 mod in_tree;
@@ -25,6 +27,7 @@ mod old_versions;
 mod plan;
 mod plugin_args;
 mod plugins;
+mod schema;
 mod validate;
 mod write;
 mod yaml;
@@ -33,6 +36,7 @@ pub use config::{
     API_VERSION, ClientConnection, DEFAULT_SCHEDULER_NAME, Extender, ExtenderTls, KIND,
     KubeSchedulerConfiguration, LeaderElection, ManagedResource, PluginConfig, Profile,
 };
+pub use emulation::{Emulation, EmulationError};
 pub use error::{ConfigError, ConfigErrors, Source};
 pub use gates::{FeatureGates, GateError};
 pub use in_tree::{IN_TREE, InTreePlugin, in_tree};
@@ -40,5 +44,6 @@ pub use load::load;
 pub use plan::{PluginCatalog, ProfilePlan, plan_profiles};
 pub use plugin_args::PluginArgs;
 pub use plugins::{PluginRef, PluginSet, Plugins};
+pub use schema::json_schema;
 pub use validate::validate;
 pub use yaml::Position;

@@ -1,6 +1,7 @@
 //! From text to a defaulted configuration.
 
 use harbormaster_api::{args::GoDuration, features::Features, similar::similar};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
@@ -17,23 +18,35 @@ use crate::{
 };
 
 /// The configuration as written; absent fields have the defaults that need no second look.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+pub(crate) struct Written {
     #[serde(rename = "apiVersion")]
     _api_version: String,
     #[serde(rename = "kind")]
     _kind: String,
+    /// How many workers filter and score nodes in kube-scheduler; without effect here.
     parallelism: i32,
+    /// How replicas elect the one that schedules.
     leader_election: LeaderElection,
+    /// How the API server is talked to.
     client_connection: ClientConnection,
+    /// Serve /debug/flags/v on the secure port.
     enable_profiling: bool,
+    /// Profile lock contention in kube-scheduler; without effect here.
     enable_contention_profiling: Option<bool>,
+    /// Percent of nodes to find feasible before scoring. 0 or absent: as many as the cluster's size asks for in
+    /// kube-scheduler and with --parity, else all.
     percentage_of_nodes_to_score: Option<i32>,
+    /// First backoff of a pod that fits nowhere, in seconds.
     pod_initial_backoff_seconds: i64,
+    /// Longest backoff, in seconds.
     pod_max_backoff_seconds: i64,
+    /// How pods are scheduled, by the scheduler name that they ask for.
     profiles: Vec<WrittenProfile>,
+    /// HTTP extenders.
     extenders: Vec<Extender>,
+    /// Fill the cache only when leading.
     delay_cache_until_active: bool,
 }
 
@@ -57,21 +70,32 @@ impl Default for Written {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-struct WrittenProfile {
+#[schemars(rename = "KubeSchedulerProfile")]
+/// How the pods that name one scheduler are scheduled.
+pub(crate) struct WrittenProfile {
+    /// `spec.schedulerName` of its pods; default-scheduler if it is the only profile.
     scheduler_name: Option<String>,
+    /// Overrides the global value for this profile.
     percentage_of_nodes_to_score: Option<i32>,
+    /// Plugins that are on and off, by extension point, beside those that are on by default.
     plugins: Plugins,
+    /// Arguments of plugins.
     plugin_config: Vec<WrittenPluginConfig>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-struct WrittenPluginConfig {
+#[schemars(rename = "PluginConfig")]
+/// Arguments of one plugin.
+pub(crate) struct WrittenPluginConfig {
+    /// Which plugin.
     name: String,
-    /// Read again from the tree when the plugin is known.
+    /// Its arguments.
+    // Read again from the tree when the plugin is known.
     #[serde(rename = "args")]
+    #[schemars(with = "serde_json::Value")]
     _args: serde::de::IgnoredAny,
 }
 

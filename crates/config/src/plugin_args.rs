@@ -8,6 +8,7 @@ use harbormaster_api::{
     },
     features::{Feature, Features},
 };
+use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
 use crate::{
@@ -49,6 +50,11 @@ macro_rules! plugin_args {
                     // Writing structs with text keys to a value cannot fail.
                     $(Self::$name(args) => serde_json::to_value(args).ok(),)*
                 }
+            }
+
+            /// The schemas of all of them, by kind.
+            pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+                vec![$(($kind, generator.subschema_for::<$args>()),)*]
             }
 
             fn of_kind(kind: &str) -> Option<Self> {

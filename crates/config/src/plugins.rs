@@ -1,6 +1,7 @@
 //! The `plugins` of a profile, and how the user's lists are merged into the default ones.
 
 use harbormaster_api::{features::Features, points::ExtensionPoint};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::in_tree::IN_TREE;
@@ -9,7 +10,7 @@ use crate::in_tree::IN_TREE;
 pub(crate) const ALL: &str = "*";
 
 /// One plugin of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginRef {
     /// Name; `*` in a `disabled` list means all.
@@ -26,7 +27,7 @@ impl PluginRef {
 }
 
 /// `PluginSet`: what is on and off at one point.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginSet {
     /// In order.
@@ -79,7 +80,7 @@ impl PluginSet {
 }
 
 /// `Plugins`: the lists of a profile.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "one list per extension point, and each has the name of its point")]
 pub struct Plugins {

@@ -12,11 +12,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{cycle::Reservation, meter::Stamp};
+use harbormaster_framework::{cycle::Reservation, meter::Stamp, profile::Profile};
 use rustc_hash::FxHashMap;
 
 use crate::queue::QueuedPod;
@@ -24,6 +25,8 @@ use crate::queue::QueuedPod;
 /// The node that a pod was decided for.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
+    /// What the pod goes through until it is bound, whatever profile of that name counts by then.
+    pub(crate) profile: Arc<Profile>,
     /// The node, and what plugins have reserved there.
     pub(crate) reservation: Reservation,
     /// How many nodes were looked at.
@@ -173,7 +176,11 @@ impl Bindings {
 #[cfg(test)]
 mod tests {
     use harbormaster_api::Pod;
-    use harbormaster_framework::pod::PodInfo;
+    use harbormaster_framework::{
+        pod::PodInfo,
+        profile::ProfileSpec,
+        registry::{BuildCycle, Registry},
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -190,7 +197,9 @@ mod tests {
 
     fn chosen() -> Chosen {
         let reservation = Reservation::new(PodInfo::standalone(Pod::default()), "n".into());
-        Chosen { reservation, evaluated: 1, feasible: 1 }
+        let profile =
+            Profile::build(&ProfileSpec::default(), &Registry::default(), &BuildCycle::default()).unwrap();
+        Chosen { profile: Arc::new(profile), reservation, evaluated: 1, feasible: 1 }
     }
 
     fn check(bindings: &Bindings, naive: &Naive, now: Timestamp) -> Result<(), TestCaseError> {

@@ -7,6 +7,7 @@ use harbormaster_framework::{
     cluster::Cluster,
     pod::{PodInfo, SpecTable},
     profile::Profile,
+    resource::ResourceKind,
 };
 use rustc_hash::FxHashMap;
 
@@ -22,6 +23,8 @@ pub struct Cache {
     pub cluster: Cluster,
     /// Specs that pods share.
     pub specs: SpecTable,
+    /// Kinds of custom objects that are kept.
+    kinds: Vec<ResourceKind>,
     placed: FxHashMap<Str, Placed>,
     /// How many of them are assumed.
     assumed: usize,
@@ -38,10 +41,35 @@ impl Cache {
     /// Knows nothing yet, and will keep the custom objects that plugins of these profiles read.
     pub fn of(profiles: &[Arc<Profile>]) -> Self {
         let mut cache = Self::default();
-        for kind in profiles.iter().flat_map(|profile| profile.resources()) {
-            cache.cluster.keep_resource(kind);
-        }
+        cache.keep_objects_for(profiles);
         cache
+    }
+
+    /// Keeps from now on, besides what is kept already, the custom objects that plugins of these profiles read, and their
+    /// indexes.
+    pub fn keep_for(&mut self, profiles: &[Arc<Profile>]) {
+        self.keep_objects_for(profiles);
+        for (_, kind) in profiles.iter().flat_map(|profile| profile.indexed()) {
+            self.cluster.keep(*kind);
+        }
+    }
+
+    fn keep_objects_for(&mut self, profiles: &[Arc<Profile>]) {
+        for kind in self.lacks(profiles) {
+            self.cluster.keep_resource(kind);
+            self.kinds.push(kind);
+        }
+    }
+
+    /// The kinds of custom objects that plugins of these profiles read and that are not kept, each type once.
+    pub fn lacks(&self, profiles: &[Arc<Profile>]) -> Vec<ResourceKind> {
+        let mut lacking: Vec<ResourceKind> = Vec::new();
+        for kind in profiles.iter().flat_map(|profile| profile.resources()) {
+            if !self.kinds.iter().chain(&lacking).any(|kept| kept.is_same(&kind)) {
+                lacking.push(kind);
+            }
+        }
+        lacking
     }
 
     /// What the queue needs to know now.

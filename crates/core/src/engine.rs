@@ -7,6 +7,7 @@ mod binding_cycle;
 mod changes;
 mod eviction;
 mod scheduling_cycle;
+mod take_over;
 
 use std::{sync::Arc, time::Duration};
 
@@ -146,10 +147,8 @@ impl Engine {
     /// An engine that knows of no node and no pod.
     pub fn new(config: EngineConfig) -> Self {
         let config = config.metered();
-        let mut cache = Cache::of(&config.profiles);
-        for (_, kind) in config.profiles.iter().flat_map(|profile| profile.indexed()) {
-            cache.cluster.keep(*kind);
-        }
+        let mut cache = Cache::default();
+        cache.keep_for(&config.profiles);
         let mut engine = Self {
             pods: Pods::default(),
             cache,
@@ -159,7 +158,7 @@ impl Engine {
                 .measured_by(config.meter.clone()),
             bindings: Bindings::default(),
             evictions: Evictions::default(),
-            reporter: Reporter::new(&config.profiles, config.notes),
+            reporter: Reporter::new(config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
                 .with_extenders(!config.extenders.is_empty())
                 .measured_by(config.meter.clone()),
@@ -180,9 +179,9 @@ impl Engine {
     /// What plugins failed with beside any attempt.
     fn report_troubles(&mut self) {
         // Reported as a failed attempt would be; such a pod has its place in the queue already.
-        for EnqueueFailure { pod, profile, error, since } in self.queue.take_failed() {
+        for EnqueueFailure { pod, error, since } in self.queue.take_failed() {
             let said = ("SchedulerError", error.to_string());
-            self.reporter.failed(&pod, profile, said, NewNomination::Keep, since);
+            self.reporter.failed(&pod, said, NewNomination::Keep, since);
         }
         let troubles = self.cache.cluster.take_troubles().into_iter().chain(self.queue.take_panics());
         troubles.for_each(|error| self.reporter.trouble(None, error.to_string()));

@@ -23,8 +23,6 @@ use crate::{effect::EvictTask, pods::Pods};
 pub(crate) struct Purpose {
     pub(crate) preemptor: Arc<PodInfo>,
     pub(crate) node: Str,
-    /// The preemptor's.
-    pub(crate) profile: usize,
 }
 
 /// The victims of one attempt.
@@ -116,6 +114,14 @@ impl Evictions {
             ),
             victim,
         })
+    }
+
+    /// Nobody schedules that preemptor any more: the victim that waits until all others are gone may stay.
+    pub(crate) fn give_up(&mut self, preemptor: &str) {
+        let round = self.newest.get(preemptor);
+        if let Some(eviction) = round.and_then(|round| self.by_round.get_mut(round)) {
+            eviction.last = None;
+        }
     }
 
     /// A call has ended, `well` or not.

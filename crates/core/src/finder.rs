@@ -71,6 +71,13 @@ impl Finder {
         self
     }
 
+    /// Looks by other profiles from now on, and goes on where the last search ended.
+    pub(crate) fn take_over(&mut self, profiles: &[Arc<Profile>], search: (Window, Tie), batching: bool) {
+        let (rotation, meter) = (std::mem::take(&mut self.rotation), self.meter.take());
+        let extenders = std::mem::take(&mut self.extenders);
+        *self = Self { rotation, meter, ..Self::new(profiles, search, batching).asking(extenders) };
+    }
+
     pub(crate) fn profile(&self, profile: usize) -> &Arc<Profile> {
         self.runners[profile].profile()
     }

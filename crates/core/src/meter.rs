@@ -6,6 +6,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use harbormaster_api::Str;
 use harbormaster_framework::{
     events::ClusterEvent,
     meter::{ProfileMeter, Stamp, Status},
@@ -84,7 +85,8 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// The time.
     fn now(&self) -> Stamp;
 
-    /// Takes the measurements of the profile of that name, which is number `at` below.
+    /// Takes the measurements of the profile of that name, which is number `at` below. Number 0 begins a new list: what
+    /// was lent for the old one still counts for whoever holds it.
     fn profile(&self, at: usize, name: &str) -> Arc<dyn ProfileMeter>;
 
     /// A scheduling cycle begins; no other one begins before it ends.
@@ -106,8 +108,8 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// A pod came into that part of the queue.
     fn queued(&self, place: Place, cause: Cause);
 
-    /// There is one pod more, or one less, that this plugin has rejected or holds back.
-    fn rejects(&self, profile: usize, plugin: &'static str, more: bool);
+    /// There is one pod more, or one less, of that profile that this plugin has rejected or holds back.
+    fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);
 
     /// A change in the cluster was handled that amounts to this event.
     fn handled(&self, event: ClusterEvent, begun: Stamp);

@@ -108,6 +108,8 @@ pub enum Cause {
     Activated,
     /// It has waited for very long.
     Timeout,
+    /// Another configuration has taken over.
+    Configured,
     /// Something happened in the cluster.
     Event(ClusterEvent),
 }
@@ -121,6 +123,7 @@ impl fmt::Display for Cause {
             Self::PoppedFromBackoff => f.write_str("PopFromBackoffQ"),
             Self::Activated => f.write_str("ForceActivate"),
             Self::Timeout => f.write_str("UnschedulableTimeout"),
+            Self::Configured => f.write_str("ConfigurationChange"),
             Self::Event(event) => event.fmt(f),
         }
     }

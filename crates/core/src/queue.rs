@@ -69,8 +69,6 @@ enum Requeue {
 pub struct EnqueueFailure {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// Which profile it goes through.
-    pub profile: usize,
     /// What went wrong.
     pub error: PointError,
     /// When.
@@ -188,6 +186,11 @@ impl Queue {
     /// The profile of that scheduler name.
     pub fn profile_of(&self, scheduler_name: &str) -> Option<usize> {
         self.profiles.iter().position(|p| *p.name() == scheduler_name)
+    }
+
+    /// The names of all profiles.
+    pub(crate) fn profile_names(&self) -> Vec<Str> {
+        self.profiles.iter().map(|profile| profile.name().clone()).collect()
     }
 
     /// How many pods are where.
@@ -367,6 +370,61 @@ impl Queue {
     /// No longer. The pod is not woken by this.
     pub fn release_from_eviction(&mut self, uid: &str) {
         self.held_for_eviction.remove(uid);
+    }
+
+    /// Pods go through other profiles from now on, while none is in flight. All are tried again when their backoff allows:
+    /// what they waited for may be of no consequence any more. Returns the pods whose profile is gone, which it holds no more.
+    pub(crate) fn take_over(
+        &mut self,
+        profiles: Vec<Arc<Profile>>,
+        backoff: Backoff,
+        max_wait: std::time::Duration,
+        at: Moment<'_>,
+    ) -> Vec<Arc<PodInfo>> {
+        let mut gone = Vec::new();
+        let entries = self.take_all();
+        let extended = self.wakers.has_extenders();
+        self.wakers = Wakers::new(&profiles);
+        if extended {
+            self.wakers.add_extenders(profiles.len());
+        }
+        self.wakers.measured_by(self.meter.clone());
+        self.active = IndexedHeap::new(BySort::new(profiles[0].clone()));
+        self.rejected_backoff = IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone())));
+        (self.profiles, self.backoff, self.max_wait) = (profiles, backoff, max_wait);
+        for (place, mut entry) in entries {
+            let Some(profile) = self.profile_of(&entry.pod.spec.scheduler_name) else {
+                self.delete(&entry.pod);
+                gone.push(entry.pod);
+                continue;
+            };
+            entry.profile = profile;
+            self.count_rejectors(&entry, true);
+            self.moving = (place, Cause::Configured);
+            match place {
+                Place::Active => self.enter_active(entry, at),
+                _ => self.place(entry, Requeue::AfterBackoff, at),
+            }
+        }
+        gone
+    }
+
+    /// Takes all pods in the order in which they came, with where they were.
+    fn take_all(&mut self) -> Vec<(Place, QueuedPod)> {
+        let mut all = Vec::new();
+        while let Some(entry) = self.active.pop() {
+            all.push((Place::Active, entry));
+        }
+        while let Some(entry) = self.rejected_backoff.pop().or_else(|| self.error_backoff.pop()) {
+            all.push((Place::Backoff, entry));
+        }
+        let waiting = std::mem::take(&mut self.unschedulable).into_values();
+        all.extend(waiting.map(|entry| (Place::Unschedulable, entry)));
+        self.by_rejector.clear();
+        self.gated = 0;
+        all.iter().for_each(|(_, entry)| self.count_rejectors(entry, false));
+        all.sort_by_key(|(_, entry)| entry.sequence);
+        all
     }
 
     // --- events ---
@@ -576,12 +634,7 @@ impl Queue {
         entry.pending.clear();
         entry.consecutive_errors += 1;
         entry.backoff_until = self.backoff.end(&entry);
-        self.failed.push(EnqueueFailure {
-            pod: entry.pod.clone(),
-            profile: entry.profile,
-            error,
-            since: at.now,
-        });
+        self.failed.push(EnqueueFailure { pod: entry.pod.clone(), error, since: at.now });
         self.note_move(&entry, Place::Backoff);
         self.error_backoff.push(entry.pod.uid.clone(), entry);
     }
@@ -638,7 +691,7 @@ impl Queue {
 
     fn count_rejector(&self, entry: &QueuedPod, plugin: &'static str, more: bool) {
         if let Some(meter) = &self.meter {
-            meter.rejects(entry.profile, plugin, more);
+            meter.rejects(self.profiles[entry.profile].name(), plugin, more);
         }
     }
 

@@ -15,6 +15,7 @@ mod asked;
 mod line;
 
 use std::{
+    collections::VecDeque,
     io::{self, BufRead, Write},
     ops::Deref,
     sync::Arc,
@@ -65,6 +66,12 @@ impl<W: Write> Recorder<W> {
     pub fn tick(&mut self, now: Timestamp) {
         self.write(&Line::Tick(now));
         self.engine.tick(now);
+    }
+
+    /// See [`Engine::take_over`]. Of the configuration is written what the first line says of the first one.
+    pub fn take_over(&mut self, config: EngineConfig, now: Timestamp) {
+        self.write(&Line::TakeOver(now, Setup::of(&config)));
+        self.engine.take_over(config, now);
     }
 
     /// See [`Engine::schedule_one`].
@@ -158,8 +165,20 @@ pub enum ReplayError {
 ///
 /// # Errors
 /// At the first line that cannot be played, or of which comes something else than was recorded.
-pub fn replay(config: EngineConfig, mut recording: impl BufRead) -> Result<Replayed, ReplayError> {
-    let mut player = Player::new(config);
+pub fn replay(config: EngineConfig, recording: impl BufRead) -> Result<Replayed, ReplayError> {
+    replay_through(config, [], recording)
+}
+
+/// [`replay`] of a recording in which other configurations took over: `later` are those, in order.
+///
+/// # Errors
+/// As [`replay`], and where a configuration takes over that `later` lacks.
+pub fn replay_through(
+    config: EngineConfig,
+    later: impl IntoIterator<Item = EngineConfig>,
+    mut recording: impl BufRead,
+) -> Result<Replayed, ReplayError> {
+    let mut player = Player::new(config, later.into_iter().collect());
     let mut text = String::new();
     loop {
         text.clear();
@@ -180,6 +199,8 @@ pub fn replay(config: EngineConfig, mut recording: impl BufRead) -> Result<Repla
 struct Player {
     setup: Setup,
     engine: Engine,
+    /// The configurations that are still to take over.
+    later: VecDeque<EngineConfig>,
     /// Evictions that were asked for and have not ended.
     evictions: FxHashMap<EvictionId, EvictTask>,
     /// What extenders say.
@@ -188,13 +209,14 @@ struct Player {
 }
 
 impl Player {
-    fn new(mut config: EngineConfig) -> Self {
+    fn new(mut config: EngineConfig, later: VecDeque<EngineConfig>) -> Self {
         let extenders = Arc::new(Playback::default());
         config.extenders = config.extenders.lent(extenders.clone());
         Self {
             setup: Setup::of(&config),
             extenders,
             engine: Engine::new(config),
+            later,
             evictions: FxHashMap::default(),
             played: Replayed::default(),
         }
@@ -219,6 +241,14 @@ impl Player {
                 self.played.attempts += usize::from(attempted.is_some());
                 same(number, recorded, line::attempted(attempted.as_ref()))?;
                 same(number, 0.into(), self.extenders.drop_rest().into())?;
+            }
+            Line::TakeOver(at, setup) => {
+                let config = self.later.pop_front().ok_or_else(|| {
+                    let why = "another configuration takes over here, which is not given".to_owned();
+                    ReplayError::Unplayable(number, why)
+                })?;
+                same(number, setup.value(), Setup::of(&config).value())?;
+                self.engine.take_over(config, at);
             }
             Line::Effects(recorded) => self.compare_effects(number, recorded)?,
         }

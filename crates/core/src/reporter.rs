@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::ApiCall, attempt::ScoreSheet, diagnosis::Diagnosis, pod::PodInfo, profile::Profile,
-    resource::Undecodable,
+    api_call::ApiCall, attempt::ScoreSheet, diagnosis::Diagnosis, pod::PodInfo, resource::Undecodable,
 };
 
 use crate::{
@@ -20,17 +19,14 @@ use crate::{
 /// Collects effects and notes until the host takes them, in order.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    /// Whose events speak, by profile.
-    profiles: Vec<Str>,
     effects: Vec<Effect>,
     wanted: Notes,
     notes: Vec<Note>,
 }
 
 impl Reporter {
-    pub(crate) fn new(profiles: &[Arc<Profile>], wanted: Notes) -> Self {
-        let profiles = profiles.iter().map(|profile| profile.name().clone()).collect();
-        Self { profiles, effects: Vec::new(), wanted, notes: Vec::new() }
+    pub(crate) fn new(wanted: Notes) -> Self {
+        Self { effects: Vec::new(), wanted, notes: Vec::new() }
     }
 
     pub(crate) fn set_notes(&mut self, wanted: Notes) {
@@ -88,51 +84,43 @@ impl Reporter {
     // --- how it went ---
 
     /// The pod is bound.
-    pub(crate) fn scheduled(&mut self, pod: &Arc<PodInfo>, profile: usize, node: &Str) {
+    pub(crate) fn scheduled(&mut self, pod: &Arc<PodInfo>, node: &Str) {
         self.event(PodEvent {
             pod: pod.clone(),
             warning: false,
             reason: "Scheduled",
             action: "Binding",
             note: format!("Successfully assigned {}/{} to {node}", pod.namespace, pod.name),
-            reporter: self.profiles[profile].clone(),
+            reporter: profile_of(pod),
         });
     }
 
     /// The pod was passed over because it is being deleted.
-    pub(crate) fn skipped(&mut self, pod: &Arc<PodInfo>, profile: usize) {
-        self.failed_event(pod, profile, &format!("skip schedule deleting pod: {}", pod.full_name()));
+    pub(crate) fn skipped(&mut self, pod: &Arc<PodInfo>) {
+        self.failed_event(pod, &format!("skip schedule deleting pod: {}", pod.full_name()));
     }
 
     /// An attempt or a binding failed.
     pub(crate) fn failed(
         &mut self,
         pod: &Arc<PodInfo>,
-        profile: usize,
         (reason, message): (&'static str, String),
         nomination: NewNomination,
         now: Timestamp,
     ) {
-        self.failed_event(pod, profile, &message);
+        self.failed_event(pod, &message);
         self.patch_condition(pod, reason, message, nomination, now);
     }
 
-    /// A pod made way for the one with UID `preemptor`; `how` follows the sentence.
-    pub(crate) fn preempted(
-        &mut self,
-        victim: &Arc<PodInfo>,
-        profile: usize,
-        preemptor: &str,
-        node: &Str,
-        how: &str,
-    ) {
+    /// A pod made way for `preemptor`; `how` follows the sentence.
+    pub(crate) fn preempted(&mut self, victim: &Arc<PodInfo>, preemptor: &PodInfo, node: &Str, how: &str) {
         self.event(PodEvent {
             pod: victim.clone(),
             warning: false,
             reason: "Preempted",
             action: "Preempting",
-            note: format!("Preempted by pod {preemptor} on node {node}{how}"),
-            reporter: self.profiles[profile].clone(),
+            note: format!("Preempted by pod {} on node {node}{how}", preemptor.uid),
+            reporter: profile_of(preemptor),
         });
     }
 
@@ -140,14 +128,14 @@ impl Reporter {
         self.effects.push(Effect::Event(event));
     }
 
-    fn failed_event(&mut self, pod: &Arc<PodInfo>, profile: usize, note: &str) {
+    fn failed_event(&mut self, pod: &Arc<PodInfo>, note: &str) {
         self.event(PodEvent {
             pod: pod.clone(),
             warning: true,
             reason: "FailedScheduling",
             action: "Scheduling",
             note: cut_note(note),
-            reporter: self.profiles[profile].clone(),
+            reporter: profile_of(pod),
         });
     }
 
@@ -209,4 +197,9 @@ impl Reporter {
         let note = |(plugin, reason, nodes)| Note::Rejected { pod: pod.clone(), plugin, reason, nodes };
         self.notes.extend(whole.into_iter().chain(single).map(note));
     }
+}
+
+/// Whose events speak of the pod: profiles are called what their pods ask for.
+fn profile_of(pod: &PodInfo) -> Str {
+    pod.spec.scheduler_name.clone()
 }

@@ -25,7 +25,9 @@ use crate::{
     extenders::raw::{RawObject, RawObjects},
     health::Health,
     live_api::CustomNews,
-    notes, slow,
+    notes,
+    reload::NotTaken,
+    slow,
     traces::{AttemptSpan, Traces},
 };
 
@@ -53,6 +55,8 @@ pub enum ToEngine {
     Dump(oneshot::Sender<Dump>),
     /// From now on these notes are wanted.
     TakeNotes(Notes),
+    /// Go on with that configuration, unless it needs objects that nobody feeds.
+    TakeOver(Box<EngineConfig>, oneshot::Sender<Result<(), NotTaken>>),
     /// Try no more pods, and end when the bindings and evictions under way have ended.
     Stop,
 }
@@ -287,8 +291,20 @@ impl EngineLoop {
             // Whoever asked may have gone.
             ToEngine::Dump(answer) => drop(answer.send(self.engine.dump())),
             ToEngine::TakeNotes(notes) => self.engine.set_notes(notes),
+            // Whoever asked may have gone.
+            ToEngine::TakeOver(config, answer) => drop(answer.send(self.take_over(*config))),
             ToEngine::Stop => self.stopping = true,
         }
+    }
+
+    fn take_over(&mut self, config: EngineConfig) -> Result<(), NotTaken> {
+        let lacks = self.engine.lacks(&config.profiles);
+        if !lacks.is_empty() {
+            return Err(NotTaken::NotWatched(lacks.iter().map(|kind| kind.name()).collect()));
+        }
+        self.stand_in = config.stand_in;
+        self.engine.take_over(config, self.clock.now());
+        Ok(())
     }
 
     fn handle(&mut self, input: Input, now: Timestamp) {

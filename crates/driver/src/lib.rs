@@ -11,7 +11,8 @@
 //!
 //! Reading order: [`client`] (how the API server is reached), [`http`] (one request), `ages` (when connections are given
 //! up), `reachability` (what is said of a server that is away), [`leader`] (whether anything may be written), [`limiter`] and [`backoff`] (how often and how long), [`watch`] (what comes in), [`binder`] with [`live_api`], [`evictor`], [`status`] and [`events`] (what goes out),
-//! [`extenders`] (who is asked in the midst of a decision), [`mod@run`] (the whole), [`metrics`] (what is counted of it), [`health`] (how it is), [`console`] (what may be asked of it) with `debugger`.
+//! [`extenders`] (who is asked in the midst of a decision), [`mod@run`] (the whole), [`metrics`] (what is counted of it), [`health`] (how it is), [`console`] (what may be asked of it) with `debugger`,
+//! [`reload`] (another configuration for it).
 //!
 //! Invariants:
 //! - the engine has one owner, an operating system thread of its own; nothing else touches it;
@@ -45,6 +46,7 @@ pub mod live_api;
 pub mod metrics;
 mod notes;
 mod reachability;
+pub mod reload;
 mod rests;
 pub mod run;
 mod slow;
@@ -63,5 +65,6 @@ pub use health::Health;
 pub use http::{ApiClient, ApiError};
 pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use metrics::Metrics;
+pub use reload::Reload;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};
 pub use traces::Traces;

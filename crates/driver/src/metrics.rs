@@ -6,7 +6,11 @@ use tokio::sync::oneshot;
 
 use crate::engine_thread::ToEngine;
 
-pub use harbormaster_metrics::{encode::CONTENT_TYPE, metrics::Build};
+pub use harbormaster_metrics::{
+    encode::CONTENT_TYPE,
+    limits::{Allowed, Limits},
+    metrics::Build,
+};
 
 /// The numbers of a scheduler, and the pages that show them. Clones share everything: one goes into a
 /// [`crate::DriverConfig`], another one to whoever serves the pages.
@@ -52,6 +56,26 @@ impl Metrics {
     /// Says whether this process holds the lease of that name.
     pub fn set_leader(&self, lease: &str, leads: bool) {
         self.numbers.set_leader(lease, leads);
+    }
+
+    /// Says which version of Kubernetes is emulated, and the oldest one to be compatible with.
+    pub fn set_emulation(&self, emulated: &str, min_compatible: &str) {
+        self.numbers.set_emulation(emulated, min_compatible);
+    }
+
+    /// Shows no more than that.
+    pub fn limit(&self, limits: Limits) {
+        self.numbers.limit(limits);
+    }
+
+    /// Says that a configuration file counts from now on, by the hexadecimal SHA-256 of its content.
+    pub fn set_config(&self, sha256: &str) {
+        self.numbers.set_config(sha256);
+    }
+
+    /// Says that the configuration file has changed and was refused.
+    pub fn set_config_refused(&self) {
+        self.numbers.set_config_refused();
     }
 
     /// Where numbers are kept.

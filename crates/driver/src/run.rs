@@ -35,6 +35,7 @@ use crate::{
     },
     live_api::{CustomNews, LiveApi},
     metrics::Metrics,
+    reload::Reload,
     status::StatusWriter,
     traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
@@ -68,6 +69,8 @@ pub struct DriverConfig {
     pub traces: Traces,
     /// The extenders, in the order of [`EngineConfig::extenders`].
     pub extenders: Vec<ExtenderConfig>,
+    /// A clone of it gives the scheduler other configurations while it runs.
+    pub reload: Reload,
 }
 
 /// Why [`run`] came to its end.
@@ -117,12 +120,22 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let clients = config.connection.clients().await?;
-    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, extenders, .. } =
+    let extenders = HttpExtenders::new(&config.extenders, config.health.clone())?;
+    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, reload, .. } =
         config;
-    let extenders = HttpExtenders::new(&extenders, health.clone())?;
     let hostname = hostname.unwrap_or_else(machine_name);
-    let driver =
-        Driver { clients, election, leadership, hostname, metrics, health, console, traces, extenders };
+    let driver = Driver {
+        clients,
+        election,
+        leadership,
+        hostname,
+        metrics,
+        health,
+        console,
+        traces,
+        extenders,
+        reload,
+    };
     driver.run(engine, shutdown).await
 }
 
@@ -147,6 +160,8 @@ pub struct Driver {
     pub traces: Traces,
     /// Who is asked beside plugins, in the order of [`EngineConfig::extenders`].
     pub extenders: Option<Arc<HttpExtenders>>,
+    /// A clone of it gives the scheduler other configurations while it runs.
+    pub reload: Reload,
 }
 
 impl Driver {
@@ -194,6 +209,7 @@ impl Driver {
             raw,
         };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
+        let reached = self.reload.reaches(to_engine.clone());
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
@@ -228,7 +244,7 @@ impl Driver {
         );
         // An engine that is gone has nothing to finish.
         let _ = to_engine.send(ToEngine::Stop);
-        drop(scheduling);
+        drop((scheduling, reached));
         let finish = pin!(async {
             let engine = engine.await;
             // The engine has dropped its end of the effects, so this ends when all of them are under way.

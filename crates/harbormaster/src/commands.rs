@@ -1,13 +1,17 @@
 //! The command line of `harbormaster`, and of every other program that is a scheduler with plugins of its own.
 //!
 //! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`sandbox`] (a make-believe
-//! cluster), [`simulate`], [`files`] and [`table`] (scheduling manifests), [`generate`] (completions and manual pages),
-//! [`log`] (log lines). Under the name `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
+//! cluster), [`simulate`], [`files`] and [`table`] (scheduling manifests), [`generate`] (completions, manual pages and the schema),
+//! [`log`] and [`log_output`] (log lines), [`reload`] (a changed configuration file),
+//! [`metric_limits`] (what is not shown of metrics). Under the name `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
 
 mod files;
 mod flags;
 mod generate;
 mod log;
+mod log_output;
+mod metric_limits;
+mod reload;
 mod run;
 mod sandbox;
 mod secure_port;
@@ -114,7 +118,7 @@ impl Program {
             .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
             .after_help(AFTER_HELP);
         let generate = generate::Options::augment_args(Command::new("generate"))
-            .about("Make completions for shells, and manual pages")
+            .about("Make completions for shells, manual pages, and a schema for editors")
             .after_help(AFTER_HELP);
         let version = match self.name.as_str() {
             "harbormaster" => VERSION.to_owned(),

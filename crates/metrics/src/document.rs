@@ -20,7 +20,7 @@ many nodes at once and keeps answers that cannot have changed.
 
 Not here, because what they count is not: `go_*` (no Go runtime), `workqueue_*` and `informer_*` (no such queues), `authentication_*`, `authorization_*` and `apiserver_*` (what serves the
 page counts those, if anything does), `rest_client_exec_plugin_*` and `rest_client_transport_*` (parts of client-go), `rest_client_request_retries_total` (each try is a request of
-its own), `registered_metrics_total`, `disabled_metrics_total` and `hidden_metrics_total` (no metric can be turned off), `leader_election_slowpath_total`, and what belongs to features
+its own), `registered_metrics_total` and `hidden_metrics_total` (no metric is hidden), `cardinality_enforcement_unexpected_categorizations_total` (values of labels are restricted when a page is made), `leader_election_slowpath_total`, and what belongs to features
 that are not built: `scheduler_async_api_*`, `scheduler_pending_async_api_calls`, `scheduler_podgroup_*`, `scheduler_resourceclaim_creates_total`, `scheduler_dra_*`.
 `scheduler_volume_binder_cache_requests_total` is declared by kube-scheduler, but nothing counts it.
 ";

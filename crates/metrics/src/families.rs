@@ -272,6 +272,16 @@ families! { METRICS,
     REQUESTS_TOTAL = counter(Alpha, "rest_client_requests_total",
         "Number of HTTP requests, partitioned by status code, method, and host.").by(&["code", "method", "host"]);
 
+    // --- the configuration file ---
+    CONFIG_INFO = gauge(Unsaid, "harbormaster_config_info",
+        "Which configuration file counts: a constant '1' labeled by the SHA-256 of its content.")
+        .by(&["sha256"])
+        .here("Harbormaster's own, as it takes a changed file over while it runs. Absent without `--config`, as the next two.");
+    CONFIG_SUCCESSFUL = gauge(Unsaid, "harbormaster_config_last_reload_successful",
+        "Whether the configuration file was taken over when it was last looked at because of a change: 1, or 0 if an older content counts.");
+    CONFIG_TIME = gauge(Unsaid, "harbormaster_config_last_reload_timestamp_seconds",
+        "When the configuration file was last taken over, in seconds since the epoch.");
+
     // --- the process ---
     BUILD_INFO = gauge(Beta, "kubernetes_build_info",
         "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.")
@@ -279,6 +289,7 @@ families! { METRICS,
         .here("major and minor are those of the Kubernetes release whose behaviour this is, git_version is this program's, compiler is rustc; the rest is empty.");
     FEATURE_ENABLED = gauge(Beta, "kubernetes_feature_enabled",
         "This metric records the data about the stage and enablement of a k8s feature.").by(&["name", "stage"]);
+    DISABLED_METRICS = counter(Beta, "disabled_metrics_total", "The count of disabled metrics.");
     MASTER_STATUS = gauge(Alpha, "leader_election_master_status",
         "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.")
         .by(&["name"]);

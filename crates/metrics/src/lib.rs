@@ -9,7 +9,8 @@
 //!
 //! Reading order: [`families`] (the table: every name, label and bucket, from which `docs/metrics.md` is made by [`document`]),
 //! [`metrics`] (the handle that everybody shares), [`recorder`] with [`plugins`] (what the engine is lent) and [`attempts`] (what
-//! log lines and traces need of it), then the rest in any order; [`pods`] is the second page.
+//! log lines and traces need of it), then the rest in any order; [`pods`] is the second page, [`limits`] is what is not to be
+//! seen on the first.
 //!
 //! Invariants:
 //! - a series is looked up by its labels once; an observation finds it by number, or in a small map where the label is open;
@@ -26,6 +27,7 @@ pub mod document;
 pub mod encode;
 pub mod families;
 pub mod gauges;
+pub mod limits;
 pub mod metrics;
 pub mod plugins;
 pub mod pods;

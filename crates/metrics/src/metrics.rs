@@ -1,15 +1,19 @@
 //! The handle that everybody shares: who records, and who shows.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 
 use harbormaster_core::{Engine, meter::Meter};
-use prometheus::{GaugeVec, Registry};
+use prometheus::{GaugeVec, IntCounter, Registry};
 
 use crate::{
     attempts::Attempts,
     client::{self, ClientMeter},
     encode, families as table,
     gauges::Gauges,
+    limits::Limits,
     process::Process,
     recorder::{self, Recorder},
 };
@@ -29,6 +33,11 @@ struct Parts {
     build_info: GaugeVec,
     version_info: GaugeVec,
     master_status: GaugeVec,
+    config_info: GaugeVec,
+    config_successful: GaugeVec,
+    config_time: GaugeVec,
+    disabled: IntCounter,
+    limits: OnceLock<Limits>,
 }
 
 impl Default for Metrics {
@@ -63,6 +72,11 @@ impl Metrics {
             build_info: table::BUILD_INFO.gauges(&registry),
             version_info: table::VERSION_INFO.gauges(&registry),
             master_status: table::MASTER_STATUS.gauges(&registry),
+            config_info: table::CONFIG_INFO.gauges(&registry),
+            config_successful: table::CONFIG_SUCCESSFUL.gauges(&registry),
+            config_time: table::CONFIG_TIME.gauges(&registry),
+            disabled: table::DISABLED_METRICS.counters(&registry).with_label_values::<&str>(&[]),
+            limits: OnceLock::new(),
             registry,
         }))
     }
@@ -109,10 +123,44 @@ impl Metrics {
         self.0.master_status.with_label_values(&[lease]).set(f64::from(u8::from(leads)));
     }
 
+    /// Says which version of Kubernetes is emulated, and the oldest one to be compatible with: `1.36` and `1.35` otherwise.
+    pub fn set_emulation(&self, emulated: &str, min_compatible: &str) {
+        let (major, minor) = RELEASE;
+        self.0.version_info.reset();
+        let labels = ["kube", &format!("{major}.{minor}"), emulated, min_compatible];
+        self.0.version_info.with_label_values(&labels).set(1.0);
+    }
+
+    /// Shows no more than that on [`Self::page`]. Counts once; later ones are not heeded.
+    pub fn limit(&self, limits: Limits) {
+        let disabled = limits.disabled();
+        if self.0.limits.set(limits).is_ok() {
+            self.0.disabled.inc_by(disabled as u64);
+        }
+    }
+
+    /// Says that a configuration file counts from now on, by the hexadecimal SHA-256 of its content.
+    pub fn set_config(&self, sha256: &str) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.0.config_info.reset();
+        self.0.config_info.with_label_values(&[sha256]).set(1.0);
+        self.0.config_successful.with_label_values::<&str>(&[]).set(1.0);
+        self.0.config_time.with_label_values::<&str>(&[]).set(now.as_secs_f64());
+    }
+
+    /// Says that the configuration file has changed and was refused.
+    pub fn set_config_refused(&self) {
+        self.0.config_successful.with_label_values::<&str>(&[]).set(0.0);
+    }
+
     /// The page `/metrics`; its content type is [`encode::CONTENT_TYPE`].
     pub fn page(&self) -> String {
         self.0.process.read();
-        encode::page(&self.0.registry.gather())
+        let families = self.0.registry.gather();
+        match self.0.limits.get() {
+            Some(limits) => encode::page(&limits.apply(families)),
+            None => encode::page(&families),
+        }
     }
 }
 

@@ -72,6 +72,11 @@ impl Sampling {
         }
     }
 
+    /// The plugins so far take no part in cycles any more.
+    pub(crate) fn begin_anew(&self) {
+        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     pub(crate) fn add(&self, plugin: Arc<PluginSeries>) {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner).push(plugin);
     }

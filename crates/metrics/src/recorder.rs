@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use harbormaster_api::Str;
 use harbormaster_core::{
     meter::{AttemptResult, BatchResult, HintResult, Meter},
     note::{Cause, Place},
@@ -100,7 +101,7 @@ pub(crate) struct Recorder {
     profiles: Mutex<Vec<Arc<ProfileSeries>>>,
     sli_durations: [OnceLock<Histogram>; MANY_ATTEMPTS],
     incoming: Series<(Place, Cause), IntCounter>,
-    rejections: Series<(usize, &'static str), Gauge>,
+    rejections: Series<(Str, &'static str), Gauge>,
     events: Series<ClusterEvent, Histogram>,
     hints: Series<(&'static str, ClusterEvent, HintResult), Histogram>,
     /// How many hints may be measured, and since when.
@@ -152,6 +153,9 @@ impl Meter for Recorder {
         let (families, sampling) = (self.families.clone(), self.sampling.clone());
         let profile = Arc::new(ProfileSeries::new(name, families, sampling));
         let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        if at == 0 {
+            self.sampling.begin_anew();
+        }
         profiles.truncate(at);
         profiles.push(profile.clone());
         profile
@@ -206,14 +210,12 @@ impl Meter for Recorder {
         self.incoming.with((place, cause), find, IntCounter::inc);
     }
 
-    fn rejects(&self, profile: usize, plugin: &'static str, more: bool) {
-        let find = |_: &(usize, &'static str)| {
-            let profile = self.profile_at(profile);
-            let profile = profile.as_ref().map_or("", |profile| profile.name.as_str());
-            self.families.unschedulable_pods.with_label_values(&[plugin, profile])
+    fn rejects(&self, profile: &Str, plugin: &'static str, more: bool) {
+        let find = |_: &(Str, &'static str)| {
+            self.families.unschedulable_pods.with_label_values(&[plugin, profile.as_str()])
         };
         let change = |gauge: &Gauge| if more { gauge.inc() } else { gauge.dec() };
-        self.rejections.with((profile, plugin), find, change);
+        self.rejections.with((profile.clone(), plugin), find, change);
     }
 
     fn handled(&self, event: ClusterEvent, begun: Stamp) {

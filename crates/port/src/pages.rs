@@ -1,6 +1,10 @@
 //! What is served besides health: pages that others make.
 
-use std::{fmt, sync::Arc, time::SystemTime};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -42,6 +46,28 @@ pub type Render = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 /// Sets the verbosity of the log, as `PUT /debug/flags/v` asks.
 pub type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
 
+/// A configuration that may be replaced while it is shown. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration(Arc<Mutex<Value>>);
+
+impl Configuration {
+    /// Shows that one from now on.
+    pub fn set(&self, config: Value) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    fn page(&self) -> String {
+        let config = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::json!({ "componentconfig": config }).to_string()
+    }
+}
+
+impl From<Value> for Configuration {
+    fn from(config: Value) -> Self {
+        Self(Arc::new(Mutex::new(config)))
+    }
+}
+
 /// Everything that a port serves.
 #[derive(Clone, Default)]
 pub struct Content {
@@ -49,8 +75,8 @@ pub struct Content {
     pub checks: Checks,
     /// Metrics.
     pub pages: Vec<Page>,
-    /// `/configz`: the configuration in the form of `kubescheduler.config.k8s.io/v1`.
-    pub config: Value,
+    /// `/configz`: the configuration that counts, in the form of `kubescheduler.config.k8s.io/v1`.
+    pub config: Configuration,
     /// `/flagz`, sorted by name.
     pub flags: Vec<Flag>,
     /// `/statusz`: the version of this program.
@@ -83,7 +109,7 @@ pub(crate) struct Site {
     endpoints: [Endpoint; 3],
     slis: Slis,
     pages: Vec<Page>,
-    configz: String,
+    config: Configuration,
     flags: Vec<Flag>,
     status: zpages::Status,
     set_verbosity: Option<SetVerbosity>,
@@ -99,7 +125,7 @@ impl Site {
             endpoints,
             slis: Slis::new(started),
             pages: content.pages,
-            configz: serde_json::json!({"componentconfig": content.config}).to_string(),
+            config: content.config,
             flags: content.flags,
             status: zpages::Status { version: content.version, started, paths },
             set_verbosity: content.set_verbosity,
@@ -126,7 +152,7 @@ impl Site {
             }
             "/metrics/slis" => self.measured(self.slis.render()),
             "/configz" => {
-                reply::nosniff(reply::typed(StatusCode::OK, "application/json", self.configz.clone()))
+                reply::nosniff(reply::typed(StatusCode::OK, "application/json", self.config.page()))
             }
             "/flagz" => zpages::flagz(&self.flags, asked),
             "/statusz" => zpages::statusz(&self.status, asked),

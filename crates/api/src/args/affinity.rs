@@ -1,5 +1,6 @@
 //! Node affinity as it is written in arguments, and its conversion to the form that matching uses.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// `v1.NodeAffinity` as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AddedAffinity {
     /// Nodes must match.
@@ -26,7 +27,7 @@ pub struct AddedAffinity {
 }
 
 /// `v1.NodeSelector` as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeSelectorArg {
     /// ORed terms.
@@ -34,7 +35,7 @@ pub struct NodeSelectorArg {
 }
 
 /// `v1.PreferredSchedulingTerm` as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PreferredTermArg {
     /// 1..=100 when valid.
@@ -44,7 +45,7 @@ pub struct PreferredTermArg {
 }
 
 /// `v1.NodeSelectorTerm` as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeSelectorTermArg {
     /// Over node labels.
@@ -56,7 +57,7 @@ pub struct NodeSelectorTermArg {
 }
 
 /// `v1.NodeSelectorRequirement` and `metav1.LabelSelectorRequirement` as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequirementArg {
     /// Label key or field path.

@@ -1,9 +1,12 @@
 //! Arguments of the plugins that weigh node resources.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// `NodeResourcesFitArgs`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeResourcesFitArgs {
     /// Extended resources that Filter does not look at.
@@ -20,7 +23,7 @@ pub struct NodeResourcesFitArgs {
 ///
 /// `Default` is the strategy of an absent `scoringStrategy`; one that is given without `type` has an
 /// [unknown](ScoringStrategyType::Unknown) empty type, which validation refuses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScoringStrategy {
     /// The formula.
@@ -56,6 +59,22 @@ pub enum ScoringStrategyType {
     RequestedToCapacityRatio,
     /// Anything else; never in validated arguments.
     Unknown(String),
+}
+
+impl JsonSchema for ScoringStrategyType {
+    fn schema_name() -> Cow<'static, str> {
+        "ScoringStrategyType".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let known = [Self::LeastAllocated, Self::MostAllocated, Self::RequestedToCapacityRatio];
+        json_schema!({
+            "description": "Which nodes are favoured: those with much left, those with little left, or by a given function \
+                            of the used share.",
+            "type": "string",
+            "enum": known.each_ref().map(Self::as_str),
+        })
+    }
 }
 
 impl ScoringStrategyType {
@@ -95,7 +114,7 @@ impl From<ScoringStrategyType> for String {
 }
 
 /// `ResourceSpec`: a resource and its weight in the score.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ResourceSpec {
     /// `cpu`, `memory`, `example.com/gpu`, …
@@ -105,7 +124,7 @@ pub struct ResourceSpec {
 }
 
 /// `RequestedToCapacityRatioParam`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequestedToCapacityRatioParam {
     /// Points of the function, by rising utilization.
@@ -114,7 +133,7 @@ pub struct RequestedToCapacityRatioParam {
 }
 
 /// `UtilizationShapePoint`: one point of a function from used share to score.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UtilizationShapePoint {
     /// Used share in percent, 0..=100.
@@ -124,7 +143,7 @@ pub struct UtilizationShapePoint {
 }
 
 /// `NodeResourcesBalancedAllocationArgs`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeResourcesBalancedAllocationArgs {
     /// Which resources should be used evenly; every weight is 1.

@@ -1,13 +1,14 @@
 //! Arguments of PodTopologySpread.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::affinity::RequirementArg;
 
 /// `PodTopologySpreadArgs`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodTopologySpreadArgs {
     /// Constraints of pods that have none; only with [`DefaultingType::List`].
@@ -28,6 +29,21 @@ pub enum DefaultingType {
     List,
     /// Anything else; never in validated arguments.
     Unknown(String),
+}
+
+impl JsonSchema for DefaultingType {
+    fn schema_name() -> Cow<'static, str> {
+        "PodTopologySpreadConstraintsDefaulting".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let known = [Self::System, Self::List];
+        json_schema!({
+            "description": "Kubernetes' own two soft constraints, or those of defaultConstraints.",
+            "type": "string",
+            "enum": known.each_ref().map(Self::as_str),
+        })
+    }
 }
 
 impl DefaultingType {
@@ -58,7 +74,7 @@ impl From<DefaultingType> for String {
 }
 
 /// `v1.TopologySpreadConstraint` as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultConstraint {
     /// Greatest allowed difference between domains, in pods.
@@ -85,7 +101,7 @@ pub struct DefaultConstraint {
 }
 
 /// `metav1.LabelSelector` as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LabelSelectorArg {
     /// Equal labels.

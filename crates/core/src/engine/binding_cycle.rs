@@ -32,7 +32,7 @@ impl Engine {
         permission: Permission,
         now: Timestamp,
     ) {
-        self.announce_wait(&entry, &chosen.reservation, &permission);
+        self.announce_wait(&entry, &chosen, &permission);
         let uid = entry.pod.uid.clone();
         let wait = |(plugin, at_most)| Wait { plugin, at_most, until: now + at_most };
         let waits: Vec<Wait> = permission.waits.into_iter().map(wait).collect();
@@ -46,9 +46,10 @@ impl Engine {
     }
 
     /// Others should know where a pod will go if it takes a while until it is bound (KEP-5278).
-    fn announce_wait(&mut self, entry: &QueuedPod, reservation: &Reservation, permission: &Permission) {
-        let (profile, node) = (self.finder.profile(entry.profile), reservation.node());
-        let work = || pre_bind_groups(profile, reservation).is_ok_and(|groups| !groups.is_empty());
+    fn announce_wait(&mut self, entry: &QueuedPod, chosen: &Chosen, permission: &Permission) {
+        let node = chosen.node();
+        let work =
+            || pre_bind_groups(&chosen.profile, &chosen.reservation).is_ok_and(|groups| !groups.is_empty());
         let takes_long = !permission.waits.is_empty() || work();
         if takes_long && entry.pod.status.nominated_node_name.as_ref() != Some(node) {
             self.reporter.nominate(&entry.pod, Some(node.clone()));
@@ -89,7 +90,7 @@ impl Engine {
         self.end_wait(uid, Failure::Error("waiting on permit for pod: preempted".to_owned()), now)
     }
 
-    fn end_wait(&mut self, uid: &str, failure: Failure, now: Timestamp) -> bool {
+    pub(super) fn end_wait(&mut self, uid: &str, failure: Failure, now: Timestamp) -> bool {
         let Some(binding) = self.bindings.take_waiting(uid) else { return false };
         let is_error = matches!(failure, Failure::Error(_));
         self.wait_ended(binding.held_since, if is_error { Status::Error } else { Status::Unschedulable });
@@ -112,9 +113,9 @@ impl Engine {
     }
 
     fn begin_binding(&mut self, uid: &Str, now: Timestamp) {
-        let Some(Binding { entry, chosen, .. }) = self.bindings.get(uid) else { return };
+        let Some(Binding { chosen, .. }) = self.bindings.get(uid) else { return };
         self.queue.done(uid);
-        let profile = self.finder.profile(entry.profile).clone();
+        let profile = chosen.profile.clone();
         let groups = profile
             .measured(Stage::PreFlight, pre_flight_status, || pre_bind_groups(&profile, &chosen.reservation));
         match groups {
@@ -139,7 +140,7 @@ impl Engine {
         match outcome {
             BindOutcome::Bound => {
                 let Binding { entry, chosen, .. } = &binding;
-                self.reporter.scheduled(&entry.pod, entry.profile, chosen.node());
+                self.reporter.scheduled(&entry.pod, chosen.node());
                 self.attempt_ended(entry, AttemptResult::Scheduled);
                 if let Some(meter) = &self.meter {
                     let waited = entry.first_active.map(|first| now.since(first));
@@ -157,7 +158,7 @@ impl Engine {
     /// Gives the node up, wakes pods that may use the room, and the pod goes back to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let Binding { entry, chosen, .. } = binding;
-        self.unreserve(&entry, &chosen.reservation);
+        self.unreserve(&chosen.profile, &chosen.reservation);
         self.cache.forget(&entry.pod.uid);
         let left = entry.pod.assumed_on(chosen.node());
         // After a rejection the room must not wake the pod itself, hence the order and the condition.

@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    fn new_pending_pod(&mut self, pod: Arc<PodInfo>, now: Timestamp) {
+    pub(super) fn new_pending_pod(&mut self, pod: Arc<PodInfo>, now: Timestamp) {
         let Some(profile) = self.queue.profile_of(&pod.spec.scheduler_name) else { return };
         if let Some(node) = &pod.status.nominated_node_name {
             self.nominator.nominate(&pod.uid, node);
@@ -82,7 +82,6 @@ impl Engine {
     }
 
     fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, now: Timestamp) {
-        let Some(profile) = self.queue.profile_of(&new.spec.scheduler_name) else { return };
         if old.resource_version == new.resource_version && !new.resource_version.is_empty() {
             return;
         }
@@ -92,6 +91,7 @@ impl Engine {
             }
             return;
         }
+        let Some(profile) = self.queue.profile_of(&new.spec.scheduler_name) else { return };
         self.nominator.follow(old, &new);
         let events: Vec<ClusterEvent> =
             pod_events(EventResource::UnschedulablePod, &old.pod, &new.pod).collect();

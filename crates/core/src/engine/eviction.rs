@@ -31,7 +31,7 @@ impl Engine {
         });
         self.clear_lower_nominations(&entry.pod, node);
         self.queue.hold_for_eviction(entry.pod.uid.clone());
-        let purpose = Purpose { preemptor: entry.pod.clone(), node: node.clone(), profile: entry.profile };
+        let purpose = Purpose { preemptor: entry.pod.clone(), node: node.clone() };
         let round = self.evictions.begin(purpose, victims.len(), last, begun);
         if victims.is_empty() {
             self.go_on_evicting(round, now);
@@ -85,8 +85,8 @@ impl Engine {
     }
 
     fn report_preempted(&mut self, round: u64, victim: &Arc<PodInfo>, how: &str) {
-        if let Some(Purpose { preemptor, node, profile }) = self.evictions.purpose(round) {
-            self.reporter.preempted(victim, *profile, &preemptor.uid, node, how);
+        if let Some(Purpose { preemptor, node }) = self.evictions.purpose(round) {
+            self.reporter.preempted(victim, preemptor, node, how);
         }
     }
 

@@ -6,6 +6,7 @@ use harbormaster_framework::{
     cycle::Reservation,
     guard::Stopped,
     nodeset::NodeIdx,
+    profile::Profile,
 };
 
 use super::Engine;
@@ -39,7 +40,7 @@ impl Engine {
         let pod = entry.pod.clone();
         if pod.is_terminating() {
             self.queue.done(&pod.uid);
-            self.reporter.skipped(&pod, entry.profile);
+            self.reporter.skipped(&pod);
             return Some(Attempted { pod, outcome: Outcome::Skipped });
         }
         if self.cache.is_placed(&pod.uid) {
@@ -123,12 +124,18 @@ impl Engine {
         let mut reservation = Reservation::new(pod.clone(), node.clone());
         match self.reserve_and_permit(&entry, attempt, row, &mut reservation) {
             Ok(permission) => {
-                let chosen = Chosen { reservation, evaluated, feasible };
+                let chosen = Chosen {
+                    profile: self.finder.profile(entry.profile).clone(),
+                    reservation,
+                    evaluated,
+                    feasible,
+                };
                 self.enter_binding(entry, chosen, permission, now);
                 Outcome::Assumed { node, evaluated, feasible }
             }
             Err(stopped) => {
-                self.unreserve(&entry, &reservation);
+                let profile = self.finder.profile(entry.profile).clone();
+                self.unreserve(&profile, &reservation);
                 self.cache.forget(&pod.uid);
                 if let Some(earlier) = earlier_nomination {
                     self.nominator.nominate(&pod.uid, &earlier);
@@ -155,19 +162,20 @@ impl Engine {
     }
 
     /// Takes back what Reserve plugins did for the pod.
-    pub(super) fn unreserve(&mut self, entry: &QueuedPod, reservation: &Reservation) {
-        let profile = self.finder.profile(entry.profile);
+    pub(super) fn unreserve(&mut self, profile: &Profile, reservation: &Reservation) {
         let GivenBack { calls, troubles } = unreserve(profile, &mut self.cache.cluster, reservation);
         for error in troubles {
-            self.reporter.trouble(Some(entry.pod.clone()), error.to_string());
+            self.reporter.trouble(Some(reservation.pod().clone()), error.to_string());
         }
-        self.reporter.call(&entry.pod, calls);
+        self.reporter.call(reservation.pod(), calls);
     }
 
-    /// An attempt has ended, its binding included.
+    /// An attempt has ended, its binding included. Those of a profile that is gone do not count.
     pub(super) fn attempt_ended(&self, entry: &QueuedPod, result: AttemptResult) {
-        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
-            meter.attempted(entry.profile, result, begun);
+        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun)
+            && let Some(profile) = self.queue.profile_of(&entry.pod.spec.scheduler_name)
+        {
+            meter.attempted(profile, result, begun);
         }
     }
 
@@ -188,16 +196,21 @@ impl Engine {
             self.queue.done(entry.uid());
             return outcome;
         };
-        let (profile, said) = (entry.profile, (failure.reason(), failure.message()));
+        // Another configuration may have taken over since the attempt.
+        let Some(profile) = self.queue.profile_of(&latest.spec.scheduler_name) else {
+            self.queue.done(&latest.uid);
+            return outcome;
+        };
+        let said = (failure.reason(), failure.message());
         if latest.node_name.is_some() {
             self.queue.done(&latest.uid);
         } else {
-            entry.pod = latest.clone();
+            (entry.pod, entry.profile) = (latest.clone(), profile);
             let (rejectors, pending) = failure.into_rejectors();
             self.queue.give_back(entry, rejectors, pending, self.cache.at(now));
         }
         self.nominator.renominate(&latest, &nomination);
-        self.reporter.failed(&latest, profile, said, nomination, now);
+        self.reporter.failed(&latest, said, nomination, now);
         outcome
     }
 }

@@ -34,6 +34,8 @@ pub(super) enum Line<'a> {
     /// What extenders were asked in the attempt of the next line.
     Asked(Vec<Asked>),
     Attempt(Timestamp, Value),
+    /// Another configuration took over.
+    TakeOver(Timestamp, Setup),
     Effects(Vec<Value>),
 }
 

@@ -80,6 +80,12 @@ impl World {
         self.effects.extend(self.engine.take_effects());
     }
 
+    pub(crate) fn take_over(&mut self, config: EngineConfig) {
+        self.now.0 += 1_000_000;
+        self.engine.take_over(config, self.now);
+        self.effects.extend(self.engine.take_effects());
+    }
+
     pub(crate) fn set_node(&mut self, node: Node) {
         self.input(Input::Node(node));
     }

@@ -226,6 +226,7 @@ fn driver(server: &Canned, election: LeaderElection) -> Driver {
         console: Console::default(),
         traces: Traces::default(),
         extenders: None,
+        reload: Reload::default(),
     }
 }
 

@@ -56,7 +56,8 @@ async fn heard(engine: &Receiver<ToEngine>, count: usize) -> Vec<String> {
                 | ToEngine::Stop
                 | ToEngine::ListPods(_)
                 | ToEngine::Dump(_)
-                | ToEngine::TakeNotes(_)),
+                | ToEngine::TakeNotes(_)
+                | ToEngine::TakeOver(..)),
             ) => {
                 panic!("a watch says {other:?}")
             }

@@ -5,7 +5,12 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind, value_parser};
-use harbormaster_api::similar::{similar, suggestion};
+use harbormaster_api::{
+    quantity::Quantity as Amount,
+    similar::{similar, suggestion},
+};
+
+use super::metric_limits;
 
 /// What a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,10 @@ enum Takes {
     Float,
     /// `5m0s`.
     Duration,
+    /// `10Mi`.
+    Quantity,
+    /// `key=value`; may be repeated.
+    Map,
 }
 
 /// Where a flag stands in the help.
@@ -55,107 +64,88 @@ impl Section {
     }
 }
 
-/// Whether a flag does anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
-    /// It does.
-    Works,
-    /// What it controls does not exist yet: it is accepted with a warning.
-    NotYet,
-    /// It is of no consequence here: it is accepted without a word.
-    Moot,
-}
-
 struct Flag {
     name: &'static str,
     takes: Takes,
     section: Section,
-    meaning: Meaning,
     help: &'static str,
 }
 
-const fn flag(
-    name: &'static str,
-    takes: Takes,
-    section: Section,
-    meaning: Meaning,
-    help: &'static str,
-) -> Flag {
-    Flag { name, takes, section, meaning, help }
+const fn flag(name: &'static str, takes: Takes, section: Section, help: &'static str) -> Flag {
+    Flag { name, takes, section, help }
 }
 
-use Meaning::{Moot, NotYet, Works};
 use Section::{
     Authentication, Authorization, Deprecated, FeatureGates, Global, Harbormaster, LeaderElection, Logs,
     Metrics, Misc, SecureServing,
 };
-use Takes::{Bool, Duration, Float, Int, List, Text};
+use Takes::{Bool, Duration, Float, Int, List, Map, Quantity, Text};
 
 /// All flags, in the order of the help.
 #[rustfmt::skip] // a table
 const FLAGS: &[Flag] = &[
-    flag("config", Text, Misc, Works, "The path to the configuration file (KubeSchedulerConfiguration)"),
-    flag("master", Text, Misc, Works, "The address of the Kubernetes API server (overrides any value in kubeconfig)"),
-    flag("write-config-to", Text, Misc, Works, "Write the configuration with all defaults to this file and exit"),
-    flag("parity", Bool, Harbormaster, Works, "Decide exactly as kube-scheduler with parallelism 1: same order of nodes, same sampling, same ties. Without it every feasible node is scored"),
-    flag("bind-address", Text, SecureServing, Works, "The address on which to listen for the secure port"),
-    flag("secure-port", Int, SecureServing, Works, "The port for HTTPS with authentication and authorization; 0 turns it off [default: 10259]"),
-    flag("cert-dir", Text, SecureServing, Works, "The directory where the TLS certificates are located"),
-    flag("tls-cert-file", Text, SecureServing, Works, "File containing the x509 certificate for HTTPS"),
-    flag("tls-private-key-file", Text, SecureServing, Works, "File containing the private key of --tls-cert-file"),
-    flag("tls-cipher-suites", List, SecureServing, Works, "Cipher suites for the server"),
-    flag("tls-curve-preferences", List, SecureServing, Works, "Key exchange mechanisms for the server"),
-    flag("tls-min-version", Text, SecureServing, Works, "Minimum TLS version"),
-    flag("tls-sni-cert-key", List, SecureServing, Works, "Pairs of certificate and key files by domain"),
-    flag("http2-max-streams-per-connection", Int, SecureServing, Works, "Limit of streams in an HTTP/2 connection"),
-    flag("disable-http2-serving", Bool, SecureServing, Works, "Serve HTTP/1.1 only"),
-    flag("permit-port-sharing", Bool, SecureServing, Works, "Use SO_REUSEPORT"),
-    flag("permit-address-sharing", Bool, SecureServing, Moot, "SO_REUSEADDR is used in any case"),
-    flag("authentication-kubeconfig", Text, Authentication, Works, "kubeconfig for creating token reviews"),
-    flag("authentication-skip-lookup", Bool, Authentication, Works, "Do not look up missing authentication configuration in the cluster"),
-    flag("authentication-token-webhook-cache-ttl", Duration, Authentication, Works, "How long to cache responses to token reviews"),
-    flag("authentication-tolerate-lookup-failure", Bool, Authentication, Works, "Go on when authentication configuration cannot be looked up"),
-    flag("client-ca-file", Text, Authentication, Works, "Authorities that sign client certificates"),
-    flag("requestheader-allowed-names", List, Authentication, Works, "Common names of clients that may set user names in headers"),
-    flag("requestheader-client-ca-file", Text, Authentication, Works, "Authorities that sign certificates of such clients"),
-    flag("requestheader-extra-headers-prefix", List, Authentication, Works, "Prefixes of request headers"),
-    flag("requestheader-group-headers", List, Authentication, Works, "Request headers with groups"),
-    flag("requestheader-uid-headers", List, Authentication, Works, "Request headers with UIDs"),
-    flag("requestheader-username-headers", List, Authentication, Works, "Request headers with user names"),
-    flag("authorization-kubeconfig", Text, Authorization, Works, "kubeconfig for creating subject access reviews"),
-    flag("authorization-always-allow-paths", List, Authorization, Works, "Paths that need no authorization"),
-    flag("authorization-webhook-cache-authorized-ttl", Duration, Authorization, Works, "How long to cache allowed responses"),
-    flag("authorization-webhook-cache-unauthorized-ttl", Duration, Authorization, Works, "How long to cache denied responses"),
-    flag("profiling", Bool, Deprecated, Works, "Serve /debug/flags/v on the secure port; there are no profiles"),
-    flag("contention-profiling", Bool, Deprecated, NotYet, "Profile lock contention"),
-    flag("kubeconfig", Text, Deprecated, Works, "Path to a kubeconfig file; if --config names one too, that one is used"),
-    flag("kube-api-qps", Float, Deprecated, Works, "Requests to the API server per second; ignored with --config [default: 50]"),
-    flag("kube-api-burst", Int, Deprecated, Works, "Requests to the API server in a burst; ignored with --config [default: 100]"),
-    flag("kube-api-content-type", Text, Deprecated, Works, "Content type of requests to the API server; JSON is used in any case"),
-    flag("pod-max-in-unschedulable-pods-duration", Duration, Deprecated, Works, "After this long without an event that helps, a pending pod is tried again [default: 5m0s]"),
-    flag("leader-elect", Bool, LeaderElection, Works, "Elect a leader among replicas, which alone schedules. A scheduler beside another one needs a lease of its own, or this turned off [default: true]"),
-    flag("leader-elect-lease-duration", Duration, LeaderElection, Works, "How long standbys respect a lease that they do not see renewed [default: 15s]"),
-    flag("leader-elect-renew-deadline", Duration, LeaderElection, Works, "How long the leader schedules without a renewal that comes through; then it ends [default: 10s]"),
-    flag("leader-elect-retry-period", Duration, LeaderElection, Works, "Time between tries [default: 2s]"),
-    flag("leader-elect-resource-lock", Text, LeaderElection, Works, "Kind of the lock object; only leases [default: leases]"),
-    flag("leader-elect-resource-name", Text, LeaderElection, Works, "Name of the lock object [default: kube-scheduler]"),
-    flag("leader-elect-resource-namespace", Text, LeaderElection, Works, "Namespace of the lock object [default: kube-system]"),
-    flag("feature-gates", List, FeatureGates, Works, "Comma-separated list of pairs: Gate=true,Other=false"),
-    flag("emulated-version", List, FeatureGates, NotYet, "Emulate the capabilities of an older version"),
-    flag("min-compatibility-version", List, FeatureGates, NotYet, "Oldest version of the control plane to be compatible with"),
-    flag("show-hidden-metrics-for-version", Text, Metrics, NotYet, "Show metrics hidden since that version"),
-    flag("disabled-metrics", List, Metrics, NotYet, "Metrics to switch off"),
-    flag("allow-metric-labels", List, Metrics, NotYet, "Allowed values of metric labels"),
-    flag("allow-metric-labels-manifest", Text, Metrics, NotYet, "File with allowed values of metric labels"),
-    flag("logging-format", Text, Logs, Works, "text or json [default: text]"),
-    flag("v", Int, Logs, Works, "Verbosity of the log: 2 usual, 3 attempts, 4 rejections, 5 queue, 10 scores [default: 0]"),
-    flag("vmodule", List, Logs, Moot, "Verbosity by file (accepted, without effect)"),
-    flag("log-flush-frequency", Duration, Logs, Moot, "Log lines are written at once in any case"),
-    flag("log-text-split-stream", Bool, Logs, NotYet, "Write errors to stderr and the rest to stdout"),
-    flag("log-text-info-buffer-size", Text, Logs, NotYet, "Buffer of split streams"),
-    flag("log-json-split-stream", Bool, Logs, NotYet, "Write errors to stderr and the rest to stdout"),
-    flag("log-json-info-buffer-size", Text, Logs, NotYet, "Buffer of split streams"),
-    flag("version", Text, Global, Works, "--version, --version=raw: print version information and quit"),
+    flag("config", Text, Misc, "The path to the configuration file (KubeSchedulerConfiguration)"),
+    flag("master", Text, Misc, "The address of the Kubernetes API server (overrides any value in kubeconfig)"),
+    flag("write-config-to", Text, Misc, "Write the configuration with all defaults to this file and exit"),
+    flag("parity", Bool, Harbormaster, "Decide exactly as kube-scheduler with parallelism 1: same order of nodes, same sampling, same ties. Without it every feasible node is scored"),
+    flag("bind-address", Text, SecureServing, "The address on which to listen for the secure port"),
+    flag("secure-port", Int, SecureServing, "The port for HTTPS with authentication and authorization; 0 turns it off [default: 10259]"),
+    flag("cert-dir", Text, SecureServing, "The directory where the TLS certificates are located"),
+    flag("tls-cert-file", Text, SecureServing, "File containing the x509 certificate for HTTPS"),
+    flag("tls-private-key-file", Text, SecureServing, "File containing the private key of --tls-cert-file"),
+    flag("tls-cipher-suites", List, SecureServing, "Cipher suites for the server"),
+    flag("tls-curve-preferences", List, SecureServing, "Key exchange mechanisms for the server"),
+    flag("tls-min-version", Text, SecureServing, "Minimum TLS version"),
+    flag("tls-sni-cert-key", List, SecureServing, "Pairs of certificate and key files by domain"),
+    flag("http2-max-streams-per-connection", Int, SecureServing, "Limit of streams in an HTTP/2 connection"),
+    flag("disable-http2-serving", Bool, SecureServing, "Serve HTTP/1.1 only"),
+    flag("permit-port-sharing", Bool, SecureServing, "Use SO_REUSEPORT"),
+    flag("permit-address-sharing", Bool, SecureServing, "Accepted, without effect: SO_REUSEADDR is used in any case"),
+    flag("authentication-kubeconfig", Text, Authentication, "kubeconfig for creating token reviews"),
+    flag("authentication-skip-lookup", Bool, Authentication, "Do not look up missing authentication configuration in the cluster"),
+    flag("authentication-token-webhook-cache-ttl", Duration, Authentication, "How long to cache responses to token reviews"),
+    flag("authentication-tolerate-lookup-failure", Bool, Authentication, "Go on when authentication configuration cannot be looked up"),
+    flag("client-ca-file", Text, Authentication, "Authorities that sign client certificates"),
+    flag("requestheader-allowed-names", List, Authentication, "Common names of clients that may set user names in headers"),
+    flag("requestheader-client-ca-file", Text, Authentication, "Authorities that sign certificates of such clients"),
+    flag("requestheader-extra-headers-prefix", List, Authentication, "Prefixes of request headers"),
+    flag("requestheader-group-headers", List, Authentication, "Request headers with groups"),
+    flag("requestheader-uid-headers", List, Authentication, "Request headers with UIDs"),
+    flag("requestheader-username-headers", List, Authentication, "Request headers with user names"),
+    flag("authorization-kubeconfig", Text, Authorization, "kubeconfig for creating subject access reviews"),
+    flag("authorization-always-allow-paths", List, Authorization, "Paths that need no authorization"),
+    flag("authorization-webhook-cache-authorized-ttl", Duration, Authorization, "How long to cache allowed responses"),
+    flag("authorization-webhook-cache-unauthorized-ttl", Duration, Authorization, "How long to cache denied responses"),
+    flag("profiling", Bool, Deprecated, "Serve /debug/flags/v on the secure port; there are no profiles"),
+    flag("contention-profiling", Bool, Deprecated, "Profile lock contention (accepted, without effect: there are no profiles)"),
+    flag("kubeconfig", Text, Deprecated, "Path to a kubeconfig file; if --config names one too, that one is used"),
+    flag("kube-api-qps", Float, Deprecated, "Requests to the API server per second; ignored with --config [default: 50]"),
+    flag("kube-api-burst", Int, Deprecated, "Requests to the API server in a burst; ignored with --config [default: 100]"),
+    flag("kube-api-content-type", Text, Deprecated, "Content type of requests to the API server; JSON is used in any case"),
+    flag("pod-max-in-unschedulable-pods-duration", Duration, Deprecated, "After this long without an event that helps, a pending pod is tried again [default: 5m0s]"),
+    flag("leader-elect", Bool, LeaderElection, "Elect a leader among replicas, which alone schedules. A scheduler beside another one needs a lease of its own, or this turned off [default: true]"),
+    flag("leader-elect-lease-duration", Duration, LeaderElection, "How long standbys respect a lease that they do not see renewed [default: 15s]"),
+    flag("leader-elect-renew-deadline", Duration, LeaderElection, "How long the leader schedules without a renewal that comes through; then it ends [default: 10s]"),
+    flag("leader-elect-retry-period", Duration, LeaderElection, "Time between tries [default: 2s]"),
+    flag("leader-elect-resource-lock", Text, LeaderElection, "Kind of the lock object; only leases [default: leases]"),
+    flag("leader-elect-resource-name", Text, LeaderElection, "Name of the lock object [default: kube-scheduler]"),
+    flag("leader-elect-resource-namespace", Text, LeaderElection, "Namespace of the lock object [default: kube-system]"),
+    flag("feature-gates", List, FeatureGates, "Comma-separated list of pairs: Gate=true,Other=false"),
+    flag("emulated-version", List, FeatureGates, "Have the feature gates of an older version of Kubernetes, with their defaults: kube=1.33..1.36 [default: 1.36]"),
+    flag("min-compatibility-version", List, FeatureGates, "Oldest version of the control plane to be compatible with: kube=1.33..1.36, at most the emulated one. It is checked and shown, and nothing depends on it [default: 1.35]"),
+    flag("show-hidden-metrics-for-version", Text, Metrics, "Show metrics hidden since that version: only 1.35 may be asked for, and nothing is hidden"),
+    flag("disabled-metrics", List, Metrics, "Names of metrics that are not shown"),
+    flag("allow-metric-labels", Map, Metrics, "Allowed values of a label, metric,label=value,value; others are shown as unexpected"),
+    flag("allow-metric-labels-manifest", Text, Metrics, "File that maps \"metric,label\" to \"value,value\", in place of --allow-metric-labels"),
+    flag("logging-format", Text, Logs, "text or json [default: text]"),
+    flag("v", Int, Logs, "Verbosity of the log: 2 usual, 3 attempts, 4 rejections, 5 queue, 10 scores [default: 0]"),
+    flag("vmodule", List, Logs, "Verbosity by file (accepted, without effect)"),
+    flag("log-flush-frequency", Duration, Logs, "How often buffered log lines are written [default: 5s]"),
+    flag("log-text-split-stream", Bool, Logs, "In text format, write errors and warnings to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions"),
+    flag("log-text-info-buffer-size", Quantity, Logs, "In text format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default: 0]"),
+    flag("log-json-split-stream", Bool, Logs, "In JSON format, write errors to stderr and the rest to stdout. Needs the gate LoggingAlphaOptions"),
+    flag("log-json-info-buffer-size", Quantity, Logs, "In JSON format with split streams, how many bytes for stdout are buffered. Needs the gate LoggingAlphaOptions [default: 0]"),
+    flag("version", Text, Global, "--version, --version=raw: print version information and quit"),
 ];
 
 /// Defaults that are not nothing.
@@ -215,8 +205,7 @@ pub(crate) fn command(name: &str) -> Command {
     Command::new(name.to_owned())
         .about("Schedule the pods of a cluster, in place of kube-scheduler")
         .long_about(
-            "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36; \
-             those whose subject does not exist yet are accepted with a warning.",
+            "Schedule the pods of a cluster, in place of kube-scheduler. Takes the flags of kube-scheduler v1.36.",
         )
         .after_help("Exit codes: 0 ended on SIGTERM or SIGINT; 1 any error, or the lease was lost.")
         .disable_version_flag(true)
@@ -292,7 +281,7 @@ impl Flag {
                 let arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
                 arg.action(ArgAction::Set).overrides_with(self.name).value_name("bool")
             }
-            Takes::List => arg.action(ArgAction::Append).value_name("list"),
+            Takes::List | Takes::Map => arg.action(ArgAction::Append).value_name(self.takes.name()),
             takes => arg.action(ArgAction::Set).overrides_with(self.name).value_name(takes.name()),
         };
         match self.name {
@@ -309,14 +298,14 @@ impl Flag {
         };
         match self.takes {
             Takes::Bool => boolean(text).unwrap_or_default().to_string(),
-            Takes::List => {
+            Takes::List | Takes::Map => {
                 let all: Vec<&str> = given.list(self.name).collect();
                 format!("[{}]", all.join(","))
             }
             Takes::Duration => given
                 .parsed::<harbormaster_api::args::GoDuration>(self.name)
                 .map_or_else(|| text.to_owned(), |duration| duration.to_string()),
-            Takes::Text | Takes::Int | Takes::Float => text.to_owned(),
+            Takes::Text | Takes::Int | Takes::Float | Takes::Quantity => text.to_owned(),
         }
     }
 
@@ -340,6 +329,8 @@ impl Takes {
             Self::Int => "int",
             Self::Float => "float",
             Self::Duration => "duration",
+            Self::Quantity => "quantity",
+            Self::Map => "map",
         }
     }
 
@@ -348,8 +339,8 @@ impl Takes {
         match self {
             Self::Bool => "false",
             Self::Text => "",
-            Self::List => "[]",
-            Self::Int | Self::Float => "0",
+            Self::List | Self::Map => "[]",
+            Self::Int | Self::Float | Self::Quantity => "0",
             Self::Duration => "0s",
         }
     }
@@ -364,6 +355,8 @@ impl Takes {
             Self::Duration => {
                 value.parse::<harbormaster_api::args::GoDuration>().err().map(|e| e.to_string())
             }
+            Self::Quantity => value.parse::<Amount>().err().map(|error| error.problem.to_string()),
+            Self::Map => metric_limits::pairs(value).err(),
             Self::Text | Self::List => None,
         }
     }
@@ -399,12 +392,6 @@ impl Given {
         self.text(flag).and_then(boolean)
     }
 
-    /// Flags that were given and do nothing yet.
-    pub(crate) fn not_yet(&self) -> Vec<String> {
-        let given = FLAGS.iter().filter(|f| f.meaning == NotYet && self.matches.contains_id(f.name));
-        given.map(|f| format!("--{}", f.name)).collect()
-    }
-
     /// All flags with their values, given or default, as Go's flags print themselves; sorted by name.
     pub(crate) fn values(&self) -> Vec<(&'static str, String)> {
         let mut values: Vec<_> = FLAGS.iter().map(|flag| (flag.name, flag.value(self))).collect();
@@ -420,6 +407,10 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeMap, process::Command};
+
+    use harbormaster_oracle::components::RealBinary;
+
     use super::*;
 
     fn given(args: &[&str]) -> Given {
@@ -492,6 +483,15 @@ mod tests {
                 &["--parity=maybe"],
                 "invalid argument \"maybe\" for \"--parity\" flag: strconv.ParseBool: parsing \"maybe\": invalid syntax",
             ),
+            (
+                &["--log-text-info-buffer-size=x"],
+                "invalid argument \"x\" for \"--log-text-info-buffer-size\" flag: quantities must match the regular \
+                 expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            ),
+            (
+                &["--allow-metric-labels=x"],
+                "invalid argument \"x\" for \"--allow-metric-labels\" flag: x must be formatted as key=value",
+            ),
             (&["--config"], "flag needs an argument: --config"),
         ] {
             assert_eq!(wrong(args), expected, "{args:?}");
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_without_effect_are_accepted_and_named() {
+    fn the_arguments_of_kubeadm_are_accepted() {
         let kubeadm = given(&[
             "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf",
             "--authorization-kubeconfig=/etc/kubernetes/scheduler.conf",
@@ -512,10 +512,47 @@ mod tests {
             "--kubeconfig=/etc/kubernetes/scheduler.conf",
             "--leader-elect=true",
             "--vmodule=a=1",
-            "--disabled-metrics=a",
         ]);
-        assert_eq!(kubeadm.not_yet(), ["--disabled-metrics"]);
         assert_eq!(kubeadm.text("kubeconfig"), Some("/etc/kubernetes/scheduler.conf"));
+    }
+
+    /// The flags of the real kube-scheduler, with the defaults that its help names; it names none that are nothing.
+    fn real_flags() -> BTreeMap<String, Option<String>> {
+        let real = RealBinary::ensure().unwrap();
+        let help = Command::new(real.path()).args(["kube-scheduler", "--help"]).output().unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        let (mut texts, mut flag): (BTreeMap<String, String>, _) = (BTreeMap::new(), String::new());
+        for line in help.lines().map(str::trim_end) {
+            let indent = line.len() - line.trim_start().len();
+            let named = line.trim_start().trim_start_matches("-v, ").trim_start_matches("-h, ");
+            if !line.is_empty() && indent <= 6 {
+                let name = named.strip_prefix("--").unwrap_or_default().split([' ', '=']).next();
+                flag = name.unwrap_or_default().to_owned();
+            }
+            texts.entry(flag.clone()).or_default().push_str(line);
+        }
+        texts.retain(|flag, _| !["", "help"].contains(&flag.as_str()));
+        let default = |text: String| {
+            let (_, default) = text.rsplit_once("(default ")?;
+            Some(default.strip_suffix(')')?.trim_matches('"').to_owned())
+        };
+        texts.into_iter().map(|(flag, text)| (flag, default(text))).collect()
+    }
+
+    #[test]
+    fn every_flag_of_kube_scheduler_is_there_with_its_default() {
+        let (real, ours) = (real_flags(), given(&[]).values());
+        assert!(real.len() > 50, "{real:?}");
+        for (flag, default) in real {
+            let found = ours.iter().find(|(name, _)| *name == flag);
+            let (_, value) = found.unwrap_or_else(|| panic!("--{flag} is not there"));
+            match default {
+                Some(default) => assert_eq!(*value, default, "--{flag}"),
+                None => {
+                    assert!(["", "0", "0s", "[]", "false"].contains(&value.as_str()), "--{flag}: {value}")
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The command `generate`: files for shells and for `man`, made from the flags themselves.
+//! The command `generate`: files for shells and for `man`, made from the flags themselves, and for editors.
 
 use std::{
     io::{self, Write},
@@ -24,6 +24,8 @@ enum What {
         /// The shell.
         shell: Shell,
     },
+    /// Print the JSON schema of KubeSchedulerConfiguration, for editors
+    Schema,
     /// Write a manual page for every command
     Man {
         /// The directory for the pages.
@@ -39,6 +41,10 @@ pub(crate) fn main(program: &Program, options: &Options) -> Ended {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, &program.name, &mut script);
             io::stdout().write_all(&script)
+        }
+        What::Schema => {
+            let schema = harbormaster_config::json_schema();
+            io::stdout().write_all(format!("{schema:#}\n").as_bytes())
         }
         What::Man { directory } => {
             std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory))

@@ -30,6 +30,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
+use super::log_output::Output;
+
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -44,9 +46,7 @@ impl std::str::FromStr for Format {
         match text {
             "" | "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            other => Err(format!(
-                "[logging configuration is invalid: logging.format: Invalid value: {other:?}: Unsupported log format]"
-            )),
+            other => Err(format!("format: Invalid value: {other:?}: Unsupported log format")),
         }
     }
 }
@@ -68,13 +68,13 @@ impl Threshold {
     }
 }
 
-/// Starts logging to stderr. Does nothing if logging was started before.
-pub(crate) fn start(format: Format, verbosity: i64, plugins: &Registry) -> Threshold {
+/// Starts logging. Does nothing if logging was started before.
+pub(crate) fn start(output: Output, verbosity: i64, plugins: &Registry) -> Threshold {
     let level = Threshold(Arc::new(AtomicI64::new(verbosity)));
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        .with_writer(std::io::stderr)
-        .event_format(Lines { format, process: std::process::id() })
+        .with_writer(output.streams())
+        .event_format(Lines { format: output.format, process: std::process::id() })
         .with_filter(Verbosity { level: level.clone(), homes: plugins.homes() });
     let _ = tracing_subscriber::registry().with(lines).try_init();
     level

@@ -9,19 +9,27 @@ use std::{
 };
 
 use harbormaster_api::{args::GoDuration, features::Stage};
-use harbormaster_config::{FeatureGates, KubeSchedulerConfiguration};
+use harbormaster_config::{Emulation, FeatureGates, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    ConnectionConfig, Console, DriverConfig, ExitReason, Health, LeaderElection, Metrics, Traces,
+    ConnectionConfig, Console, DriverConfig, ExitReason, Health, LeaderElection, Metrics, Reload, Traces,
     metrics::Build,
 };
-use harbormaster_port::{Check, Port, PortError, pages::SetVerbosity};
+use harbormaster_port::{
+    Check, Port, PortError,
+    pages::{Configuration, SetVerbosity},
+};
 use harbormaster_setup::{Choices, Setup};
+use harbormaster_sim::Source;
 
 use super::{
     COMMIT, Ended, Failed, Program, VERSION, files,
     flags::{self, Given, Read},
-    log, secure_port,
+    log,
+    log_output::{self, Output},
+    metric_limits,
+    reload::Follower,
+    secure_port,
 };
 use crate::scheduler;
 
@@ -41,15 +49,21 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended 
     if let Some(how) = given.text("version") {
         return print_version(program, name, how);
     }
-    let format = match given.text("logging-format").unwrap_or_default().parse::<log::Format>() {
-        Ok(format) => format,
-        Err(why) => return usage_error(name, &why),
+    // Gates that are wrong are told of when there is a log.
+    let output = match Output::of(&given, &gates(&given).map(|(gates, _)| gates).unwrap_or_default()) {
+        Ok(output) => output,
+        Err(why) => {
+            eprintln!("{why}");
+            return Err(Failed::Error);
+        }
     };
-    let level = log::start(format, given.parsed("v").unwrap_or(0), &program.plugins);
-    match run(program, &given, &level) {
+    let level = log::start(output, given.parsed("v").unwrap_or(0), &program.plugins);
+    let ended = run(program, &given, &level);
+    log_output::flush();
+    match ended {
         Ok(()) => Ok(()),
         Err(why) => {
-            match format {
+            match output.format {
                 log::Format::Text => eprintln!("Error: {why}"),
                 log::Format::Json => tracing::error!(err = why, "command failed"),
             }
@@ -87,7 +101,9 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
     warn_of_flags(given);
     let port = secure_port::options(given)?;
     let choices = choices(program.choices(), given)?;
-    let config = configuration(given, &choices)?;
+    let metrics = metrics(given)?;
+    let source = given.text("config").map(files::read).transpose()?;
+    let config = configured(given, &choices, source.as_ref())?;
     let connection = connection(given, &config);
     let mut setup = Setup::of(config, &choices).map_err(|e| e.to_string())?;
     setup.engine.notes = Notes::at(given.parsed("v").unwrap_or(0));
@@ -100,17 +116,38 @@ fn run(program: &Program, given: &Given, level: &log::Threshold) -> Result<(), S
         tracing::warn!("{warning}");
     }
     let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
-    let (health, metrics, console) = (Health::default(), metrics(given)?, Console::default());
+    let (health, console, reload) = (Health::default(), Console::default(), Reload::default());
     let stopping = Arc::new(AtomicBool::new(false));
     // Nobody but kubelet asks, and a standby is as well as a leader: as in kube-scheduler it always passes.
     let leads = matches!(election, LeaderElection::Lease(_)).then(|| Check::new("leaderElection", || Ok(())));
     let checks = secure_port::checks(&health, &stopping, leads);
-    let content = secure_port::content(given, &setup.config, checks, &metrics, verbosity(level, &console));
+    let shown = Configuration::from(setup.config.to_value());
+    let set_verbosity = verbosity(level, &console);
+    let content = secure_port::content(given, &setup.config, &shown, checks, &metrics, set_verbosity);
     let open = || port.map(|options| Port::start(options, content)).transpose();
+    let follower = source.map(|source| {
+        Follower::new((given, &choices), (source, &setup.config), shown, &metrics, reload.clone())
+    });
     let extenders = scheduler::extenders(&setup.config);
-    let driver =
-        DriverConfig { connection, election, health, metrics, console, extenders, ..DriverConfig::default() };
-    start(driver, setup, &stopping, open)
+    let driver = DriverConfig {
+        connection,
+        election,
+        health,
+        metrics,
+        console,
+        extenders,
+        reload,
+        ..DriverConfig::default()
+    };
+    start(driver, setup, follower, &stopping, open)
+}
+
+/// The feature gates, and the version of Kubernetes whose gates they are.
+fn gates(given: &Given) -> Result<(FeatureGates, Emulation), String> {
+    let versions = (given.list("emulated-version"), given.list("min-compatibility-version"));
+    let emulation = Emulation::parse(versions.0, versions.1).map_err(|e| e.to_string())?;
+    let gates = FeatureGates::parse_at(given.list("feature-gates"), emulation).map_err(|e| e.to_string())?;
+    Ok((gates, emulation))
 }
 
 /// Sets the verbosity of the log: of what is written, and of what the engine tells.
@@ -125,8 +162,10 @@ fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
 /// What is counted; says already what this program is and which features are on.
 fn metrics(given: &Given) -> Result<Metrics, String> {
     let metrics = Metrics::default();
+    let (gates, emulation) = gates(given)?;
     metrics.set_build(Build { version: VERSION, commit: COMMIT.unwrap_or_default() });
-    let gates = FeatureGates::parse(given.list("feature-gates")).map_err(|e| e.to_string())?;
+    metrics.set_emulation(&emulation.emulated(), &emulation.min_compatible());
+    metrics.limit(metric_limits::limits(given)?);
     for (name, stage, on) in gates.all() {
         // A feature that is there for good has no stage, as in Kubernetes.
         let stage = if stage == Stage::Ga { "" } else { stage.name() };
@@ -136,13 +175,6 @@ fn metrics(given: &Given) -> Result<Metrics, String> {
 }
 
 fn warn_of_flags(given: &Given) {
-    let not_yet = given.not_yet();
-    if !not_yet.is_empty() {
-        tracing::warn!(
-            flags = not_yet.join(" "),
-            "These flags are accepted, but what they control is not built yet"
-        );
-    }
     if given.text("config").is_some() {
         let replaced = given.given_of(&REPLACED_BY_CONFIG);
         if !replaced.is_empty() {
@@ -153,7 +185,7 @@ fn warn_of_flags(given: &Given) {
 
 /// What flags decide beside the configuration.
 fn choices(choices: Choices, given: &Given) -> Result<Choices, String> {
-    let gates = FeatureGates::parse(given.list("feature-gates")).map_err(|e| e.to_string())?;
+    let (gates, _) = gates(given)?;
     let max_wait =
         given.parsed::<GoDuration>("pod-max-in-unschedulable-pods-duration").map(GoDuration::to_std);
     let parity = given.switch("parity").unwrap_or(false);
@@ -162,11 +194,14 @@ fn choices(choices: Choices, given: &Given) -> Result<Choices, String> {
 
 /// The configuration file, or the default configuration with the deprecated flags; then the flags of leader election,
 /// which win over the file.
-fn configuration(given: &Given, choices: &Choices) -> Result<KubeSchedulerConfiguration, String> {
-    let mut config = match given.text("config") {
-        Some(path) => {
-            let source = files::read(path)?;
-            harbormaster_config::load(&source.text, path, &choices.features).map_err(|e| e.to_string())?
+pub(super) fn configured(
+    given: &Given,
+    choices: &Choices,
+    source: Option<&Source>,
+) -> Result<KubeSchedulerConfiguration, String> {
+    let mut config = match source {
+        Some(Source { name, text }) => {
+            harbormaster_config::load(text, name, &choices.features).map_err(|e| e.to_string())?
         }
         None => {
             let mut config = KubeSchedulerConfiguration::default_for(&choices.features);
@@ -208,6 +243,7 @@ fn connection(given: &Given, config: &KubeSchedulerConfiguration) -> ConnectionC
 fn start(
     driver: DriverConfig,
     setup: Setup,
+    follower: Option<Follower>,
     stopping: &Arc<AtomicBool>,
     open: impl FnOnce() -> Result<Option<Port>, PortError>,
 ) -> Result<(), String> {
@@ -236,7 +272,11 @@ fn start(
         };
         let traces = Traces::from_environment()?;
         let driver = DriverConfig { traces: traces.clone(), ..driver };
+        let following = follower.map(|follower| tokio::spawn(follower.run()));
         let ended = harbormaster_driver::run(driver, setup.engine, shutdown).await;
+        if let Some(following) = following {
+            following.abort();
+        }
         traces.stop().await;
         if let Some(port) = port {
             port.stop();
@@ -319,7 +359,9 @@ mod tests {
     }
 
     fn configured(args: &[&str]) -> KubeSchedulerConfiguration {
-        configuration(&given(args), &Choices::default()).unwrap()
+        let given = given(args);
+        let source = given.text("config").map(files::read).transpose().unwrap();
+        super::configured(&given, &Choices::default(), source.as_ref()).unwrap()
     }
 
     fn file(name: &str, text: &str) -> String {

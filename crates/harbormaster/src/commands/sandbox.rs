@@ -16,7 +16,7 @@ use harbormaster_sandbox::{Board, News, PodState, Sandbox, Scheduler, Update};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Validate;
 
-use super::{Ended, Failed, Program, files, log, run::Signals};
+use super::{Ended, Failed, Program, files, log, log_output::Output, run::Signals};
 use crate::scheduler;
 use kubeconfig::Kubeconfig;
 use screen::Screen;
@@ -80,7 +80,7 @@ impl Options {
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> Ended {
-    log::start(log::Format::Text, options.verbosity.unwrap_or(-1), &program.plugins);
+    log::start(Output::one(log::Format::Text), options.verbosity.unwrap_or(-1), &program.plugins);
     let ran = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -16,7 +16,7 @@ use harbormaster_port::{
     Check, Content, Options,
     health::Checks,
     options::{Authentication, Authorization, RequestHeader, Serving},
-    pages::{PROMETHEUS, Page, SetVerbosity},
+    pages::{Configuration, PROMETHEUS, Page, SetVerbosity},
     zpages,
 };
 
@@ -169,6 +169,7 @@ pub(super) fn checks(health: &Health, stopping: &Arc<AtomicBool>, leader_electio
 pub(super) fn content(
     given: &Given,
     config: &KubeSchedulerConfiguration,
+    shown: &Configuration,
     checks: Checks,
     metrics: &Metrics,
     set_verbosity: SetVerbosity,
@@ -177,7 +178,7 @@ pub(super) fn content(
     Content {
         checks,
         pages: pages(metrics),
-        config: config.to_value(),
+        config: shown.clone(),
         flags: flags.collect(),
         version: VERSION,
         set_verbosity: config.enable_profiling.then_some(set_verbosity),

@@ -202,3 +202,40 @@ fn the_same_calls_have_the_same_effects_with_and_without_a_meter() {
     // Meters show in the debug text of profiles' plugins nowhere.
     assert_eq!(run(None), run(Some(Metrics::new().meter())));
 }
+
+#[test]
+fn a_configuration_file_is_told_of_by_its_sum() {
+    let metrics = Metrics::new();
+    assert!(!metrics.page().contains("harbormaster_config"), "there may be none");
+    metrics.set_config("aa");
+    metrics.set_config("bb");
+    let page = metrics.page();
+    assert!(
+        page.contains("harbormaster_config_info{sha256=\"bb\"} 1\n") && !page.contains("\"aa\""),
+        "{page}"
+    );
+    assert!(page.contains("harbormaster_config_last_reload_successful 1\n"), "{page}");
+    metrics.set_config_refused();
+    let page = metrics.page();
+    assert!(page.contains("harbormaster_config_last_reload_successful 0\n"), "{page}");
+    assert!(page.contains("harbormaster_config_info{sha256=\"bb\"} 1\n"), "{page}");
+}
+
+#[test]
+fn what_is_not_to_be_seen_is_not_on_the_page() {
+    let metrics = Metrics::new();
+    metrics.set_emulation("1.34", "1.33");
+    metrics.set_feature("Some", "BETA", true);
+    metrics.limit(Limits::new(
+        ["kubernetes_feature_enabled".to_owned(), "no_such_metric".to_owned()],
+        Default::default(),
+    ));
+    let page = metrics.page();
+    assert!(
+        !page.contains("kubernetes_feature_enabled") && page.contains("disabled_metrics_total 2\n"),
+        "{page}"
+    );
+    let version =
+        "version_info{binary=\"1.36\",component=\"kube\",emulation=\"1.34\",min_compat=\"1.33\"} 1\n";
+    assert!(page.contains(version), "{page}");
+}

@@ -152,7 +152,7 @@ fn everything_has_its_path() {
             render: Arc::new(|| Box::pin(async { "pods 1\n".to_owned() })),
             reset: Some(Arc::new(move || was_reset.store(true, Ordering::Relaxed))),
         }],
-        config: serde_json::json!({"parallelism": 16}),
+        config: serde_json::json!({"parallelism": 16}).into(),
         flags: vec![crate::zpages::Flag { name: "v", value: "0".into() }],
         version: "1.2.3",
         set_verbosity: Some(Arc::new(move |v| set_level.store(v, Ordering::Relaxed))),

@@ -1,0 +1,219 @@
+//! `--emulated-version` and `--min-compatibility-version`.
+
+use thiserror::Error;
+
+/// The minor version of Kubernetes 1 whose behaviour this is, and the oldest one that can be emulated.
+const BINARY: u64 = 36;
+const FLOOR: u64 = 33;
+/// The only component here.
+const COMPONENT: &str = "kube";
+
+/// The version of Kubernetes that is emulated, which says what feature gates there are and which are on by default, and the
+/// oldest version to be compatible with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emulation {
+    emulated: u32,
+    min_compatible: u32,
+}
+
+impl Default for Emulation {
+    fn default() -> Self {
+        Self { emulated: 36, min_compatible: 35 }
+    }
+}
+
+/// Why a version cannot be emulated; the words are kube-scheduler's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct EmulationError(String);
+
+/// The numbers of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Version(Vec<u64>);
+
+impl Emulation {
+    /// Reads the values of all flags of both kinds: `1.35`, `kube=1.35`.
+    ///
+    /// # Errors
+    /// Texts that are no versions, versions of other components, and versions out of range.
+    pub fn parse<'a>(
+        emulated: impl IntoIterator<Item = &'a str>,
+        min_compatible: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, EmulationError> {
+        let given = read(emulated)?;
+        let emulated = given.clone().unwrap_or(Version(vec![1, BINARY]));
+        let min_compatible = match (read(min_compatible)?, given) {
+            (Some(version), _) => version,
+            (None, Some(emulated)) => emulated.before(),
+            (None, None) => Version(vec![1, BINARY - 1]),
+        };
+        let mut wrong = Vec::new();
+        if !(FLOOR..=BINARY).contains(&emulated.minor()) {
+            wrong.push(format!(
+                "emulation version {} is not between [1.{FLOOR}, 1.{BINARY}.0]",
+                emulated.text()
+            ));
+        }
+        let range = FLOOR..=emulated.minor();
+        if !range.contains(&min_compatible.minor()) {
+            wrong.push(format!(
+                "minCompatibilityVersion version {} is not between [1.{FLOOR}, {}]",
+                min_compatible.text(),
+                emulated.text()
+            ));
+        }
+        match wrong.as_slice() {
+            [] => {}
+            [only] => return Err(EmulationError(only.clone())),
+            _ => return Err(EmulationError(format!("[{}]", wrong.join(", ")))),
+        }
+        let minor = |version: &Version| u32::try_from(version.minor()).unwrap_or(u32::MAX);
+        Ok(Self { emulated: minor(&emulated), min_compatible: minor(&min_compatible) })
+    }
+
+    /// The minor version of Kubernetes 1 that is emulated.
+    pub(crate) fn minor(self) -> u32 {
+        self.emulated
+    }
+
+    /// Whether the version is that whose behaviour this is.
+    pub(crate) fn is_none(self) -> bool {
+        self.emulated == Self::default().emulated
+    }
+
+    /// For example `1.36`.
+    pub fn emulated(self) -> String {
+        format!("1.{}", self.emulated)
+    }
+
+    /// For example `1.35`.
+    pub fn min_compatible(self) -> String {
+        format!("1.{}", self.min_compatible)
+    }
+}
+
+impl Version {
+    /// Of Kubernetes 1; versions of another major version are out of every range.
+    fn minor(&self) -> u64 {
+        match self.0.as_slice() {
+            [1, minor, ..] => *minor,
+            [0, ..] => 0,
+            _ => u64::MAX,
+        }
+    }
+
+    /// The minor version before, if that can be emulated.
+    fn before(&self) -> Self {
+        let Some((major, minor)) = self.0.first().zip(self.0.get(1)) else { return self.clone() };
+        let before = Self(vec![*major, minor.saturating_sub(1)]);
+        if before.minor() < FLOOR { Self(vec![1, FLOOR]) } else { before }
+    }
+
+    fn text(&self) -> String {
+        let numbers: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        numbers.join(".")
+    }
+}
+
+/// The version of the only component, if it is given.
+fn read<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Option<Version>, EmulationError> {
+    let mut found: Vec<(&str, Version)> = Vec::new();
+    for pair in flags.into_iter().flat_map(|flag| flag.split(',')).filter(|pair| !pair.is_empty()) {
+        let (component, text) =
+            pair.split_once('=').map_or((COMPONENT, pair), |(name, version)| (name.trim(), version.trim()));
+        let version = parse(text)?;
+        if version.0.get(2).is_some_and(|patch| *patch != 0) {
+            let message = format!("patch version not allowed, got: {component}={}", version.text());
+            return Err(EmulationError(message));
+        }
+        if let Some((_, first)) = found.iter().find(|(known, _)| *known == component) {
+            return Err(EmulationError(format!(
+                "duplicate version flag, {component}={} and {component}={}",
+                first.text(),
+                version.text()
+            )));
+        }
+        found.push((component, version));
+    }
+    if let Some((other, _)) = found.iter().find(|(component, _)| *component != COMPONENT) {
+        return Err(EmulationError(format!("component not registered: {other}")));
+    }
+    Ok(found.pop().map(|(_, version)| version))
+}
+
+/// Numbers between dots, a `v` before them or not; what follows is not looked at.
+fn parse(text: &str) -> Result<Version, EmulationError> {
+    let trimmed = text.trim_start();
+    let trimmed = trimmed.strip_prefix('v').unwrap_or(trimmed);
+    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let digits = trimmed[..end].split("..").next().unwrap_or_default().trim_end_matches('.');
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(EmulationError(format!("could not parse {text:?} as version")));
+    }
+    let parts: Vec<&str> = digits.split('.').collect();
+    if parts.len() < 2 {
+        return Err(EmulationError(format!("illegal version string {text:?}")));
+    }
+    if parts[0].len() > 1 && parts[0].starts_with('0') {
+        let message = format!("illegal zero-prefixed version component {:?} in {text:?}", parts[0]);
+        return Err(EmulationError(message));
+    }
+    let number = |part: &&str| {
+        let wrong = || format!("illegal non-numeric version component {part:?} in {text:?}");
+        part.parse().map_err(|_| EmulationError(wrong()))
+    };
+    Ok(Version(parts.iter().map(number).collect::<Result<_, _>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(emulated: &[&str], min: &[&str]) -> Result<(String, String), String> {
+        let emulation = Emulation::parse(emulated.iter().copied(), min.iter().copied());
+        emulation.map(|e| (e.emulated(), e.min_compatible())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn versions_are_read_as_kube_scheduler_reads_them() {
+        for (emulated, min, expected) in [
+            (&[][..], &[][..], ("1.36", "1.35")),
+            (&[""], &[], ("1.36", "1.35")),
+            (&["1.35"], &[], ("1.35", "1.34")),
+            (&["kube=1.34"], &[], ("1.34", "1.33")),
+            (&["1.33"], &[], ("1.33", "1.33")),
+            (&["v1.35.0"], &["1.33"], ("1.35", "1.33")),
+            (&["1.034"], &[], ("1.34", "1.33")),
+            (&[], &["1.36"], ("1.36", "1.36")),
+        ] {
+            let expected = (expected.0.to_owned(), expected.1.to_owned());
+            assert_eq!(parsed(emulated, min), Ok(expected), "{emulated:?} {min:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_emulated_is_refused_in_the_words_of_kube_scheduler() {
+        for (emulated, min, expected) in [
+            (
+                &["1.0"][..],
+                &[][..],
+                "[emulation version 1.0 is not between [1.33, 1.36.0], minCompatibilityVersion version 1.33 is not \
+                 between [1.33, 1.0]]",
+            ),
+            (&["1.37"], &[], "emulation version 1.37 is not between [1.33, 1.36.0]"),
+            (&["2.0"], &[], "emulation version 2.0 is not between [1.33, 1.36.0]"),
+            (&["x"], &[], "could not parse \"x\" as version"),
+            (&["a=b=c"], &[], "could not parse \"b=c\" as version"),
+            (&["1"], &[], "illegal version string \"1\""),
+            (&["1.x"], &[], "illegal version string \"1.x\""),
+            (&["1.35.2"], &[], "patch version not allowed, got: kube=1.35.2"),
+            (&["foo=1.35"], &[], "component not registered: foo"),
+            (&["1.35,kube=1.35"], &[], "duplicate version flag, kube=1.35 and kube=1.35"),
+            (&[], &["1.20"], "minCompatibilityVersion version 1.20 is not between [1.33, 1.36]"),
+            (&[], &["1.37"], "minCompatibilityVersion version 1.37 is not between [1.33, 1.36]"),
+            (&["1.33"], &["1.35"], "minCompatibilityVersion version 1.35 is not between [1.33, 1.33]"),
+        ] {
+            assert_eq!(parsed(emulated, min), Err(expected.to_owned()), "{emulated:?} {min:?}");
+        }
+    }
+}

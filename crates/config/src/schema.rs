@@ -1,0 +1,102 @@
+//! What editors are told of a configuration: a JSON schema, made of the types that are decoded.
+//!
+//! schemars reads the same attributes as serde and the comments of the fields. What serde does not know is added here: the
+//! version, arguments by plugin, names of plugins, and that fields which do not exist are errors.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use crate::{
+    config::{API_VERSION, KIND},
+    in_tree::IN_TREE,
+    load::Written,
+    plugin_args::PluginArgs,
+};
+
+/// The JSON schema (draft 7, which editors know best) of `KubeSchedulerConfiguration`.
+pub fn json_schema() -> Value {
+    let mut generator = SchemaSettings::draft07().into_generator();
+    let args = PluginArgs::schemas(&mut generator);
+    let mut schema = generator.into_root_schema_for::<Written>().to_value();
+    schema["title"] = json!(KIND);
+    schema["description"] =
+        json!("The configuration of a scheduler of Kubernetes, as Harbormaster reads it.");
+    schema["required"] = json!(["apiVersion", "kind"]);
+    schema["properties"]["apiVersion"] = json!({ "const": API_VERSION });
+    schema["properties"]["kind"] = json!({ "const": KIND });
+    let definitions = &mut schema["definitions"];
+    let mut by_plugin = Vec::new();
+    for (kind, args) in args {
+        let plugin = kind.strip_suffix("Args").unwrap_or(kind);
+        let is_plugin = json!({ "properties": { "name": { "const": plugin } }, "required": ["name"] });
+        by_plugin.push(json!({ "if": is_plugin, "then": { "properties": { "args": args } } }));
+        // Arguments may say what they are.
+        definitions[kind]["properties"]["apiVersion"] = json!({ "const": API_VERSION });
+        definitions[kind]["properties"]["kind"] = json!({ "const": kind });
+    }
+    definitions["PluginConfig"]["allOf"] = json!(by_plugin);
+    let names: Vec<&str> = IN_TREE.iter().map(|plugin| plugin.name).collect();
+    for definition in ["PluginConfig", "PluginRef"] {
+        // Others are plugins of the program's own, and `*`.
+        definitions[definition]["properties"]["name"]["anyOf"] = json!([{ "enum": names }, {}]);
+    }
+    tidy(&mut schema);
+    schema
+}
+
+/// Fields that do not exist are errors; a default that says nothing is not told.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.get("type").is_some_and(|kind| kind == "object") && object.contains_key("properties") {
+                object.insert("additionalProperties".to_owned(), json!(false));
+            }
+            if object.get("default").is_some_and(|default| default.is_null() || default == "") {
+                object.remove("default");
+            }
+            object.remove("format");
+            // Their keys are names of fields, not words of schemas.
+            if let Some(Value::Object(properties)) = object.get_mut("properties") {
+                properties.values_mut().for_each(tidy);
+            }
+            let rest =
+                object.iter_mut().filter(|(key, _)| !["properties", "default"].contains(&key.as_str()));
+            rest.for_each(|(_, value)| tidy(value));
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_written_configuration_is_in_the_schema() {
+        let (schema, written) =
+            (json_schema(), crate::KubeSchedulerConfiguration::default_config().to_value());
+        for field in written.as_object().unwrap().keys() {
+            assert!(schema["properties"].get(field).is_some(), "{field}");
+        }
+        assert_eq!(schema["additionalProperties"], false);
+        let lease = &schema["definitions"]["LeaderElection"]["properties"]["leaseDuration"];
+        assert_eq!(lease["default"], "15s");
+        assert!(lease["description"].as_str().is_some_and(|text| text.contains("lease")), "{lease}");
+    }
+
+    #[test]
+    fn every_field_has_a_description() {
+        let schema = json_schema();
+        let definitions = schema["definitions"].as_object().unwrap();
+        for (name, definition) in definitions.iter().chain([(&"".to_owned(), &schema)]) {
+            let properties = definition.get("properties").and_then(Value::as_object).into_iter().flatten();
+            for (field, property) in properties {
+                let says_itself =
+                    property.get("const").is_some() || name == "ExtenderTls" || name == "Plugins";
+                let described = property.get("description").is_some();
+                assert!(described || says_itself, "{name}.{field}: {property}");
+            }
+        }
+    }
+}

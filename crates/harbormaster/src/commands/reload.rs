@@ -1,0 +1,254 @@
+//! The configuration file may change while `run` schedules: a new content that is right takes over, any other is told of and
+//! the old one counts on.
+//!
+//! A mounted ConfigMap is a link that kubelet swaps, so it is contents that are compared. SIGHUP has the file looked at
+//! at once.
+
+use std::time::Duration;
+
+use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
+use harbormaster_driver::{Metrics, Reload, reload::NotTaken};
+use harbormaster_port::pages::Configuration;
+use harbormaster_setup::{Choices, Setup};
+use harbormaster_sim::Source;
+use serde_json::Value;
+
+use super::{files, flags::Given, run};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What takes over. All other fields are read when the scheduler starts.
+const TAKEN_OVER: [&str; 5] = [
+    "parallelism",
+    "percentageOfNodesToScore",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "profiles",
+];
+
+/// Follows the file of `--config`.
+pub(super) struct Follower {
+    given: Given,
+    choices: Choices,
+    /// The content that counts, with its name.
+    source: Source,
+    /// What came of it.
+    config: KubeSchedulerConfiguration,
+    /// What was seen last: the content, or why it could not be read.
+    seen: Result<String, String>,
+    shown: Configuration,
+    metrics: Metrics,
+    reload: Reload,
+}
+
+/// Why a content does not take over.
+enum Refused {
+    /// For these reasons.
+    Wrong(String),
+    /// The scheduler does not run: it is asked again.
+    NotYet,
+}
+
+impl Follower {
+    /// Follows the file of which `source` is the content that counts and `config` what came of it.
+    pub(super) fn new(
+        (given, choices): (&Given, &Choices),
+        (source, config): (Source, &KubeSchedulerConfiguration),
+        shown: Configuration,
+        metrics: &Metrics,
+        reload: Reload,
+    ) -> Self {
+        metrics.set_config(&sha256(&source.text));
+        let (given, choices) = (given.clone(), choices.clone());
+        let (config, metrics) = (config.clone(), metrics.clone());
+        Self { given, choices, seen: Ok(source.text.clone()), source, config, shown, metrics, reload }
+    }
+
+    /// Goes on for ever.
+    pub(super) async fn run(mut self) {
+        let mut hangups = Hangups::new();
+        loop {
+            let asked = tokio::select! {
+                () = tokio::time::sleep(LOOK) => false,
+                () = hangups.next() => true,
+            };
+            self.look(asked).await;
+        }
+    }
+
+    async fn look(&mut self, asked: bool) {
+        let file = self.source.name.clone();
+        let seen = files::read(&file).map(|source| source.text);
+        if seen == self.seen {
+            if asked {
+                tracing::info!(file, "The configuration file has not changed since it was looked at last");
+            }
+            return;
+        }
+        let refused = match &seen {
+            Ok(text) => self.take(text).await.err(),
+            Err(why) => Some(Refused::Wrong(why.clone())),
+        };
+        match refused {
+            None => {}
+            Some(Refused::NotYet) => return,
+            Some(Refused::Wrong(why)) => {
+                self.metrics.set_config_refused();
+                for err in why.lines() {
+                    tracing::error!(file, err, "The configuration file has changed and is refused");
+                }
+            }
+        }
+        self.seen = seen;
+    }
+
+    async fn take(&mut self, text: &str) -> Result<(), Refused> {
+        let (file, sum) = (self.source.name.clone(), sha256(text));
+        if text != self.source.text {
+            let setup = self.setup(text).map_err(Refused::Wrong)?;
+            self.reload.take_over(setup.engine).await.map_err(|why| match why {
+                NotTaken::NotRunning => Refused::NotYet,
+                NotTaken::NotWatched(_) => Refused::Wrong(format!("{file}: {why}")),
+            })?;
+            for warning in &setup.warnings {
+                tracing::warn!("{warning}");
+            }
+            self.shown.set(setup.config.to_value());
+            self.config = setup.config;
+            text.clone_into(&mut self.source.text);
+        }
+        self.metrics.set_config(&sum);
+        tracing::info!(file, sha256 = sum, "The changed configuration file counts from now on");
+        Ok(())
+    }
+
+    /// What comes of a content that may take over.
+    fn setup(&self, text: &str) -> Result<Setup, String> {
+        let source = Source { name: self.source.name.clone(), text: text.to_owned() };
+        let config = run::configured(&self.given, &self.choices, Some(&source))?;
+        let setup = Setup::of(config, &self.choices).map_err(|errors| errors.to_string())?;
+        let wrong = ConfigErrors::from(needs_restart(&self.config, &setup.config));
+        wrong.into_result().map_err(|errors| errors.to_string())?;
+        Ok(setup)
+    }
+}
+
+/// The fields that differ and are read at the start only.
+fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfiguration) -> Vec<ConfigError> {
+    let mut different = Vec::new();
+    differences("", &old.to_value(), &new.to_value(), &mut different);
+    different.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    let error = |(field, old, new_value): (String, Value, Value)| {
+        new.error(&field, format!("{field}: the change from {old} to {new_value} needs a restart"))
+    };
+    different.into_iter().map(error).collect()
+}
+
+/// The fields that two objects have not in common, with what they are in each.
+fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<(String, Value, Value)>) {
+    let (Value::Object(olds), Value::Object(news)) = (old, new) else {
+        if old != new {
+            found.push((path.to_owned(), old.clone(), new.clone()));
+        }
+        return;
+    };
+    let only_old = olds.keys().filter(|key| !news.contains_key(*key));
+    for key in news.keys().chain(only_old) {
+        let of = |fields: &serde_json::Map<String, Value>| fields.get(key).cloned().unwrap_or_default();
+        match path {
+            "" if TAKEN_OVER.contains(&key.as_str()) => {}
+            "" => differences(key, &of(olds), &of(news), found),
+            _ => differences(&format!("{path}.{key}"), &of(olds), &of(news), found),
+        }
+    }
+}
+
+/// As `sha256sum` prints it.
+fn sha256(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// SIGHUP, where there is such a thing.
+#[cfg(unix)]
+struct Hangups(Option<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl Hangups {
+    fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        // Without the signal the file is looked at all the same.
+        Self(signal(SignalKind::hangup()).ok())
+    }
+
+    async fn next(&mut self) {
+        if let Some(signal) = &mut self.0
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+/// SIGHUP, where there is such a thing.
+#[cfg(not(unix))]
+struct Hangups;
+
+#[cfg(not(unix))]
+impl Hangups {
+    fn new() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) {
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_api::features::Features;
+
+    use super::*;
+
+    fn config(text: &str) -> KubeSchedulerConfiguration {
+        let text =
+            format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{text}");
+        harbormaster_config::load(&text, "c.yaml", &Features::default()).unwrap()
+    }
+
+    fn refused(old: &str, new: &str) -> Vec<String> {
+        needs_restart(&config(old), &config(new)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_about_pods_takes_over() {
+        let new = "parallelism: 3\npercentageOfNodesToScore: 5\npodInitialBackoffSeconds: 2\n\
+                   podMaxBackoffSeconds: 20\nprofiles: [{schedulerName: a}, {schedulerName: b}]\n";
+        assert_eq!(refused("", new), [""; 0]);
+        assert_eq!(refused(new, ""), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_read_at_the_start_needs_a_restart_and_is_named_with_its_place() {
+        let new = "parallelism: 3\nleaderElection:\n  leaseDuration: 30s\nclientConnection: {qps: 7}\n";
+        assert_eq!(
+            refused("", new),
+            [
+                "c.yaml:6:20: clientConnection.qps: the change from 50 to 7 needs a restart",
+                "c.yaml:5:3: leaderElection.leaseDuration: the change from \"15s\" to \"30s\" needs a restart",
+            ]
+        );
+        // Of what is no longer written the place is that of what is around it.
+        let errors = refused("delayCacheUntilActive: true\n", "");
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].ends_with("delayCacheUntilActive: the change from true to null needs a restart"));
+    }
+
+    #[test]
+    fn the_sum_is_that_of_sha256sum() {
+        assert_eq!(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

@@ -1,0 +1,192 @@
+//! A changed configuration file takes over while the scheduler runs, if it can; else the old one counts, and the reason is told.
+
+mod e2e;
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use e2e::{
+    cluster::{PATIENCE, eventually, get_pod, wait_until_bound},
+    objects::{NODES, PODS, node, node_of, pod},
+    process::Harbormaster,
+    server::{Cluster, Server, on_both_servers},
+};
+use serde_json::json;
+
+on_both_servers! {
+    weights_and_profiles_of_a_changed_file_count,
+    what_cannot_take_over_is_refused_and_the_old_file_counts,
+}
+
+const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+/// A scheduler, and its configuration as kubelet mounts one: a link to a file, which is swapped.
+struct Scene {
+    cluster: Cluster,
+    directory: tempfile::TempDir,
+    scheduler: Option<Harbormaster>,
+    versions: usize,
+}
+
+impl Scene {
+    fn new(server: Server, config: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut scene = Self { cluster: server.own(), directory, scheduler: None, versions: 0 };
+        scene.mount(config);
+        let args = [format!("--config={}", scene.link().display())];
+        scene.scheduler = Some(Harbormaster::start(&args, scene.path("log")));
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn link(&self) -> PathBuf {
+        self.path("config.yaml")
+    }
+
+    fn scheduler(&self) -> &Harbormaster {
+        self.scheduler.as_ref().expect("it runs")
+    }
+
+    /// The configuration with what every one of them has.
+    fn text(&self, config: &str) -> String {
+        let kubeconfig = self.cluster.kubeconfig().display();
+        match config.contains("clientConnection") {
+            true => format!("{HEAD}{}", config.replace("$KUBECONFIG", &kubeconfig.to_string())),
+            false => format!("{HEAD}clientConnection: {{kubeconfig: '{kubeconfig}'}}\n{config}"),
+        }
+    }
+
+    /// Puts another file in the place of the configuration.
+    fn mount(&mut self, config: &str) {
+        self.versions += 1;
+        let (file, next) = (self.path(&format!("v{}", self.versions)), self.path("next"));
+        fs::write(&file, self.text(config)).expect("the file is written");
+        std::os::unix::fs::symlink(&file, &next).expect("a link can be made");
+        fs::rename(&next, self.link()).expect("a link can be replaced");
+    }
+
+    /// The same, and waits until the scheduler has said something with these parts.
+    fn change(&mut self, config: &str, parts: &[&str]) -> String {
+        let before = self.scheduler().lines_with(parts).len();
+        self.mount(config);
+        self.scheduler().signal("HUP");
+        eventually(&format!("a log line with {parts:?}"), PATIENCE, || {
+            self.scheduler().lines_with(parts).into_iter().nth(before)
+        })
+    }
+
+    fn take_over(&mut self, config: &str) {
+        self.change(config, &["The changed configuration file counts from now on"]);
+    }
+
+    fn add_node(&self, name: &str, cpu: &str) {
+        let node = node(name, json!({}), cpu, "64Gi", 100);
+        self.cluster.client().post(NODES, &node).expect("the node is created");
+    }
+
+    fn add_pod(&self, name: &str, scheduler: &str, cpu: &str) {
+        let pod = pod(name, scheduler, json!({"cpu": cpu}), json!({}));
+        self.cluster.client().post(PODS, &pod).expect("the pod is created");
+    }
+
+    fn node_of(&self, pod: &str) -> String {
+        wait_until_bound(self.cluster.client(), pod)
+    }
+
+    fn end(mut self) -> String {
+        self.scheduler.take().expect("it runs").ends_well()
+    }
+}
+
+/// A profile that only looks at how full nodes are.
+fn profile(name: &str, strategy: &str) -> String {
+    format!(
+        "- schedulerName: {name}\n  plugins:\n    preScore: {{disabled: [{{name: '*'}}]}}\n    score: {{disabled: [{{name: '*'}}], enabled: [{{name: \
+         NodeResourcesFit, weight: 1}}]}}\n  pluginConfig:\n  - name: NodeResourcesFit\n    args: {{scoringStrategy: {{type: \
+         {strategy}, resources: [{{name: cpu, weight: 1}}]}}}}\n"
+    )
+}
+
+fn weights_and_profiles_of_a_changed_file_count(server: Server) {
+    let (spreads, packs) = (profile("mine", "LeastAllocated"), profile("mine", "MostAllocated"));
+    let mut scene = Scene::new(server, &format!("profiles:\n{spreads}"));
+    scene.add_node("a", "8");
+    scene.add_pod("first", "mine", "4");
+    assert_eq!(scene.node_of("first"), "a");
+    scene.add_node("b", "8");
+    // A node that is not known yet cannot be chosen; one that is known is the emptier one.
+    let mut probes = 0;
+    eventually("b is used", PATIENCE, || {
+        probes += 1;
+        let name = format!("probe-{probes}");
+        scene.add_pod(&name, "mine", "10m");
+        (scene.node_of(&name) == "b").then_some(())
+    });
+    scene.take_over(&format!("profiles:\n{packs}"));
+    scene.add_pod("packed", "mine", "1");
+    assert_eq!(scene.node_of("packed"), "a");
+
+    // A pod that waits for a profile of its name gets it; one whose profile goes stays as it is.
+    scene.add_pod("others", "other", "1");
+    scene.add_pod("too-large", "mine", "100");
+    scene.scheduler().wait_for_line(&["Unable to schedule pod", "default/too-large"]);
+    let other = profile("other", "LeastAllocated");
+    scene.take_over(&format!("profiles:\n{other}"));
+    scene.node_of("others");
+    let tried = scene.scheduler().attempts("too-large");
+    scene.add_node("huge", "128");
+    scene.add_pod("next", "other", "20");
+    assert_eq!(scene.node_of("next"), "huge");
+    assert_eq!(scene.scheduler().attempts("too-large"), tried, "it is nobody's");
+    scene.take_over(&format!("profiles:\n{packs}{other}"));
+    assert_eq!(scene.node_of("too-large"), "huge");
+
+    let log = scene.end();
+    assert_eq!(log.matches("Successfully bound pod to node").count(), bound(&log), "no pod is bound twice");
+}
+
+/// How many pods the log says are bound.
+fn bound(log: &str) -> usize {
+    let lines = log.lines().filter(|line| line.contains("Successfully bound pod to node"));
+    let pods = lines.filter_map(|line| line.split_once("pod=\"")?.1.split('"').next());
+    pods.collect::<BTreeSet<_>>().len()
+}
+
+fn what_cannot_take_over_is_refused_and_the_old_file_counts(server: Server) {
+    const REFUSED: &str = "The configuration file has changed and is refused";
+    let mine = profile("mine", "LeastAllocated");
+    let mut scene = Scene::new(server, &format!("profiles:\n{mine}"));
+    let file = scene.link().display().to_string();
+    scene.add_node("a", "8");
+    scene.add_pod("first", "mine", "1");
+    scene.node_of("first");
+    for (config, parts) in [
+        ("profiles: [\n".to_owned(), &["config.yaml:"][..]),
+        (
+            "profiles:\n- schedulerName: mine\n  pluginz: {}\n".to_owned(),
+            &[":6:3: unknown field", "profiles[0].pluginz"],
+        ),
+        ("podMaxBackoffSeconds: 0\n".to_owned(), &["podMaxBackoffSeconds"]),
+        (
+            format!("leaderElection: {{leaseDuration: 30s}}\nprofiles:\n{mine}"),
+            &[":4:18: leaderElection.leaseDuration", "needs a restart"],
+        ),
+        (
+            format!("clientConnection: {{kubeconfig: $KUBECONFIG, qps: 7}}\nprofiles:\n{mine}"),
+            &["clientConnection.qps", "needs a restart"],
+        ),
+    ] {
+        let told = scene.change(&config, &[&[REFUSED, file.as_str()][..], parts].concat());
+        assert!(told.starts_with('E'), "{told}");
+    }
+    scene.add_pod("p", "mine", "1");
+    assert_eq!(scene.node_of("p"), "a");
+    scene.add_pod("q", "default-scheduler", "1");
+    // What was refused does not keep what is right from taking over.
+    scene.take_over("profiles:\n- schedulerName: default-scheduler\n");
+    assert_eq!(scene.node_of("q"), "a");
+    assert!(get_pod(scene.cluster.client(), "q").is_some_and(|pod| node_of(&pod) == Some("a")));
+    scene.end();
+}

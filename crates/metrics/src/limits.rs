@@ -1,0 +1,152 @@
+//! What whoever runs a scheduler does not want to see of its metrics: families that are switched off, and values of labels
+//! beside those that are listed.
+//!
+//! Both are applied when a page is made; what is counted stays as it is. kube-scheduler does the same when it counts, so
+//! there of gauges whose values come to the same label the last one is seen, and here their sum.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prometheus::proto::{Counter, Gauge, Histogram, Metric, MetricFamily, MetricType};
+
+/// In place of a value that is not listed.
+const UNEXPECTED: &str = "unexpected";
+
+/// The values that are allowed, by metric and label.
+pub type Allowed = BTreeMap<(String, String), BTreeSet<String>>;
+
+/// Metrics that are switched off, and allowed values of labels. None by default.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    disabled: BTreeSet<String>,
+    allowed: Allowed,
+}
+
+impl Limits {
+    /// Empty names are none.
+    pub fn new(disabled: impl IntoIterator<Item = String>, allowed: Allowed) -> Self {
+        Self { disabled: disabled.into_iter().filter(|name| !name.is_empty()).collect(), allowed }
+    }
+
+    /// How many metrics are switched off, whether they exist or not.
+    pub(crate) fn disabled(&self) -> usize {
+        self.disabled.len()
+    }
+
+    /// The families as they are to be seen.
+    pub(crate) fn apply(&self, mut families: Vec<MetricFamily>) -> Vec<MetricFamily> {
+        families.retain(|family| !self.disabled.contains(family.name()));
+        families.iter_mut().for_each(|family| self.restrict(family));
+        families
+    }
+
+    fn restrict(&self, family: &mut MetricFamily) {
+        let name = family.name().to_owned();
+        if !self.allowed.keys().any(|(metric, _)| *metric == name) {
+            return;
+        }
+        let kind = family.get_field_type();
+        let mut merged: Vec<Metric> = Vec::new();
+        for mut metric in std::mem::take(family.mut_metric()) {
+            for pair in metric.mut_label() {
+                let allowed = self.allowed.get(&(name.clone(), pair.name().to_owned()));
+                if allowed.is_some_and(|allowed| !allowed.contains(pair.value())) {
+                    pair.set_value(UNEXPECTED.to_owned());
+                }
+            }
+            match merged.iter_mut().find(|other| other.get_label() == metric.get_label()) {
+                Some(other) => add(kind, other, &metric),
+                None => merged.push(metric),
+            }
+        }
+        family.set_metric(merged);
+    }
+}
+
+/// Both series become one.
+fn add(kind: MetricType, to: &mut Metric, other: &Metric) {
+    match kind {
+        MetricType::COUNTER => {
+            let mut sum = Counter::default();
+            sum.set_value(to.get_counter().get_value() + other.get_counter().get_value());
+            to.set_counter(sum);
+        }
+        MetricType::HISTOGRAM => {
+            let sum = added(to.get_histogram(), other.get_histogram());
+            to.set_histogram(sum);
+        }
+        _ => {
+            let mut sum = Gauge::default();
+            sum.set_value(to.get_gauge().get_value() + other.get_gauge().get_value());
+            to.set_gauge(sum);
+        }
+    }
+}
+
+/// Histograms of one family have the same buckets.
+fn added(one: &Histogram, other: &Histogram) -> Histogram {
+    let mut sum = Histogram::default();
+    sum.set_sample_count(one.get_sample_count() + other.get_sample_count());
+    sum.set_sample_sum(one.get_sample_sum() + other.get_sample_sum());
+    let mut buckets = one.get_bucket().to_vec();
+    for (bucket, more) in buckets.iter_mut().zip(other.get_bucket()) {
+        bucket.set_cumulative_count(bucket.cumulative_count() + more.cumulative_count());
+    }
+    sum.set_bucket(buckets);
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+
+    use super::*;
+    use crate::encode;
+
+    fn page(limits: &Limits) -> String {
+        let registry = Registry::new();
+        let counter = IntCounterVec::new(Opts::new("pods_total", "h"), &["result", "profile"]).unwrap();
+        let opts = HistogramOpts::new("waits", "h").buckets(vec![1.0, 2.0]);
+        let histogram = HistogramVec::new(opts, &["plugin"]).unwrap();
+        registry.register(Box::new(counter.clone())).unwrap();
+        registry.register(Box::new(histogram.clone())).unwrap();
+        for (result, times) in [("good", 1), ("bad", 2), ("worse", 4)] {
+            counter.with_label_values(&[result, "a"]).inc_by(times);
+        }
+        for (plugin, seconds) in [("x", 0.5), ("y", 1.5), ("z", 9.0)] {
+            histogram.with_label_values(&[plugin]).observe(seconds);
+        }
+        let page = encode::page(&limits.apply(registry.gather()));
+        page.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+    }
+
+    fn allowed(metric: &str, label: &str, values: &[&str]) -> Allowed {
+        let values = values.iter().map(ToString::to_string).collect();
+        [((metric.to_owned(), label.to_owned()), values)].into()
+    }
+
+    #[test]
+    fn metrics_that_are_switched_off_are_not_on_the_page() {
+        let limits = Limits::new(["waits".to_owned(), String::new(), "nonsense".to_owned()], Allowed::new());
+        assert!(!page(&limits).contains("waits") && page(&limits).contains("pods_total"));
+        assert_eq!(limits.disabled(), 2);
+    }
+
+    #[test]
+    fn values_that_are_not_listed_become_one() {
+        let limits = Limits::new([], allowed("pods_total", "result", &["good", "never"]));
+        assert!(page(&limits).starts_with(
+            "pods_total{profile=\"a\",result=\"unexpected\"} 6\npods_total{profile=\"a\",result=\"good\"} 1\n"
+        ));
+        let limits = Limits::new([], allowed("waits", "plugin", &["x"]));
+        let page = page(&limits);
+        for line in [
+            "waits_bucket{plugin=\"unexpected\",le=\"1\"} 0\n",
+            "waits_bucket{plugin=\"unexpected\",le=\"2\"} 1\n",
+            "waits_bucket{plugin=\"unexpected\",le=\"+Inf\"} 2\n",
+            "waits_sum{plugin=\"unexpected\"} 10.5\n",
+            "waits_count{plugin=\"x\"} 1\n",
+        ] {
+            assert!(page.contains(line), "{line}{page}");
+        }
+    }
+}
