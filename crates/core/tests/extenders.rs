@@ -194,6 +194,26 @@ fn what_extenders_say_is_counted_with_what_plugins_say() {
 }
 
 #[test]
+fn who_decides_as_kube_scheduler_forgets_the_pods_on_nodes_that_come_back_as_objects() {
+    let filter: Filter = |_, asked| Ok(all(asked));
+    for (parity, sees_objects, chosen) in
+        [(false, false, "small"), (false, true, "small"), (true, false, "small"), (true, true, "large")]
+    {
+        let fake = Arc::new(Fake { filter: Some(filter), ..Fake::default() });
+        let extender = Extender { sees_objects, ..filters("u") };
+        let mut world = World::with(EngineConfig { parity, ..config(vec![extender], &fake) });
+        world.set_node(node("large", 4000));
+        let placed = harbormaster_api::Pod { node_name: Some("large".into()), ..pod("busy", 3000) };
+        world.add_pod(placed);
+        world.set_node(node("small", 2000));
+        for name in ["p", "q"] {
+            world.add_pod(pod(name, 100));
+            assert_eq!(bound(&mut world), chosen, "{name}, parity: {parity}, objects: {sees_objects}");
+        }
+    }
+}
+
+#[test]
 fn any_event_wakes_a_pod_that_an_extender_rejects() {
     let filter: Filter = |_, asked| Ok(all_but(asked, &[("a", "later")]));
     let (mut world, fake) =

@@ -4,7 +4,11 @@
 
 mod world;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 use harbormaster_core::{
@@ -413,11 +417,11 @@ fn run(steps: Vec<Any>) -> Result<(), TestCaseError> {
             Any::Step(step) => play(&mut world, &mut model, step),
             Any::Other { name, cpu, priority } => {
                 let name = format!("o{name}");
-                if !model.pods.contains_key(&name) {
+                if let Entry::Vacant(place) = model.pods.entry(name.clone()) {
                     let new = with_priority(pod(&name, i64::from(cpu)), i32::from(priority));
                     let mut new = with_scheduler(new, OTHER);
                     new.uid = format!("{name}-{}", world.now.0).into();
-                    model.pods.insert(name, new.clone());
+                    place.insert(new.clone());
                     world.add_pod(new);
                 }
             }

@@ -25,7 +25,7 @@ use crate::{
     cluster::Cluster,
     cycle::{Cycle, Reservation},
     diagnosis::Diagnosis,
-    extender::{EXTENDER_IDX, ExtenderError, Extenders},
+    extender::{EXTENDER_IDX, ExtenderError, Extenders, Passed},
     guard::{Call, PointError, Stopped},
     kept::{Column, Kept, SlateId},
     meter::{Laps, Stage, Status},
@@ -386,7 +386,7 @@ impl Runner {
     /// Scores as many of the rows that fit as the window wants and extenders let pass, and takes the best.
     fn choose(
         &mut self,
-        cluster: &Cluster,
+        cluster: &mut Cluster,
         mut draft: Draft,
         search: Search<'_>,
         tried: Option<NodeIdx>,
@@ -402,14 +402,21 @@ impl Runner {
         let only = draft.narrowed.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
+        // Only who decides as kube-scheduler copies that it forgets the pods on nodes that come back as objects.
+        let mut as_bare = false;
         if asks_extenders {
-            walk.feasible = self.ask_filters(cluster, &mut draft, walk.feasible)?;
+            let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;
+            as_bare = passed.as_objects && search.tie == Tie::FirstOnHeap;
+            walk.feasible = passed.rows;
         }
         let (row, ranking) = match walk.feasible.as_slice() {
             [] => return self.nowhere(cluster, draft),
             [one] => (*one, None),
             many => {
-                let mut totals = self.score(cluster, &draft, many)?;
+                let mut totals = match as_bare {
+                    true => self.score_bare(cluster, &draft, many)?,
+                    false => self.score(cluster, &draft, many)?,
+                };
                 if asks_extenders {
                     self.ask_for_scores(cluster, &draft, many, &mut totals);
                 }
@@ -450,17 +457,17 @@ impl Runner {
         cluster: &Cluster,
         draft: &mut Draft,
         rows: Vec<NodeIdx>,
-    ) -> Result<Vec<NodeIdx>, AttemptError> {
+    ) -> Result<Passed, AttemptError> {
         // What extenders take is no plugin's time.
         self.laps.turn(Stage::Reserve);
-        let passed = self.extenders.filter(&draft.pod, cluster.nodes(), rows)?;
+        let mut passed = self.extenders.filter(&draft.pod, cluster.nodes(), rows)?;
         self.laps.turn(Stage::PreScore);
-        for (row, reject) in passed.rejected {
+        for (row, reject) in passed.rejected.drain(..) {
             draft.fits.remove(row);
             draft.overlay.set(row, EXTENDER_IDX, reject);
             draft.forced.insert(row);
         }
-        Ok(passed.rows)
+        Ok(passed)
     }
 
     fn ask_for_scores(&mut self, cluster: &Cluster, draft: &Draft, rows: &[NodeIdx], totals: &mut [i64]) {

@@ -46,6 +46,8 @@ pub struct Extender {
     pub managed_resources: Vec<Str>,
     /// Whether pods are scheduled without it when it fails.
     pub ignorable: bool,
+    /// Whether it is shown nodes as objects, not by name alone (it is not `nodeCacheCapable`).
+    pub sees_objects: bool,
 }
 
 impl Extender {
@@ -162,6 +164,8 @@ pub(crate) struct Passed {
     pub(crate) rows: Vec<NodeIdx>,
     /// Those that do not, and why.
     pub(crate) rejected: Vec<(NodeIdx, Reject)>,
+    /// Whether somebody gave nodes back as objects. kube-scheduler scores what came back, and no pod is on that.
+    pub(crate) as_objects: bool,
 }
 
 impl Extenders {
@@ -232,7 +236,7 @@ impl Extenders {
         nodes: &NodeTable,
         rows: Vec<NodeIdx>,
     ) -> Result<Passed, ExtenderError> {
-        let mut passed = Passed { rows, rejected: Vec::new() };
+        let mut passed = Passed { rows, ..Passed::default() };
         for (at, extender) in self.interested(pod).filter(|(_, extender)| extender.filters) {
             if passed.rows.is_empty() {
                 break;
@@ -244,7 +248,10 @@ impl Extenders {
                 Ok(said)
             });
             match said {
-                Ok(said) => self.take_filtered(at, pod, nodes, &mut passed, &said),
+                Ok(said) => {
+                    passed.as_objects |= extender.sees_objects;
+                    self.take_filtered(at, pod, nodes, &mut passed, &said);
+                }
                 Err(why) => self.failed(at, pod, why)?,
             }
         }

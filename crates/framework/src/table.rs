@@ -97,6 +97,13 @@ pub struct NodeTable {
     refreshed: LogPosition,
 }
 
+/// What was on a row that is bare for a question.
+pub(crate) struct Bare {
+    row: NodeIdx,
+    pods: Vec<Arc<PodInfo>>,
+    images: Vec<RowImage>,
+}
+
 impl NodeTable {
     // --- reading ---
 
@@ -270,6 +277,23 @@ impl NodeTable {
     /// Ends questions about a row that has all its pods again: they stand in the order of `before`.
     pub fn what_if_over(&mut self, row: NodeIdx, before: Vec<Arc<PodInfo>>) {
         self.rows[row.at()].pods = before;
+    }
+
+    /// Takes pods and images off a row for a question of the form "what if", until [`Self::no_longer_bare`]. Not logged.
+    pub(crate) fn what_if_bare(&mut self, row: NodeIdx) -> Bare {
+        let pods = self.rows[row.at()].pods.clone();
+        for pod in &pods {
+            self.take(row, &pod.uid);
+        }
+        let images = std::mem::take(&mut self.rows[row.at()].images);
+        Bare { row, pods, images }
+    }
+
+    /// Puts back what [`Self::what_if_bare`] took.
+    pub(crate) fn no_longer_bare(&mut self, bare: Bare) {
+        let Bare { row, pods, images } = bare;
+        pods.into_iter().for_each(|pod| self.put(row, pod));
+        self.rows[row.at()].images = images;
     }
 
     /// Brings derived facts up to date: call before every scheduling cycle.

@@ -96,7 +96,7 @@ impl Extenders {
         lock(&self.shared.asked).clear();
     }
 
-    /// What has been asked since the last call, in no certain order, with
+    /// What has been asked since the last call, in the order of arrival, with
     /// `names` in place of the UIDs of pods.
     #[must_use]
     pub fn take_asked(&self, names: &Names) -> Vec<Asked> {

@@ -156,6 +156,7 @@ fn engine(
 /// What the engine is to know of an extender.
 pub fn extender(config: &harbormaster_config::Extender) -> Extender {
     Extender {
+        sees_objects: !config.node_cache_capable,
         name: config.url_prefix.as_str().into(),
         filters: !config.filter_verb.is_empty(),
         prioritizes: !config.prioritize_verb.is_empty(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use harbormaster_api::Str;
 
-use super::{Attempt, AttemptError, Competed, Found, Runner, draft::Draft};
+use super::{Attempt, AttemptError, Competed, Found, Runner, draft::Draft, score::KeptScores};
 use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo, sweep::PluginIdx};
 
 /// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
@@ -97,7 +97,7 @@ impl Runner {
         candidates: &[NodeIdx],
     ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
         let mut sheets = vec![ScoreSheet::default(); candidates.len()];
-        self.score_into(cluster, draft, candidates, |at, score| {
+        self.score_into(cluster, draft, candidates, KeptScores::Serve, |at, score| {
             sheets[at].total += score.weighted;
             sheets[at].plugins.push((score.plugin, score.raw, score.normalized, score.weighted));
         })?;

@@ -7,6 +7,7 @@ use crate::{
     cluster::Cluster,
     cycle::Cycle,
     guard::PointError,
+    kept::Column,
     meter::Stage,
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
@@ -14,6 +15,7 @@ use crate::{
     points::Slot,
     profile::{Profile, Scorer},
     scores::Scores,
+    table::Bare,
 };
 
 /// Allocations that outlive an attempt.
@@ -76,20 +78,46 @@ impl Runner {
         draft: &Draft,
         candidates: &[NodeIdx],
     ) -> Result<Vec<i64>, AttemptError> {
+        self.sum_up(cluster, draft, candidates, KeptScores::Serve)
+    }
+
+    /// The same, as if the candidates had neither pods nor images. Indexes know of their pods all the same.
+    pub(super) fn score_bare(
+        &mut self,
+        cluster: &mut Cluster,
+        draft: &Draft,
+        candidates: &[NodeIdx],
+    ) -> Result<Vec<i64>, AttemptError> {
+        let nodes = cluster.what_if();
+        let bare: Vec<Bare> = candidates.iter().map(|row| nodes.what_if_bare(*row)).collect();
+        let totals = self.sum_up(cluster, draft, candidates, KeptScores::AreLeftAside);
+        let nodes = cluster.what_if();
+        bare.into_iter().for_each(|row| nodes.no_longer_bare(row));
+        totals
+    }
+
+    fn sum_up(
+        &mut self,
+        cluster: &Cluster,
+        draft: &Draft,
+        candidates: &[NodeIdx],
+        kept: KeptScores,
+    ) -> Result<Vec<i64>, AttemptError> {
         let mut totals = vec![0; candidates.len()];
-        self.score_into(cluster, draft, candidates, |at, score| totals[at] += score.weighted)?;
+        self.score_into(cluster, draft, candidates, kept, |at, score| totals[at] += score.weighted)?;
         if draft.profile.scorers().is_empty() {
             totals.fill(1);
         }
         Ok(totals)
     }
 
-    /// Calls `record(candidate, score)` for every scorer and candidate. Kept raw scores serve where there are some.
+    /// Calls `record(candidate, score)` for every scorer and candidate.
     pub(super) fn score_into(
         &mut self,
         cluster: &Cluster,
         draft: &Draft,
         candidates: &[NodeIdx],
+        kept: KeptScores,
         mut record: impl FnMut(usize, ScoreOf),
     ) -> Result<(), AttemptError> {
         let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
@@ -102,13 +130,22 @@ impl Runner {
         let mut column = vec![0; cluster.rows()];
         for scorer in profile.scorers() {
             let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
+            let mut anew = Column::default();
             match self.kept.column_mut(draft.slate, scorer.plugin) {
-                Some(kept) => {
-                    kept.score(profile.asked(scorer.plugin, &cx), &set)?;
-                    if kept.raw().is_empty() {
+                Some(kept_column) => {
+                    let asked = profile.asked(scorer.plugin, &cx);
+                    let of_rows = match kept {
+                        KeptScores::Serve => kept_column,
+                        KeptScores::AreLeftAside => {
+                            anew.catch_up(asked)?;
+                            &mut anew
+                        }
+                    };
+                    of_rows.score(asked, &set)?;
+                    if of_rows.raw().is_empty() {
                         continue;
                     }
-                    candidates.iter().for_each(|row| column[row.at()] = kept.raw()[row.at()]);
+                    candidates.iter().for_each(|row| column[row.at()] = of_rows.raw()[row.at()]);
                 }
                 None if slot.is_none() => continue,
                 None => {
@@ -125,6 +162,15 @@ impl Runner {
         }
         Ok(())
     }
+}
+
+/// What becomes of scores that are kept.
+#[derive(Clone, Copy)]
+pub(super) enum KeptScores {
+    /// They serve where there are some.
+    Serve,
+    /// They are about other rows than they seem to be.
+    AreLeftAside,
 }
 
 /// What one plugin thinks of one candidate.

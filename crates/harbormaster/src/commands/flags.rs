@@ -549,7 +549,7 @@ mod tests {
             match default {
                 Some(default) => assert_eq!(*value, default, "--{flag}"),
                 None => {
-                    assert!(["", "0", "0s", "[]", "false"].contains(&value.as_str()), "--{flag}: {value}")
+                    assert!(["", "0", "0s", "[]", "false"].contains(&value.as_str()), "--{flag}: {value}");
                 }
             }
         }

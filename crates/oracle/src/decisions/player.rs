@@ -138,7 +138,13 @@ impl Stage {
             let context = || format!("{}, step {index}: {}", contender.name(), step.summary());
             player.perform(step).with_context(context)?;
             outcomes.push(player.board.outcomes());
-            asked.push(self.extenders.take_asked(&player.board.names()).into_iter().collect());
+            let names = player.board.names();
+            let questions = self.extenders.take_asked(&names);
+            asked.push(if step.objects().len() > 1 {
+                firsts(questions)
+            } else {
+                questions.into_iter().collect()
+            });
         }
         let refused = player.refused;
         if let Some(scheduler) = player.scheduler.take() {
@@ -343,6 +349,14 @@ impl Player<'_> {
         self.settled = Instant::now();
         Ok(())
     }
+}
+
+/// What each extender is asked first of each pod and verb. Whether a pod of many is tried again, and what it finds
+/// then, depends on when the bindings of others are confirmed.
+fn firsts(questions: Vec<Asked>) -> BTreeSet<Asked> {
+    let mut seen = BTreeSet::new();
+    let of_pod = |asked: &Asked| [&asked.extender, &asked.verb, &asked.pod].map(String::clone);
+    questions.into_iter().filter(|asked| seen.insert(of_pod(asked))).collect()
 }
 
 /// Whether a pod may have been given a node that is not written, because its claims wait for volumes.

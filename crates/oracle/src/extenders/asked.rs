@@ -52,7 +52,7 @@ fn make_certain(value: &mut Value, names: &Names) {
                 match key.as_str() {
                     "resourceVersion" if value.is_string() => *value = "VERSION".into(),
                     "uid" if value.as_str().is_some_and(|uid| !names.contains_key(uid)) => {
-                        *value = "UID".into()
+                        *value = "UID".into();
                     }
                     _ => make_certain(value, names),
                 }
