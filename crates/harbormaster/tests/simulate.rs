@@ -165,8 +165,7 @@ fn a_configuration_is_written_and_read_back() {
     let output = harbormaster(&["run", "--write-config-to", path, "--disabled-metrics=a", "--vmodule=a=1"]);
     let stderr = text(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    assert_eq!(stderr.matches("--disabled-metrics").count(), 1, "{stderr}");
-    assert!(!stderr.contains("vmodule"), "{stderr}");
+    assert!(!stderr.contains("disabled-metrics") && !stderr.contains("vmodule"), "{stderr}");
     assert!(fs::read_to_string(path).unwrap().contains("schedulerName: default-scheduler"));
     let again = harbormaster(&["simulate", "-f", "examples/", "--config", path]);
     let plain = harbormaster(&["simulate", "-f", "examples/"]);
