@@ -21,6 +21,7 @@ use e2e::{
 };
 use harbormaster_oracle::{
     components::{ApiClient, ControlPlane, ControlPlaneOptions},
+    harbormaster::harbormaster_binary,
     scheduler::{Contender, Scheduler, StartOptions},
 };
 use serde_json::{Value, json};
@@ -34,7 +35,8 @@ const NO_METRICS: &str = "the server could not find the requested resource (get 
 
 /// All who ask extenders.
 fn schedulers() -> Vec<Contender> {
-    vec![Contender::KubeScheduler]
+    let harbormaster = harbormaster_binary(false).expect("cargo builds harbormaster");
+    vec![Contender::KubeScheduler, Contender::Harbormaster(harbormaster)]
 }
 
 /// The program as a process, killed with this value.

@@ -14,6 +14,7 @@ use harbormaster_extender::{
 };
 use harbormaster_oracle::{
     components::{ApiClient, ControlPlane, ControlPlaneOptions},
+    harbormaster::harbormaster_binary,
     scheduler::{Contender, Scheduler, StartOptions},
 };
 use serde_json::{Value, json};
@@ -28,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// All who ask extenders.
 fn schedulers() -> Vec<Contender> {
-    vec![Contender::KubeScheduler]
+    let harbormaster = harbormaster_binary(false).expect("cargo builds harbormaster");
+    vec![Contender::KubeScheduler, Contender::Harbormaster(harbormaster)]
 }
 
 fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
