@@ -47,6 +47,13 @@ fn pods_with_claims_get_the_same_nodes_and_volumes() {
 }
 
 #[test]
+fn extenders_are_asked_the_same_and_pods_end_alike() {
+    let size = Size { nodes: 10, pods: 30, changes: 3 };
+    let report = compare_with(2, size, Options { extenders: true, ..Options::default() });
+    assert!(report.asked > 30, "{report}");
+}
+
+#[test]
 fn drivers_that_fail_and_pods_that_are_preempted_end_alike() {
     let size = Size { nodes: 8, pods: 14, changes: 2 };
     let report = compare_with(3, size, Options { volumes: true, ..Options::default() });

@@ -21,6 +21,7 @@ pub(super) fn add_extenders(script: &mut Script) {
     let count = random.range(1, 3);
     let binder = random.chance(40).then(|| random.below(count));
     for profile in script.config["profiles"].as_array_mut().into_iter().flatten() {
+        keep_fit(profile);
         outweigh_ranks(&mut random, profile);
     }
     let mut entries = Vec::new();
@@ -39,6 +40,13 @@ pub(super) fn add_extenders(script: &mut Script) {
         script.extenders.push(character);
     }
     script.config["extenders"] = entries.into();
+}
+
+/// kube-scheduler does not start if a profile has no NodeResourcesFit to be told of ignored resources.
+fn keep_fit(profile: &mut Value) {
+    if let Some(disabled) = profile["plugins"]["multiPoint"]["disabled"].as_array_mut() {
+        disabled.retain(|plugin| plugin["name"] != "NodeResourcesFit");
+    }
 }
 
 /// An extender's point counts ten times its weight, so ranks are below 1000 in all.

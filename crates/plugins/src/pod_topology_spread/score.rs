@@ -117,7 +117,9 @@ impl<'a> CandidateDomains<'a> {
     fn by_row(&self, cx: &Cycle<'_>, constraint: &Constraint, pods: &RowCounts) -> DomainPoints {
         let rate = Rate::new(constraint, self.candidates.len() - self.ignored.len());
         let mut by_row = vec![rate.of(0); cx.nodes.rows()];
-        for (row, pods) in pods.iter() {
+        // Where a question is about a node without its pods, the index has them all the same.
+        let has_pods = |row: NodeIdx| !cx.nodes.node(row).pods().is_empty();
+        for (row, pods) in pods.iter().filter(|(row, _)| has_pods(*row)) {
             if let Some(entry) = by_row.get_mut(row.at()) {
                 *entry = rate.of(pods);
             }
