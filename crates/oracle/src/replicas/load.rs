@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Before a look whether there is something to delete.
 const LOOK: Duration = Duration::from_millis(5);
 const CREATORS: usize = 8;
-const DELETERS: usize = 4;
+const DELETERS: usize = 16;
 
 /// What nodes have: a third is out of CPU first, a third out of memory, and a third out of places.
 const KINDS: [Room; 3] = [[5_000, 32_768, 110], [16_000, 5_120, 110], [16_000, 32_768, 40]];
