@@ -2,13 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+mod e2e;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
+use e2e::{
+    cluster::{PATIENCE, eventually, wait_until_bound},
+    objects::{NODES, PODS, PRIORITY_CLASSES},
+};
 use harbormaster_extender::{
     Ask, Binding, Error, Extender, Filtered, Preempted, Preemption, Reject, Scores, Server, Serving,
 };
@@ -20,28 +24,12 @@ use harbormaster_oracle::{
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, sync::oneshot, task::JoinHandle};
 
-const NODES: &str = "/api/v1/nodes";
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const NAME: &str = "with-extender";
-/// Longer than anything that is waited for takes, on a machine that is busy with something else, too.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// All who ask extenders.
 fn schedulers() -> Vec<Contender> {
     let harbormaster = harbormaster_binary(false).expect("cargo builds harbormaster");
     vec![Contender::KubeScheduler, Contender::Harbormaster(harbormaster)]
-}
-
-fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 /// What an extender was asked.
@@ -177,12 +165,6 @@ fn lasting(mut object: Value) -> Value {
     object
 }
 
-fn node_of(client: &ApiClient, pod: &str) -> String {
-    eventually(&format!("{pod} is bound"), || {
-        client.get(&format!("{PODS}/{pod}")).unwrap()["spec"]["nodeName"].as_str().map(str::to_owned)
-    })
-}
-
 fn all_verbs_are_asked(contender: &Contender, node_cache_capable: bool) {
     let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
     let client = cluster.client();
@@ -190,7 +172,7 @@ fn all_verbs_are_asked(contender: &Contender, node_cache_capable: bool) {
         client.post(NODES, &node(name)).unwrap();
     }
     let class = json!({"metadata": {"name": "high"}, "value": 1000});
-    client.post(CLASSES, &class).unwrap();
+    client.post(PRIORITY_CLASSES, &class).unwrap();
     let diary = Diary::default();
     let served = Served::start(extender(&diary, client));
     let options =
@@ -199,7 +181,7 @@ fn all_verbs_are_asked(contender: &Contender, node_cache_capable: bool) {
 
     // One pod fits everywhere, and goes where the extender likes it.
     client.post(PODS, &pod("liked", NAME, "1", json!({}))).unwrap();
-    assert_eq!(node_of(client, "liked"), "b");
+    assert_eq!(wait_until_bound(client, "liked"), "b");
     nodes_and_pods_arrived_whole(client, &diary, node_cache_capable);
 
     // Then all nodes are full, and one pod may evict others.
@@ -209,10 +191,10 @@ fn all_verbs_are_asked(contender: &Contender, node_cache_capable: bool) {
         client.post(PODS, &pod(&format!("on-{name}"), "nobody", "4", full)).unwrap();
     }
     let victim = client.get(&format!("{PODS}/on-b")).unwrap();
-    eventually("the class is known", || {
+    eventually("the class is known", PATIENCE, || {
         client.post(PODS, &pod("important", NAME, "4", json!({"priorityClassName": "high"}))).ok()
     });
-    assert_eq!(node_of(client, "important"), "b");
+    assert_eq!(wait_until_bound(client, "important"), "b");
     victims_arrived_whole(&diary, &victim, node_cache_capable);
     for left in ["on-a", "on-c"] {
         client.get(&format!("{PODS}/{left}")).unwrap();

@@ -8,7 +8,6 @@ mod e2e;
 use std::{
     collections::BTreeSet,
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -23,7 +22,7 @@ use e2e::{
     volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, users_of, volume},
 };
 use harbormaster_oracle::components::{
-    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Error, Helm, Kubectl, KubectlVersion,
+    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Error, Helm, Kubectl, KubectlVersion, free_ports,
 };
 use serde_json::{Value, json};
 
@@ -200,8 +199,7 @@ fn start_static_pod(cluster: &Endpoint, files: &Path) -> Started {
 
 /// Nothing but the port is another: other tests may run here.
 fn start_with(spec: Value, program: &str, mut args: Vec<String>, files: &Path) -> Started {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let port = free.expect("there is a free port").port();
+    let [port] = free_ports().expect("a port is free");
     args.push(format!("--secure-port={port}"));
     Started { process: Harbormaster::start_as(program, &args, files), port, spec }
 }

@@ -9,7 +9,7 @@ mod e2e;
 use std::{
     env, fs,
     io::{ErrorKind, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -24,7 +24,7 @@ use e2e::{
     process::Harbormaster,
     server::Server,
 };
-use harbormaster_oracle::components::ApiClient;
+use harbormaster_oracle::components::{ApiClient, free_ports};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     crypto::ring,
@@ -165,14 +165,14 @@ fn pods_are_bound_and_health_is_answered_while_thousands_of_connections_are_slow
         .with_root_certificates(roots)
         .with_no_client_auth();
 
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.expect("there is a free port");
+    let [port] = free_ports().expect("a port is free");
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
     let config = file("config.json", config("crowd").to_string());
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let args = [
         format!("--config={config}"),
         format!("--kubeconfig={kubeconfig}"),
-        format!("--secure-port={}", address.port()),
+        format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--tls-cert-file={cert_file}"),
         format!("--tls-private-key-file={key_file}"),

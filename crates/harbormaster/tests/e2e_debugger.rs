@@ -5,10 +5,11 @@ mod e2e;
 use e2e::{
     cluster::{PATIENCE, eventually, wait_until_bound, wait_until_explained},
     objects::{NODES, PODS, default_config, node, pod},
-    port::{ask, free_port},
+    port::ask,
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
 };
+use harbormaster_oracle::components::free_ports;
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -76,7 +77,7 @@ fn a_new_verbosity_reaches_the_engine(server: Server) {
     let cluster = server.own();
     let client = cluster.client();
     client.post(NODES, &node("node", json!({}), "4", "8Gi", 110)).expect("the node is created");
-    let port = free_port();
+    let [port] = free_ports().expect("a port is free");
     let open = "--authorization-always-allow-paths=/debug/flags/v";
     let harbormaster = start(&cluster, &[&format!("--secure-port={port}"), "--bind-address=127.0.0.1", open]);
     create(&cluster, "before", SCHEDULER, json!({}));

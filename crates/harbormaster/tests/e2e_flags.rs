@@ -15,7 +15,10 @@ use e2e::{
     objects::{NODES, PODS, node, pod},
     server::Server,
 };
-use harbormaster_oracle::components::RealBinary;
+use harbormaster_oracle::{
+    components::{RealBinary, free_ports},
+    process::ask_to_end,
+};
 use serde_json::json;
 
 /// A process that does not outlive the test.
@@ -118,10 +121,7 @@ fn kubeadms_arguments_start_it_under_the_name_of_kube_scheduler() {
     let cluster = Server::Embedded.own();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let kubeconfig = cluster.kubeconfig().display();
-    let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        free.local_addr().expect("it has an address").port()
-    };
+    let [port] = free_ports().expect("a port is free");
     let mut command = under_the_name_of_kube_scheduler(directory.path());
     // All of kubeadm's, and a port that is free here.
     command
@@ -140,8 +140,7 @@ fn kubeadms_arguments_start_it_under_the_name_of_kube_scheduler() {
         .post(PODS, &pod("p", scheduler, json!({"cpu": "1"}), json!({})))
         .expect("the pod is created");
     assert_eq!(wait_until_bound(cluster.client(), "p"), "n1");
-    let id = process.0.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    assert!(ask_to_end(process.0.id()).expect("kill runs"));
     assert_eq!(process.end(), Some(0));
     let log = eventually("the log", PATIENCE, || fs::read_to_string(&log).ok());
     assert!(!log.contains("panicked") && !log.contains("flags="), "{log}");

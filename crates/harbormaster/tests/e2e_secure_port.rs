@@ -6,10 +6,10 @@ use std::{fs, net::TcpListener, path::Path};
 
 use e2e::{
     cluster::{PATIENCE, eventually},
-    port::{exchange, free_port},
+    port::exchange,
     process::{Harbormaster, run_to_end},
 };
-use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions};
+use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, free_ports};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, KeyPair,
@@ -155,7 +155,7 @@ fn both_schedulers_give_the_same_answers() {
     let [clients, proxies, strangers] = ["clients", "proxies", "strangers"].map(Authority::new);
     let cluster = cluster(directory.path(), &clients, &proxies);
     let kubeconfig = cluster.kubeconfig().display().to_string();
-    let [theirs, ours] = [free_port(), free_port()];
+    let [theirs, ours] = free_ports().expect("two ports are free");
     let flags = |port: u16| -> Vec<String> {
         vec![
             "--bind-address=127.0.0.1".to_owned(),

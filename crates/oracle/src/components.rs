@@ -18,12 +18,11 @@ mod ports;
 mod real_binary;
 mod scheduler_config;
 
-pub(crate) use ports::free_ports;
-
 pub use api_client::{ApiClient, unchecked_tls};
 pub use component::Component;
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use endpoint::Endpoint;
+pub use ports::free_ports;
 pub use real_binary::{Helm, Kubectl, KubectlVersion, RealBinary, Rendered};
 
 use std::fmt;

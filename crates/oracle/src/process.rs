@@ -1,7 +1,8 @@
-//! What the kernel says about a process: `/proc/PID`, see proc(5).
+//! What the kernel says about a process, `/proc/PID` (see proc(5)), and how one is asked to end.
 
 use std::fs;
 use std::io;
+use std::process::Command;
 use std::time::Duration;
 
 /// Clock ticks per second in `/proc/PID/stat`; the kernel's interface has it
@@ -33,6 +34,20 @@ pub fn memory(pid: u32) -> io::Result<Memory> {
         (Some(resident), Some(peak)) => Ok(Memory { resident, peak }),
         _ => Err(io::Error::other(format!("/proc/{pid}/status has no memory: the process has ended"))),
     }
+}
+
+/// SIGTERM for `pid`, as the standard library can only kill; whether there is such a process.
+///
+/// # Errors
+/// When the program `kill` cannot be run.
+pub fn ask_to_end(pid: u32) -> io::Result<bool> {
+    Ok(Command::new("kill").args(["-TERM", &pid.to_string()]).status()?.success())
+}
+
+/// The last `count` lines of a log.
+pub(crate) fn last_lines(log: &str, count: usize) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 fn parse_cpu_time(stat: &str) -> Option<Duration> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::components::{ApiClient, Component, Endpoint, free_ports};
+use crate::process;
 
 /// How long a scheduler may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -137,6 +138,12 @@ impl Scheduler {
         Ok(self.metrics.as_ref().map(|client| client.get_text(path)).transpose()?)
     }
 
+    /// Whether it writes events in rounds: the last ones come some time after the attempt that they are about.
+    #[must_use]
+    pub fn writes_events_in_rounds(&self) -> bool {
+        matches!(self.process, Process::Harbormaster(_))
+    }
+
     /// Ends it gracefully.
     pub fn stop(self) -> Result<()> {
         match self.process {
@@ -148,9 +155,7 @@ impl Scheduler {
 
 impl Program {
     fn stop(mut self) -> Result<()> {
-        // The standard library can only kill.
-        let pid = self.child.id().to_string();
-        Command::new("kill").args(["-TERM", &pid]).status().context("running kill")?;
+        process::ask_to_end(self.child.id()).context("running kill")?;
         let deadline = Instant::now() + GRACE;
         while self.child.try_wait()?.is_none() && Instant::now() < deadline {
             sleep(POLL);
@@ -238,7 +243,5 @@ fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions)
 }
 
 fn tail(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(20)..].join("\n")
+    process::last_lines(&std::fs::read_to_string(log).unwrap_or_default(), 20)
 }

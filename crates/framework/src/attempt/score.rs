@@ -130,13 +130,14 @@ impl Runner {
         let mut column = vec![0; cluster.rows()];
         for scorer in profile.scorers() {
             let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
-            let mut anew = Column::default();
+            let mut anew;
             match self.kept.column_mut(draft.slate, scorer.plugin) {
                 Some(kept_column) => {
                     let asked = profile.asked(scorer.plugin, &cx);
                     let of_rows = match kept {
                         KeptScores::Serve => kept_column,
                         KeptScores::AreLeftAside => {
+                            anew = Column::default();
                             anew.catch_up(asked)?;
                             &mut anew
                         }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     sync::Arc,
     time::Duration,
 };
@@ -97,13 +97,4 @@ pub fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, Vec<
     let head = String::from_utf8_lossy(&reply[..end]);
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some((status, reply[end + 4..].to_vec()))
-}
-
-/// A port that nobody uses at the moment.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .expect("there is a free port")
-        .local_addr()
-        .expect("it has a number")
-        .port()
 }

@@ -6,7 +6,10 @@ use super::{Error, io_error};
 
 /// `N` different ports of 127.0.0.1 that were free a moment ago. Another
 /// process may take one before it is used: the user retries with new ones.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
+///
+/// # Errors
+/// When the operating system has none.
+pub fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
     // All listeners stay open until the end, so that no port comes twice.
     let mut listeners = Vec::with_capacity(N);
     let mut ports = [0; N];

@@ -15,6 +15,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The time between two looks at the scheduler's own account.
 const BETWEEN: Duration = Duration::from_millis(40);
 
+/// By then events are written that wait for their round, a tenth of a second after the last one.
+const ROUNDS: Duration = Duration::from_millis(360);
+
 /// By then a pod whose backoff is a second has been tried again.
 const TURN: Duration = Duration::from_millis(2500);
 
@@ -28,9 +31,7 @@ const TURN: Duration = Duration::from_millis(2500);
 /// 3. where the scheduler serves metrics, no pod is queued, and no attempt was
 ///    made between two looks.
 pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
-    // Whoever gives no account of itself may be busy with something that nobody sees yet, such as events: Harbormaster
-    // writes them in rounds, a tenth of a second after the last one.
-    let quiet = if scheduler.activity()?.is_some() { quiet } else { quiet * 6 };
+    let quiet = if scheduler.writes_events_in_rounds() { quiet.max(ROUNDS) } else { quiet };
     let deadline = Instant::now() + LIMIT;
     // The change that this is about has reached us, but perhaps not the scheduler.
     let earliest = Instant::now() + quiet;

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::violation::Violation;
 use crate::components::Endpoint;
+use crate::process;
 
 /// How long a replica that has ended is away, and when one that was started has certainly begun.
 const AWAY: Duration = Duration::from_secs(5);
@@ -124,10 +125,7 @@ impl Crew {
     pub(super) fn end(&mut self) -> Result<()> {
         for replica in &self.replicas {
             if let State::Running(child) = &replica.state {
-                Command::new("kill")
-                    .args(["-TERM", &child.id().to_string()])
-                    .status()
-                    .context("running kill")?;
+                process::ask_to_end(child.id()).context("running kill")?;
             }
         }
         let deadline = Instant::now() + GRACE;
@@ -193,9 +191,7 @@ impl Replica {
     }
 
     fn ended(&self, status: ExitStatus) -> Violation {
-        let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        let log = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        let log = process::last_lines(&self.log(), LOG_LINES);
         Violation::Ended { replica: self.name.clone(), how: status.to_string(), log }
     }
 
