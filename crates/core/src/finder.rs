@@ -71,10 +71,15 @@ impl Finder {
         self
     }
 
-    /// Looks by other profiles from now on, and goes on where the last search ended.
-    pub(crate) fn take_over(&mut self, profiles: &[Arc<Profile>], search: (Window, Tie), batching: bool) {
+    /// Looks by other profiles and asks other extenders from now on, and goes on where the last search ended.
+    pub(crate) fn take_over(
+        &mut self,
+        profiles: &[Arc<Profile>],
+        search: (Window, Tie),
+        batching: bool,
+        extenders: Extenders,
+    ) {
         let (rotation, meter) = (std::mem::take(&mut self.rotation), self.meter.take());
-        let extenders = std::mem::take(&mut self.extenders);
         *self = Self { rotation, meter, ..Self::new(profiles, search, batching).asking(extenders) };
     }
 

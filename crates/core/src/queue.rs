@@ -379,11 +379,11 @@ impl Queue {
         profiles: Vec<Arc<Profile>>,
         backoff: Backoff,
         max_wait: std::time::Duration,
+        extended: bool,
         at: Moment<'_>,
     ) -> Vec<Arc<PodInfo>> {
         let mut gone = Vec::new();
         let entries = self.take_all();
-        let extended = self.wakers.has_extenders();
         self.wakers = Wakers::new(&profiles);
         if extended {
             self.wakers.add_extenders(profiles.len());

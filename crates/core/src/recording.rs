@@ -69,8 +69,9 @@ impl<W: Write> Recorder<W> {
     }
 
     /// See [`Engine::take_over`]. Of the configuration is written what the first line says of the first one.
-    pub fn take_over(&mut self, config: EngineConfig, now: Timestamp) {
+    pub fn take_over(&mut self, mut config: EngineConfig, now: Timestamp) {
         self.write(&Line::TakeOver(now, Setup::of(&config)));
+        self.tape = Tape::between(&mut config.extenders);
         self.engine.take_over(config, now);
     }
 
@@ -243,11 +244,12 @@ impl Player {
                 same(number, 0.into(), self.extenders.drop_rest().into())?;
             }
             Line::TakeOver(at, setup) => {
-                let config = self.later.pop_front().ok_or_else(|| {
+                let mut config = self.later.pop_front().ok_or_else(|| {
                     let why = "another configuration takes over here, which is not given".to_owned();
                     ReplayError::Unplayable(number, why)
                 })?;
                 same(number, setup.value(), Setup::of(&config).value())?;
+                config.extenders = config.extenders.lent(self.extenders.clone());
                 self.engine.take_over(config, at);
             }
             Line::Effects(recorded) => self.compare_effects(number, recorded)?,

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     engine_thread::ToEngine,
-    extenders::HttpExtenders,
+    extenders::current::CurrentExtenders,
     lanes::{Lanes, Tasks},
     leader::Leadership,
     traces::{About, Ending, Traces, traced, within},
@@ -65,7 +65,7 @@ pub struct Binder {
 }
 
 /// Extenders that bind in the place of plugins, and whether anybody may.
-type Binders = (Arc<HttpExtenders>, Leadership);
+type Binders = (CurrentExtenders, Leadership);
 
 /// The pods for which PreBind plugins work, by UID, with the means to stop them.
 type PreBinding = Mutex<FxHashMap<Str, oneshot::Sender<&'static str>>>;
@@ -88,10 +88,8 @@ impl Binder {
     }
 
     /// The same, which asks extenders first.
-    #[must_use]
-    pub fn with_extenders(self, extenders: Option<Arc<HttpExtenders>>, leadership: &Leadership) -> Self {
-        let extenders = extenders.map(|extenders| (extenders, leadership.clone()));
-        Self { extenders, ..self }
+    pub(crate) fn with_extenders(self, extenders: &CurrentExtenders, leadership: &Leadership) -> Self {
+        Self { extenders: Some((extenders.clone(), leadership.clone())), ..self }
     }
 
     /// Tells whether bindings are on their way.
@@ -243,7 +241,7 @@ impl BindingCycle {
     /// `None` if that is for plugins to do.
     async fn bind_by_extender(&self) -> Option<Result<(), BindOutcome>> {
         let (extenders, leadership) = self.extenders.as_ref()?;
-        let bound = extenders.bind(self.task.pod(), self.task.node(), leadership).await?;
+        let bound = extenders.get()?.bind(self.task.pod(), self.task.node(), leadership).await?;
         Some(bound.map_err(BindOutcome::Failed))
     }
 

@@ -5,12 +5,13 @@
 //! runtime of their own, so that a time limit is kept whatever else this process is busy with.
 //!
 //! Reading order: here (who is asked what), `connection` (one request), `wire` (what is sent and what comes back), [`raw`] (objects as
-//! the API server gave them, which extenders get to see).
+//! the API server gave them, which extenders get to see), `current` (others may be asked from some moment on).
 //!
 //! Invariants: every call ends within the extender's `httpTimeout`; nothing that an extender sends makes this process panic
 //! or keep more than a bounded amount of it; whoever does not lead has nothing bound.
 
 mod connection;
+pub(crate) mod current;
 pub mod raw;
 mod wire;
 
@@ -47,7 +48,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// `Extender` of the configuration: how one is reached.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderConfig {
     /// What the engine knows of it; the name is the `urlPrefix`.
     pub extender: Extender,
@@ -70,7 +71,7 @@ pub struct ExtenderConfig {
 }
 
 /// Why an extender cannot be reached with its configuration.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("couldn't build extenders: extender {url:?}: {why}")]
 pub struct ExtenderSetupError {
     /// Its `urlPrefix`.
@@ -102,6 +103,15 @@ impl HttpExtenders {
     /// # Errors
     /// When a certificate or key is of no use, or the system gives no thread.
     pub fn new(configs: &[ExtenderConfig], health: Health) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
+        Self::seeing(RawObjects::new(Wanted::by(configs)), configs, health)
+    }
+
+    /// The same, who see those objects.
+    fn seeing(
+        raw: RawObjects,
+        configs: &[ExtenderConfig],
+        health: Health,
+    ) -> Result<Option<Arc<Self>>, ExtenderSetupError> {
         let Some(first) = configs.first() else { return Ok(None) };
         // See [`crate::ConnectionConfig::clients`].
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -121,7 +131,6 @@ impl HttpExtenders {
             .enable_all()
             .build()
             .map_err(|error| failed(first, error.to_string()))?;
-        let raw = RawObjects::new(Wanted::by(configs));
         Ok(Some(Arc::new(Self { all, raw, health, runtime: Some(runtime) })))
     }
 

@@ -26,7 +26,7 @@ use crate::{
     engine_thread::{self, EngineEnd, ToEngine, Told},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
-    extenders::{ExtenderConfig, ExtenderSetupError, HttpExtenders},
+    extenders::{ExtenderConfig, ExtenderSetupError, HttpExtenders, current::CurrentExtenders, raw::Wanted},
     health::Health,
     lanes::Tasks,
     leader::{
@@ -181,13 +181,13 @@ impl Driver {
         let (tasks, all_done) = Tasks::new();
         let news = CustomNews::default();
         let api = Arc::new(LiveApi::new(clients.main.clone(), news.clone()));
+        let extenders = CurrentExtenders::new(self.extenders.clone(), self.health.clone());
         let binder = Binder::new(api, tasks.clone(), to_engine.clone())
             .traced_by(&self.traces)
-            .with_extenders(self.extenders.clone(), &self.leadership);
+            .with_extenders(&extenders, &self.leadership);
         if let Some(extenders) = &self.extenders {
             engine.extenders = engine.extenders.lent(extenders.clone());
         }
-        let raw = self.extenders.as_ref().map(|extenders| extenders.raw().clone());
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
@@ -199,17 +199,17 @@ impl Driver {
             clock: Clock::default(),
         };
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
-        let mut watches = self.watch_all(&clients, &engine.resources(), &to_engine);
+        let mut watches = self.watch_all(&clients, &engine.resources(), extenders.wanted(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
         let told = Told {
             metrics: self.metrics.numbers().clone(),
             health: self.health.clone(),
             synced,
             traces: self.traces.clone(),
-            raw,
+            raw: extenders.raw().cloned(),
         };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
-        let reached = self.reload.reaches(to_engine.clone());
+        let reached = self.reload.reaches(to_engine.clone(), extenders);
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.stand(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
@@ -307,10 +307,10 @@ impl Driver {
         &self,
         clients: &Clients,
         resources: &[ResourceKind],
+        wanted: Wanted,
         engine: &mpsc::Sender<ToEngine>,
     ) -> JoinSet<()> {
         let streaming = StreamingLists::default();
-        let wanted = self.extenders.as_ref().map(|extenders| extenders.raw().wanted()).unwrap_or_default();
         let mut watches = JoinSet::new();
         for objects in BUILT_IN {
             let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());

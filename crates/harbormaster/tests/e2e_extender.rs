@@ -302,6 +302,36 @@ fn a_simulation_asks_extenders_unless_told_not_to() {
 }
 
 #[test]
+fn an_explanation_says_what_extenders_say() {
+    let extender = Extender::start(|verb, args| {
+        let score = |node: &String| json!({"Host": node, "Score": if node.ends_with("-1") { 3 } else { 10 }});
+        Some(match (verb, args["Pod"]["metadata"]["name"].as_str()) {
+            ("prioritize", _) => names(args).iter().map(score).collect(),
+            (_, Some("a")) => only(args, &["-1", "-2"]),
+            (_, _) => only(args, &["-2"]),
+        })
+    });
+    let config = json!({
+        "urlPrefix": extender.url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 2,
+    });
+    let said = simulated(config, &["--explain", "--independent", "-o", "json"]);
+    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let [a, b] = [&said["explanations"][0], &said["explanations"][1]];
+    let scores: Vec<(&str, i64)> = (a["fits"].as_array().into_iter().flatten())
+        .filter_map(|fits| {
+            Some((fits["nodes"][0].as_str()?, fits["plugins"]["Extender"]["weighted"].as_i64()?))
+        })
+        .collect();
+    assert_eq!(scores, [("node-2", 200), ("node-1", 60)]);
+    assert_eq!(
+        (&b["rejected"][0]["plugin"], &b["rejected"][0]["nodes"]),
+        (&json!("Extender"), &json!(["node-1"]))
+    );
+    assert_eq!(b["rejected"][0]["reasons"], json!(["off limits"]));
+    assert_eq!(b["fits"][0]["nodes"], json!(["node-2"]));
+}
+
+#[test]
 fn over_https_a_certificate_is_checked_unless_the_configuration_says_otherwise() {
     // Any server will do: this one does not let strangers in.
     let cluster = Server::Embedded.shared();

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use e2e::{
     cluster::{PATIENCE, eventually, get_pod, wait_until_bound},
+    extender::Extender,
     objects::{NODES, PODS, node, node_of, pod},
     process::Harbormaster,
     server::{Cluster, Server, on_both_servers},
@@ -15,6 +16,7 @@ use serde_json::json;
 on_both_servers! {
     weights_and_profiles_of_a_changed_file_count,
     what_cannot_take_over_is_refused_and_the_old_file_counts,
+    the_extenders_of_a_changed_file_are_asked,
 }
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -188,5 +190,47 @@ fn what_cannot_take_over_is_refused_and_the_old_file_counts(server: Server) {
     scene.take_over("profiles:\n- schedulerName: default-scheduler\n");
     assert_eq!(scene.node_of("q"), "a");
     assert!(get_pod(scene.cluster.client(), "q").is_some_and(|pod| node_of(&pod) == Some("a")));
+    scene.end();
+}
+
+/// Lets only that node pass.
+fn only(node: &'static str) -> Extender {
+    Extender::start(move |_, args| {
+        let names = args["NodeNames"].as_array().into_iter().flatten();
+        let (pass, fail): (Vec<_>, Vec<_>) = names.cloned().partition(|name| name == node);
+        let failed = fail.iter().filter_map(|name| Some((name.as_str()?.to_owned(), json!("not there"))));
+        let failed: serde_json::Map<_, _> = failed.collect();
+        Some(json!({"NodeNames": pass, "FailedNodes": failed}))
+    })
+}
+
+fn asking(extender: &Extender, sees_names: bool) -> String {
+    let url = &extender.url;
+    format!("extenders: [{{urlPrefix: '{url}', filterVerb: filter, nodeCacheCapable: {sees_names}}}]\n")
+}
+
+fn the_extenders_of_a_changed_file_are_asked(server: Server) {
+    let (first, second) = (only("a"), only("b"));
+    let mut scene = Scene::new(server, &asking(&first, true));
+    scene.add_node("a", "8");
+    scene.add_pod("first", "default-scheduler", "10m");
+    assert_eq!(scene.node_of("first"), "a");
+    scene.add_node("b", "8");
+    scene.take_over(&asking(&second, true));
+    scene.add_pod("second", "default-scheduler", "10m");
+    assert_eq!(scene.node_of("second"), "b");
+    assert_eq!((first.asked("filter", "second").len(), second.asked("filter", "first").len()), (0, 0));
+
+    // Nodes have not been kept as objects, so there are none to show.
+    let refused = "The configuration file has changed and is refused";
+    scene.change(&asking(&first, false), &[refused, "extenders are to see nodes", "needs a restart"]);
+    scene.add_pod("third", "default-scheduler", "10m");
+    assert_eq!(scene.node_of("third"), "b");
+
+    scene.take_over("profiles: [{schedulerName: default-scheduler}]\n");
+    let asked = second.asked("filter", "third").len();
+    scene.add_pod("fourth", "default-scheduler", "7");
+    scene.node_of("fourth");
+    assert_eq!((asked, second.asked("filter", "fourth").len()), (1, 0));
     scene.end();
 }

@@ -48,7 +48,7 @@ fn program() -> &'static Path {
         cargo.args(["test", "--offline"]).current_dir(example());
         cargo.env("CARGO_TARGET_DIR", target.parent().unwrap());
         // As in the workspace, whose profiles do not reach the example.
-        cargo.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_DEV_STRIP", "debuginfo");
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }

@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 pub use answers::Character;
+pub(crate) use asked::in_order;
 pub use asked::{Asked, Names};
 
 use answers::Answer;

@@ -1,7 +1,7 @@
 //! Two plays of one script to the real scheduler are equal, and a change of
 //! the configuration is seen.
 
-use harbormaster_oracle::decisions::{Options, Script, Size, Stage, compare_on};
+use harbormaster_oracle::decisions::{Options, Script, Size, Stage, TRIES, compare_on};
 use harbormaster_oracle::scheduler::Contender;
 
 const SIZE: Size = Size { nodes: 10, pods: 40, changes: 8 };
@@ -11,7 +11,7 @@ fn the_real_scheduler_decides_twice_in_the_same_way() {
     let mut stage = Stage::start().unwrap();
     let script = Script::new(2, SIZE, Options::default());
     let contender = Contender::KubeScheduler;
-    let report = compare_on(&mut stage, &script, &contender, &contender).unwrap();
+    let report = compare_on(&mut stage, &script, [&contender, &contender], TRIES).unwrap();
     assert!(report.finding.is_none(), "{report}");
     assert!(report.pods >= 30 && report.pending > 0 && report.pending < report.pods, "{report}");
 }
@@ -21,7 +21,7 @@ fn the_real_scheduler_preempts_twice_in_the_same_way() {
     let mut stage = Stage::start().unwrap();
     let script = Script::new(5, Size { nodes: 10, pods: 30, changes: 2 }, Options::default());
     let contender = Contender::KubeScheduler;
-    let report = compare_on(&mut stage, &script, &contender, &contender).unwrap();
+    let report = compare_on(&mut stage, &script, [&contender, &contender], TRIES).unwrap();
     assert!(report.finding.is_none(), "{report}");
     assert!(report.preempted > 0, "{report}");
 }

@@ -1,6 +1,6 @@
 //! Harbormaster in parity mode does with every pod what kube-scheduler does.
 
-use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, compare_on};
+use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES, compare_on};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
@@ -15,8 +15,8 @@ fn compare_with(seed: u64, size: Size, options: Options) -> Report {
     let right = Contender::Harbormaster(harbormaster_binary(false).expect("cargo builds harbormaster"));
     let mut stage = Stage::start().expect("the API server starts");
     let script = Script::new(seed, size, options);
-    let report =
-        compare_on(&mut stage, &script, &Contender::KubeScheduler, &right).expect("both schedulers play");
+    let report = compare_on(&mut stage, &script, [&Contender::KubeScheduler, &right], TRIES)
+        .expect("both schedulers play");
     assert!(report.finding.is_none(), "{report}");
     report
 }

@@ -118,9 +118,10 @@ fn extenders_that_may_be_ignored_are_asked_last() {
         "extenders: [{urlPrefix: i, filterVerb: f, ignorable: true}, {urlPrefix: u, prioritizeVerb: p, weight: 3}]\n",
     );
     let engine = setup.unwrap().engine;
+    let extender = Extender { sees_objects: true, ..Extender::default() };
     let expected = [
-        Extender { name: "u".into(), prioritizes: true, weight: 3, ..Extender::default() },
-        Extender { name: "i".into(), filters: true, ignorable: true, ..Extender::default() },
+        Extender { name: "u".into(), prioritizes: true, weight: 3, ..extender.clone() },
+        Extender { name: "i".into(), filters: true, ignorable: true, ..extender },
     ];
     assert_eq!(engine.extenders.all(), expected);
 }

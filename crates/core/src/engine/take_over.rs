@@ -23,8 +23,8 @@ use crate::failure::Failure;
 const CHANGED: &str = "the configuration of the scheduler has changed";
 
 impl Engine {
-    /// From now on pods go through these profiles, with these delays and this share of nodes. Who measures, what is noted
-    /// and which extenders are asked stays as it was.
+    /// From now on pods go through these profiles, with these delays and this share of nodes, and these extenders are
+    /// asked. Who measures and what is noted stays as it was.
     ///
     /// Custom objects of kinds that were not kept so far are kept from now on, so whoever feeds the engine has to feed all of
     /// them again; see [`Self::lacks`].
@@ -32,13 +32,14 @@ impl Engine {
         self.handling = None;
         self.end_waits(now);
         self.report_troubles();
-        let (meter, extenders) = (self.meter.clone(), self.finder.extenders().clone());
-        let config = EngineConfig { meter, extenders, ..config }.metered();
+        let config = EngineConfig { meter: self.meter.clone(), ..config }.metered();
         self.cache.keep_for(&config.profiles);
         let before = self.queue.profile_names();
-        self.finder.take_over(&config.profiles, config.search(), config.batches());
+        let (search, batches) = (config.search(), config.batches());
+        let extended = !config.extenders.is_empty();
+        self.finder.take_over(&config.profiles, search, batches, config.extenders);
         let at = self.cache.at(now);
-        let gone = self.queue.take_over(config.profiles, config.backoff, config.max_wait, at);
+        let gone = self.queue.take_over(config.profiles, config.backoff, config.max_wait, extended, at);
         gone.iter().for_each(|pod| self.let_go(pod));
         self.let_in(&before, now);
     }

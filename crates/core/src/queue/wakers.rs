@@ -61,11 +61,6 @@ impl Wakers {
         }
     }
 
-    /// Whether extenders are among those who wait.
-    pub(super) fn has_extenders(&self) -> bool {
-        self.wakers.iter().any(|waker| waker.listener.plugin == EXTENDER)
-    }
-
     /// Hints are measured from now on.
     pub(super) fn measured_by(&mut self, meter: Option<Arc<dyn Meter>>) {
         self.meter = meter;

@@ -26,7 +26,7 @@ use crate::{
 const LARGEST_REPLY: usize = 64 << 20;
 
 /// `ExtenderTLSConfig`; the `*_data` fields are base64 and win over the files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the usual files and data of a TLS client")]
 pub struct ExtenderTls {
     pub insecure: bool,

@@ -37,6 +37,16 @@ impl Wanted {
         }
     }
 
+    /// What is not kept although `others` are to see it.
+    pub(super) fn lacks(self, others: Self) -> Option<&'static str> {
+        let missing = [
+            (others.pods && !self.pods, "pods"),
+            (others.bound_pods && !self.bound_pods, "pods on nodes"),
+            (others.nodes && !self.nodes, "nodes"),
+        ];
+        missing.into_iter().find_map(|(is_missing, what)| is_missing.then_some(what))
+    }
+
     /// What is to be kept of an object that the engine hears of.
     pub(crate) fn of(self, input: &Input, json: &[u8]) -> Option<RawObject> {
         match input {

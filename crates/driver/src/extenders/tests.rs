@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod tls;
+
 /// What a server does with a request once it has read it.
 #[derive(Clone)]
 enum Reply {

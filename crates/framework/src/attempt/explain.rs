@@ -1,18 +1,21 @@
-//! Everything that plugins say about every node, for people and for the oracles.
+//! Everything that plugins and extenders say about every node, for people and for the oracles.
 
 use std::sync::Arc;
 
 use harbormaster_api::Str;
 
 use super::{Attempt, AttemptError, Competed, Found, Runner, draft::Draft, score::KeptScores};
-use crate::{cluster::Cluster, nodeset::NodeIdx, outcome::Reject, pod::PodInfo, sweep::PluginIdx};
+use crate::{
+    cluster::Cluster, extender::EXTENDER, nodeset::NodeIdx, outcome::Reject, pod::PodInfo, sweep::PluginIdx,
+};
 
 /// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreSheet {
     /// The sum of the weighted scores.
     pub total: i64,
-    /// Plugin, raw score, score in 0..=100, and that times the weight.
+    /// Plugin, raw score, score in 0..=100, and that times the weight. What extenders add to the sum is in all three of the
+    /// last entry.
     pub plugins: Vec<(&'static str, i64, i64, i64)>,
 }
 
@@ -28,7 +31,8 @@ pub struct Explanation {
 }
 
 impl Runner {
-    /// Everything that every plugin says about every node, nodes of nominated pods judged as they are.
+    /// Everything that every plugin says about every node, nodes of nominated pods judged as they are. Extenders are asked
+    /// as in an attempt that looks at all nodes.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -48,6 +52,11 @@ impl Runner {
             }
         };
         self.filter(cluster, &mut draft, &[])?;
+        let asks_extenders = self.extenders.choose_for(&draft.pod);
+        if asks_extenders {
+            let fitting = fitting(cluster, &draft);
+            self.ask_filters(cluster, &mut draft, fitting)?;
+        }
         let open = draft.open(cluster);
         let verdicts = self.verdicts(&draft, &open);
         let named =
@@ -59,12 +68,29 @@ impl Runner {
             };
             explanation.nodes.push((cluster.node(*row).name().clone(), why));
         }
-        let fit = |row: &NodeIdx| draft.fits.contains(*row);
-        let candidates: Vec<NodeIdx> = cluster.order().iter().copied().filter(fit).collect();
+        let candidates = fitting(cluster, &draft);
         if !candidates.is_empty() {
             explanation.scores = self.sheets(cluster, &draft, &candidates)?;
+            if asks_extenders {
+                self.add_extenders(cluster, &draft, &candidates, &mut explanation.scores);
+            }
         }
         Ok(explanation)
+    }
+
+    fn add_extenders(
+        &mut self,
+        cluster: &Cluster,
+        draft: &Draft,
+        rows: &[NodeIdx],
+        sheets: &mut [(Str, ScoreSheet)],
+    ) {
+        let mut added = vec![0; rows.len()];
+        self.ask_for_scores(cluster, draft, rows, &mut added);
+        for ((_, sheet), said) in sheets.iter_mut().zip(added).filter(|(_, said)| *said != 0) {
+            sheet.total = sheet.total.wrapping_add(said);
+            sheet.plugins.push((EXTENDER, said, said, said));
+        }
     }
 
     /// The scores of the nodes that competed in an attempt that has just ended with a node; none if there was no other
@@ -103,4 +129,9 @@ impl Runner {
         })?;
         Ok(candidates.iter().zip(sheets).map(|(row, s)| (cluster.node(*row).name().clone(), s)).collect())
     }
+}
+
+/// The rows that fit, in walking order.
+fn fitting(cluster: &Cluster, draft: &Draft) -> Vec<NodeIdx> {
+    cluster.order().iter().copied().filter(|row| draft.fits.contains(*row)).collect()
 }

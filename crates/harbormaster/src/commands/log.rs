@@ -80,7 +80,8 @@ pub(crate) fn start(output: Output, verbosity: i64, plugins: &Registry) -> Thres
     level
 }
 
-/// Lets through what is at most that verbose. Libraries may warn; they may chat from 6 on.
+/// Lets through what is at most that verbose. Libraries may warn; what they inform about is told from 6 on, and every frame
+/// of HTTP from 11 on.
 struct Verbosity {
     level: Threshold,
     /// The crates that plugins come from, which are no libraries here.
@@ -105,10 +106,14 @@ impl<S> Filter<S> for Verbosity {
         }
         let mut v = FindV(None);
         event.record(&mut v);
+        let is_ours = self.is_ours(event.metadata().target());
         let implied = match *event.metadata().level() {
-            Level::INFO => 0,
-            Level::DEBUG => 2,
-            _ => 5,
+            Level::INFO if is_ours => 0,
+            Level::DEBUG if is_ours => 2,
+            _ if is_ours => 5,
+            Level::INFO => 6,
+            Level::DEBUG => 8,
+            _ => 11,
         };
         v.0.unwrap_or(implied) <= self.level.get()
     }
@@ -373,6 +378,7 @@ mod tests {
             tracing::warn!(v = 9, "odd");
             tracing::info!(target: "own_plugins::guard", "own");
             tracing::info!(target: "hyper", "chatter");
+            tracing::trace!(target: "hyper", "frame");
         };
         let messages = |verbosity| -> Vec<String> {
             let lines = logged(Format::Text, verbosity, log);
@@ -382,7 +388,7 @@ mod tests {
         assert_eq!(messages(0), ["\"zero\" pod=\"a/b\"", failed, "\"odd\"", "\"own\""]);
         assert_eq!(messages(2), ["\"zero\" pod=\"a/b\"", "\"two\"", failed, "\"odd\"", "\"own\""]);
         assert_eq!(messages(5).len(), 6);
-        assert_eq!(messages(6).len(), 7);
+        assert_eq!((messages(6).len(), messages(10).len(), messages(11).len()), (7, 7, 8));
     }
 
     #[test]

@@ -14,12 +14,14 @@ use harbormaster_sim::Source;
 use serde_json::Value;
 
 use super::{files, flags::Given, run};
+use crate::scheduler;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// What takes over. All other fields are read when the scheduler starts.
-const TAKEN_OVER: [&str; 5] = [
+const TAKEN_OVER: [&str; 6] = [
+    "extenders",
     "parallelism",
     "percentageOfNodesToScore",
     "podInitialBackoffSeconds",
@@ -107,9 +109,10 @@ impl Follower {
         let (file, sum) = (self.source.name.clone(), sha256(text));
         if text != self.source.text {
             let setup = self.setup(text).map_err(Refused::Wrong)?;
-            self.reload.take_over(setup.engine).await.map_err(|why| match why {
+            let extenders = scheduler::extenders(&setup.config);
+            self.reload.take_over(setup.engine, &extenders).await.map_err(|why| match why {
                 NotTaken::NotRunning => Refused::NotYet,
-                NotTaken::NotWatched(_) => Refused::Wrong(format!("{file}: {why}")),
+                why => Refused::Wrong(format!("{file}: {why}")),
             })?;
             for warning in &setup.warnings {
                 tracing::warn!("{warning}");

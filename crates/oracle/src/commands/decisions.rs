@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, compare_on, shrink};
+use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES, compare_on, shrink};
 use harbormaster_oracle::scheduler::Contender;
 
 use super::{HarbormasterArguments, Side};
@@ -103,7 +103,7 @@ impl Arguments {
         let left = Contender::KubeScheduler;
         let (seed, steps) = (script.seed, script.steps.len());
         eprintln!("seed {seed}: playing {steps} steps to {}, then to {} ...", left.name(), right.name());
-        let mut report = compare_on(stage, script, &left, right)?;
+        let mut report = compare_on(stage, script, [&left, right], TRIES)?;
         if report.finding.is_some() && self.shrink > 0 {
             eprintln!("{report}\nmaking it small ...");
             let limit = Duration::from_secs(self.shrink * 60);

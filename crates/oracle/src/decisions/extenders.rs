@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::script::Script;
+use super::script::{Script, Step};
 use crate::extenders::{Character, PLACEHOLDER};
 use crate::generate::{Random, SCORERS, push};
 
@@ -40,6 +40,12 @@ pub(super) fn add_extenders(script: &mut Script) {
         script.extenders.push(character);
     }
     script.config["extenders"] = entries.into();
+    for object in script.steps.iter_mut().filter_map(Step::objects_mut).flatten() {
+        if object["kind"] == "PodDisruptionBudget" {
+            let wanted = if random.chance(50) { 0 } else { 1000 };
+            object["spec"]["minAvailable"] = wanted.into();
+        }
+    }
 }
 
 /// kube-scheduler does not start if a profile has no NodeResourcesFit to be told of ignored resources.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::extenders::in_order;
+
 /// The name of [`PodOutcome::event`] in [`PodOutcome::fields`].
 pub(super) const EVENT: &str = "FailedScheduling event";
 
@@ -48,10 +50,11 @@ impl PodOutcome {
             ["status", "reason", "message"]
                 .map(|field| condition.map(|condition| text(&condition[field])).unwrap_or_default())
         };
+        let [status, reason, message] = fields("PodScheduled");
         Self {
             node: text(&pod["spec"]["nodeName"]),
-            condition: fields("PodScheduled"),
-            event: event.unwrap_or_default(),
+            condition: [status, reason, in_order(message)],
+            event: in_order(event.unwrap_or_default()),
             event_is_repeated: false,
             event_is_hidden: false,
             nominated_node: text(&pod["status"]["nominatedNodeName"]),

@@ -29,6 +29,8 @@ pub struct Report {
     pub asked: usize,
     /// Requests that the API server refused.
     pub refused: usize,
+    /// How often the first scheduler played: more than once if it plays this script in more than one way, or differs.
+    pub tried: usize,
     /// How long each scheduler's play took.
     pub elapsed: [Duration; 2],
     /// How long all of it took.
@@ -74,7 +76,11 @@ impl fmt::Display for Report {
             self.claiming,
             self.asked,
             self.refused,
-            if self.finding.is_some() { "DIFFERENT" } else { "equal" }
+            match (&self.finding, self.tried) {
+                (Some(_), _) => "DIFFERENT".to_owned(),
+                (None, 1) => "equal".to_owned(),
+                (None, tried) => format!("equal to play {tried} of the first scheduler"),
+            }
         )?;
         self.finding.as_ref().map_or(Ok(()), |finding| write!(f, "\n{finding}"))
     }

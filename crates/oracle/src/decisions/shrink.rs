@@ -27,7 +27,7 @@ pub fn shrink(
     // What comes later cannot matter.
     best.0.steps.truncate(first.step + 1);
     let mut attempt = |best: &mut (Script, Report), candidate: Script| {
-        let report = match compare_on(stage, &candidate, contenders[0], contenders[1]) {
+        let report = match compare_on(stage, &candidate, contenders, 1) {
             Ok(report) => report,
             // A play that cannot go on is no longer the same case.
             Err(_) => return false,

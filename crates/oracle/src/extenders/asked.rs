@@ -11,7 +11,7 @@ use serde_json::Value;
 pub type Names = BTreeMap<String, String>;
 
 /// What an extender was asked. Names are in place of UIDs, `TIME` in place of
-/// times, and nodes are in the order of their names.
+/// times, and nodes are in the order of their names, as are errors about them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Asked {
     /// The extender's name.
@@ -45,6 +45,19 @@ static TIME: LazyLock<Option<Regex>> =
 /// Volumes of service accounts' tokens have random names.
 static TOKEN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^kube-api-access-\w{5}$").ok());
 
+/// The text with the errors of several nodes, `[first, second]`, in the order of their words: kube-scheduler begins to look
+/// for victims at a node by chance.
+pub(crate) fn in_order(text: String) -> String {
+    let sorted = || {
+        let (before, rest) = text.split_once(" [")?;
+        let (list, after) = rest.rsplit_once(']')?;
+        let mut errors: Vec<_> = list.split(", ").collect();
+        errors.sort_unstable();
+        Some(format!("{before} [{}]{after}", errors.join(", ")))
+    };
+    sorted().unwrap_or(text)
+}
+
 fn make_certain(value: &mut Value, names: &Names) {
     match value {
         Value::Object(fields) => {
@@ -67,6 +80,8 @@ fn make_certain(value: &mut Value, names: &Names) {
                 "TIME".clone_into(text);
             } else if matches(&TOKEN) {
                 "kube-api-access-?".clone_into(text);
+            } else {
+                *text = in_order(std::mem::take(text));
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -96,5 +111,16 @@ mod tests {
         });
         assert_eq!(body["Pod"], expected["Pod"]);
         assert_eq!(body["NodeNames"], expected["NodeNames"]);
+    }
+
+    #[test]
+    fn errors_of_several_nodes_come_in_any_order() {
+        let said = |errors: &str| in_order(format!("0/2 nodes are available: 2 full. preemption: {errors}"));
+        assert_eq!(
+            said(r#"[no victim on "b", no victim on "a"]"#),
+            said(r#"[no victim on "a", no victim on "b"]"#)
+        );
+        assert_eq!(said("not helpful"), "0/2 nodes are available: 2 full. preemption: not helpful");
+        assert_eq!(said("] ["), "0/2 nodes are available: 2 full. preemption: ] [");
     }
 }
