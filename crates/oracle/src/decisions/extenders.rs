@@ -28,7 +28,11 @@ pub(super) fn add_extenders(script: &mut Script) {
     // A resource has one manager at most.
     let mut resources = random.sample(RESOURCES, 2);
     for index in 0..count {
-        let character = character(&mut random, index);
+        let mut character = character(&mut random, index);
+        if !script.awaits_backoff {
+            // A pod that fails for no fault of its own would never be tried again.
+            character.moody = 0;
+        }
         let mut entry = entry(&mut random, &character, script.preempts, binder == Some(index));
         if !character.ranks && random.chance(35) && !resources.is_empty() {
             let managed = resources.split_off(random.below(resources.len()));

@@ -3,7 +3,7 @@
 use std::{fs, io::Read, path::PathBuf};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::{
     RootCertStore, ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
@@ -16,8 +16,9 @@ use super::*;
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
@@ -68,7 +69,7 @@ fn secure_server((certificate_pem, key): (String, String), clients: &Authority) 
 
 #[test]
 fn certificates_of_both_sides_count_by_file_and_by_data() {
-    let (servers, clients, strangers) = (Authority::new(), Authority::new(), Authority::new());
+    let [servers, clients, strangers] = ["servers", "clients", "strangers"].map(Authority::new);
     let url = secure_server(servers.signed("extender.example"), &clients);
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| -> String {
