@@ -34,7 +34,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const THIRD: usize = 2;
 /// The last minute may cost this many times the third.
 const MOST: f64 = 1.2;
-/// With churn, resident memory may grow by this part over the last three quarters.
+/// With churn, resident memory may grow by this part over the last half.
 const MOST_GROWTH: f64 = 0.05;
 /// Every how many pods one has a selector of its own.
 const SELECTIVE: u64 = 10;

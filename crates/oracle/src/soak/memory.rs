@@ -11,14 +11,15 @@ pub struct Sample {
     pub resident_mib: f64,
 }
 
-/// Where memory goes, of samples at equal distances. The first quarter is left out of the line: caches fill.
+/// Where memory goes, of samples at equal distances. The first half is left out of the line: caches fill, and until the last
+/// of the nodes and pods of the beginning has gone, what goes leaves gaps beside what stays.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
     /// The mean of the first quarter, in MiB.
     pub first_quarter_mib: f64,
     /// The mean of the last quarter, in MiB.
     pub last_quarter_mib: f64,
-    /// The slope of the line through the last three quarters (least squares), in MiB per hour.
+    /// The slope of the line through the last half (least squares), in MiB per hour.
     pub mib_per_hour: f64,
     /// By how much that line rises from its beginning to its end, as a part of its mean.
     pub growth: f64,
@@ -34,7 +35,7 @@ impl Trend {
         let mean =
             |part: &[Sample], of: fn(&Sample) -> f64| part.iter().map(of).sum::<f64>() / part.len() as f64;
         let (at, resident): (fn(&Sample) -> f64, fn(&Sample) -> f64) = (|s| s.at_s, |s| s.resident_mib);
-        let rest = &samples[quarter..];
+        let rest = &samples[samples.len() / 2..];
         let (mean_at, mean_resident) = (mean(rest, at), mean(rest, resident));
         let (mut product, mut square) = (0.0, 0.0);
         for sample in rest {
@@ -56,7 +57,7 @@ impl fmt::Display for Trend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "resident memory: {:.1} MiB in the first quarter, {:.1} MiB in the last; over the last three {:+.2} MiB per \
+            "resident memory: {:.1} MiB in the first quarter, {:.1} MiB in the last; over the last half {:+.2} MiB per \
              hour, {:+.1} % from beginning to end",
             self.first_quarter_mib,
             self.last_quarter_mib,
@@ -78,19 +79,19 @@ mod tests {
     }
 
     #[test]
-    fn the_line_goes_through_the_last_three_quarters_only() {
-        let fills_then_rests = samples(|at| if at < 100.0 { at } else { 100.0 });
+    fn the_line_goes_through_the_last_half_only() {
+        let fills_then_rests = samples(|at| if at < 200.0 { at } else { 200.0 });
         let trend = Trend::of(&fills_then_rests).unwrap();
         assert!(trend.mib_per_hour.abs() < 1e-9 && trend.growth.abs() < 1e-9, "{trend:?}");
-        assert_eq!((trend.first_quarter_mib, trend.last_quarter_mib), (45.0, 100.0));
+        assert_eq!((trend.first_quarter_mib, trend.last_quarter_mib), (45.0, 200.0));
     }
 
     #[test]
     fn a_steady_growth_is_found_under_noise() {
         let grows = samples(|at| 50.0 + at / 100.0 + 0.2 * (at / 10.0 * std::f64::consts::PI).cos());
         let trend = Trend::of(&grows).unwrap();
-        assert!((trend.mib_per_hour - 36.0).abs() < 1.0, "{trend:?}");
-        assert!((trend.growth - 0.055).abs() < 0.003, "{trend:?}");
+        assert!((trend.mib_per_hour - 36.0).abs() < 1.5, "{trend:?}");
+        assert!((trend.growth - 0.035).abs() < 0.003, "{trend:?}");
         assert_eq!(Trend::of(&grows[..7]), None);
     }
 }
