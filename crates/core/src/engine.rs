@@ -251,6 +251,12 @@ impl Engine {
         self.queue.has_work()
     }
 
+    /// Whether that pod would not have to wait any longer. [`Self::schedule_one`] tries others before their backoff is over
+    /// when there is none.
+    pub fn has_due_work(&self) -> bool {
+        self.queue.has_due_work()
+    }
+
     /// How many pods are where in the queue.
     pub fn queue_lengths(&self) -> QueueLengths {
         self.queue.lengths()

@@ -218,6 +218,11 @@ impl Queue {
         !self.active.is_empty() || !self.rejected_backoff.is_empty()
     }
 
+    /// Whether the backoff of the pod that [`Self::pop`] would hand out is over.
+    pub fn has_due_work(&self) -> bool {
+        !self.active.is_empty()
+    }
+
     /// A pod that the queue holds, with what the queue knows of it.
     pub fn get(&self, uid: &Str) -> Option<&QueuedPod> {
         let backoff = || self.rejected_backoff.get(uid).or_else(|| self.error_backoff.get(uid));

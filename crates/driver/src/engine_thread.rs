@@ -28,6 +28,7 @@ use crate::{
     notes,
     reload::NotTaken,
     slow,
+    status::Unwritten,
     traces::{AttemptSpan, Traces},
 };
 
@@ -37,6 +38,8 @@ const BATCH: usize = 1024;
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// The shortest that the thread sleeps when there is nothing to do.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+/// The time between two looks at whether statuses are written that pods wait for.
+const WRITTEN_SOON: Duration = Duration::from_millis(5);
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -77,6 +80,8 @@ pub struct Told {
     pub traces: Traces,
     /// Where objects are kept as they came, if extenders are to see them.
     pub raw: Option<RawObjects>,
+    /// How much has not been written of what attempts came to.
+    pub unwritten_status: Unwritten,
 }
 
 /// Starts the thread. No pod is tried before `unsynced` watches have delivered all objects and this instance leads.
@@ -115,6 +120,7 @@ struct EngineLoop {
     health: Health,
     /// What extenders see.
     raw: Option<RawObjects>,
+    unwritten_status: Unwritten,
     unsynced: usize,
     /// Who is to be told when all watches have delivered all objects.
     synced: Option<oneshot::Sender<()>>,
@@ -145,7 +151,7 @@ impl EngineLoop {
         news: CustomNews,
         (told, attempts): (Told, Attempts),
     ) -> Self {
-        let Told { metrics, health, synced, traces, raw } = told;
+        let Told { metrics, health, synced, traces, raw, unwritten_status } = told;
         Self {
             stand_in: config.stand_in,
             engine: Engine::new(config),
@@ -155,6 +161,7 @@ impl EngineLoop {
             news,
             health,
             raw,
+            unwritten_status,
             unsynced,
             synced: Some(synced),
             leads: false,
@@ -175,7 +182,7 @@ impl EngineLoop {
             self.health.works();
             let now = self.clock.now();
             self.engine.tick(now);
-            if self.may_schedule() && self.engine.has_work() {
+            if self.is_to_schedule() {
                 self.schedule_one(now);
             }
             self.forward();
@@ -215,6 +222,13 @@ impl EngineLoop {
         self.unsynced == 0 && self.leads && !self.stopping
     }
 
+    /// Whether a pod is to be tried now. Those that could wait are tried while nothing else is to be done, and to write why
+    /// others wait is something to be done: kube-scheduler does so before its next attempt.
+    fn is_to_schedule(&self) -> bool {
+        self.may_schedule()
+            && (self.engine.has_due_work() || self.engine.has_work() && self.unwritten_status.is_none())
+    }
+
     fn tell_if_synced(&mut self) {
         if self.unsynced == 0
             && let Some(synced) = self.synced.take()
@@ -227,7 +241,7 @@ impl EngineLoop {
 
     /// Takes what has come; waits for something if there is nothing else to do. `false` when nobody is left to send.
     fn take_messages(&mut self) -> bool {
-        let busy = self.may_schedule() && self.engine.has_work();
+        let busy = self.is_to_schedule();
         if busy && self.published.elapsed() >= PUBLISH_EVERY {
             self.publish();
         }
@@ -256,11 +270,11 @@ impl EngineLoop {
     fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
         self.publish();
         self.health.waits();
-        match self.engine.next_wakeup() {
-            Some(at) => {
-                let sleep = at.since(self.clock.now()).max(SHORTEST_SLEEP);
-                self.inbox.recv_timeout(sleep)
-            }
+        let sleep = |at: Timestamp| at.since(self.clock.now()).max(SHORTEST_SLEEP);
+        let until_due = self.engine.next_wakeup().map(sleep);
+        let until_written = (self.may_schedule() && self.engine.has_work()).then_some(WRITTEN_SOON);
+        match until_due.into_iter().chain(until_written).min() {
+            Some(sleep) => self.inbox.recv_timeout(sleep),
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
@@ -379,7 +393,8 @@ impl EngineLoop {
                     err = why.message,
                     "A custom object cannot be read by the plugins that name its kind, and counts as absent"
                 ),
-                Effect::CallOff(_) | Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
+                Effect::PatchStatus(_) => self.unwritten_status.add(1),
+                Effect::CallOff(_) | Effect::Call(_) | Effect::Event(_) => {}
             }
         }
         // What is to be said of pods that were not tried here, whoever leads says.

@@ -36,7 +36,7 @@ use crate::{
     live_api::{CustomNews, LiveApi},
     metrics::Metrics,
     reload::Reload,
-    status::StatusWriter,
+    status::{StatusWriter, Unwritten},
     traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
 };
@@ -191,10 +191,11 @@ impl Driver {
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
         let unwritten = events.unwritten();
+        let unwritten_status = Unwritten::default();
         let outbox = Outbox {
             binder,
             evictor: Evictor::new(clients.main.clone(), tasks.clone(), to_engine.clone()),
-            status: StatusWriter::new(clients.main.clone(), tasks),
+            status: StatusWriter::new(clients.main.clone(), tasks, unwritten_status.clone()),
             events,
             clock: Clock::default(),
         };
@@ -207,6 +208,7 @@ impl Driver {
             synced,
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
+            unwritten_status,
         };
         let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, news, told)?;
         let reached = self.reload.reaches(to_engine.clone(), extenders);

@@ -1,6 +1,14 @@
 //! Patches of pods' status: why a pod waits, and where it may go.
+//!
+//! Where many pods wait and much happens, attempts come to new words faster than an API server takes them. What waits to be
+//! written is therefore kept once per pod, the newest counts, and the engine is told that something waits ([`Unwritten`]).
 
-use std::{sync::Arc, time::Duration};
+mod waiting;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use harbormaster_api::{Str, Timestamp, pod::PodCondition};
@@ -12,11 +20,13 @@ use tokio::time::sleep;
 use crate::{
     backoff::Backoff,
     http::{ApiClient, ApiError, STRATEGIC_MERGE_PATCH},
-    lanes::{Lanes, Tasks},
+    lanes::Tasks,
 };
+pub use waiting::Unwritten;
+use waiting::Waiting;
 
-/// Patches that are sent at a time.
-const AT_ONCE: usize = 32;
+/// Patches that are sent at a time, as kube-scheduler's dispatcher of API calls sends them.
+const AT_ONCE: usize = 16;
 /// How often a patch is sent.
 const TRIES: u32 = 4;
 /// The type of the condition that tells why a pod waits.
@@ -24,30 +34,67 @@ const POD_SCHEDULED: &str = "PodScheduled";
 
 /// Sends status patches: those of one pod in order, those of different pods side by side.
 pub struct StatusWriter {
+    outbox: Arc<Outbox>,
+    tasks: Tasks,
+}
+
+/// What the tasks share that send.
+struct Outbox {
     client: ApiClient,
-    lanes: Arc<Lanes>,
+    unwritten: Unwritten,
+    /// With the number of tasks.
+    waiting: Mutex<(Waiting, usize)>,
 }
 
 impl StatusWriter {
-    /// A writer over `client`.
-    pub fn new(client: ApiClient, tasks: Tasks) -> Self {
-        Self { client, lanes: Lanes::new(tasks, AT_ONCE) }
+    /// A writer over `client`, which takes off `unwritten` what it has written.
+    pub fn new(client: ApiClient, tasks: Tasks, unwritten: Unwritten) -> Self {
+        Self { outbox: Arc::new(Outbox { client, unwritten, waiting: Mutex::default() }), tasks }
     }
 
-    /// Sends a patch when those that came before for the same pod are through.
+    /// Sends a patch when the one before for the same pod is through.
     pub fn patch(&self, patch: StatusPatch) {
-        let client = self.client.clone();
-        let uid = patch.pod.uid.clone();
-        self.lanes.run(&uid, async move {
+        let mut guard = self.outbox.waiting();
+        let (waiting, writers) = &mut *guard;
+        if waiting.add(patch) {
+            self.outbox.unwritten.take_off();
+        }
+        if *writers < AT_ONCE && waiting.has_next() {
+            *writers += 1;
+            self.tasks.spawn(self.outbox.clone().write());
+        }
+    }
+}
+
+impl Outbox {
+    /// Until nothing is left to write.
+    async fn write(self: Arc<Self>) {
+        while let Some(patch) = self.next() {
             let pod = patch.pod.full_name();
-            match send(&client, &patch.pod, &Body::of(&patch)).await {
+            match send(&self.client, &patch.pod, &Body::of(&patch)).await {
                 Ok(()) => {}
                 Err(error) if error.code() == Some(404) => {
                     tracing::trace!(v = 4, pod, "Pod is gone, its status is not updated");
                 }
                 Err(error) => tracing::error!(pod, err = %error, "Error updating pod"),
             }
-        });
+            self.waiting().0.written(&patch.pod.uid);
+            self.unwritten.take_off();
+        }
+    }
+
+    /// The task ends if there is none.
+    fn next(&self) -> Option<StatusPatch> {
+        let mut guard = self.waiting();
+        let (waiting, writers) = &mut *guard;
+        let next = waiting.next();
+        *writers -= usize::from(next.is_none());
+        next
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, (Waiting, usize)> {
+        // A panic can leave nothing half done in there.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -31,8 +31,8 @@ fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
-    let (metrics, health, traces) = Default::default();
-    let told = Told { metrics, health, synced: tell, traces, raw: None };
+    let (metrics, health, traces, unwritten_status) = Default::default();
+    let told = Told { metrics, health, synced: tell, traces, raw: None, unwritten_status };
     let end = spawn(config, unsynced, from_world, out, CustomNews::default(), told).unwrap();
     Hands { inbox, effects, end, synced }
 }

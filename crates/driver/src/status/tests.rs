@@ -84,12 +84,39 @@ fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
     StatusPatch { pod: pod.clone(), condition: None, nominated_node: Some(Some(node.into())) }
 }
 
+/// Each when those before are on their way.
 async fn send_all(server: &Canned, patches: Vec<StatusPatch>) {
-    let (tasks, done) = Tasks::new();
-    let writer = StatusWriter::new(server.client(), tasks);
-    patches.into_iter().for_each(|patch| writer.patch(patch));
+    let ((tasks, done), unwritten) = (Tasks::new(), Unwritten::default());
+    let writer = StatusWriter::new(server.client(), tasks, unwritten.clone());
+    for patch in patches {
+        unwritten.add(1);
+        writer.patch(patch);
+        tokio::task::yield_now().await;
+    }
     drop(writer);
     done.wait().await;
+    assert!(unwritten.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
+    let server = Canned::always(|_| reply(200, "{}"));
+    let ((tasks, done), unwritten) = (Tasks::new(), Unwritten::default());
+    let writer = StatusWriter::new(server.client(), tasks, unwritten.clone());
+    let pods: Vec<_> = (0..100).map(|at| pod(&format!("p{at}")).info()).collect();
+    for round in 0..50 {
+        for pod in &pods {
+            unwritten.add(1);
+            writer.patch(nominating(pod, &format!("n{round}")));
+        }
+    }
+    assert!(!unwritten.is_none());
+    drop(writer);
+    done.wait().await;
+    assert!(unwritten.is_none());
+    let seen = server.seen();
+    assert_eq!(seen.len(), pods.len());
+    assert!(seen.iter().all(|s| s.json()["status"]["nominatedNodeName"] == "n49"));
 }
 
 #[tokio::test(start_paused = true)]

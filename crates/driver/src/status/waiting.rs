@@ -1,0 +1,142 @@
+//! Patches that are not written yet: never more than there are pods.
+
+use std::{
+    collections::{VecDeque, hash_map::Entry},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use harbormaster_api::Str;
+use harbormaster_core::StatusPatch;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// How many patches were asked for and are not written yet. Clones share it.
+///
+/// Whoever decides adds them, and whoever writes takes them off, so it counts what is between the two as well.
+#[derive(Clone, Debug, Default)]
+pub struct Unwritten(Arc<AtomicUsize>);
+
+impl Unwritten {
+    /// So many more are on their way to the writer.
+    pub fn add(&self, patches: usize) {
+        self.0.fetch_add(patches, Ordering::Relaxed);
+    }
+
+    /// One is written, given up, or part of another one.
+    pub(crate) fn take_off(&self) {
+        // Whoever has patches written that nobody has announced counts none.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |patches| patches.checked_sub(1));
+    }
+
+    /// Whether there are none.
+    pub fn is_none(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// One patch per pod, in the order in which pods came.
+#[derive(Default)]
+pub(super) struct Waiting {
+    patches: FxHashMap<Str, StatusPatch>,
+    /// The pods of `patches` of which none is being written.
+    order: VecDeque<Str>,
+    /// The pods with a patch that is being written.
+    writing: FxHashSet<Str>,
+}
+
+impl Waiting {
+    /// Adds a patch; whether it became one with an earlier one of the same pod.
+    pub(super) fn add(&mut self, patch: StatusPatch) -> bool {
+        match self.patches.entry(patch.pod.uid.clone()) {
+            Entry::Occupied(mut waiting) => {
+                let earlier = waiting.insert(patch);
+                let merged = waiting.get_mut();
+                merged.condition = merged.condition.take().or(earlier.condition);
+                merged.nominated_node = merged.nominated_node.take().or(earlier.nominated_node);
+                true
+            }
+            Entry::Vacant(place) => {
+                if !self.writing.contains(place.key()) {
+                    self.order.push_back(place.key().clone());
+                }
+                place.insert(patch);
+                false
+            }
+        }
+    }
+
+    /// Whether [`Self::next`] has a patch.
+    pub(super) fn has_next(&self) -> bool {
+        !self.order.is_empty()
+    }
+
+    /// A patch to be written, until [`Self::written`] is called for its pod.
+    pub(super) fn next(&mut self) -> Option<StatusPatch> {
+        let uid = self.order.pop_front()?;
+        let patch = self.patches.remove(&uid)?;
+        self.writing.insert(uid);
+        Some(patch)
+    }
+
+    /// The patch of that pod is written.
+    pub(super) fn written(&mut self, uid: &Str) {
+        self.writing.remove(uid);
+        if self.patches.contains_key(uid) {
+            self.order.push_back(uid.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use harbormaster_api::Timestamp;
+    use harbormaster_core::Condition;
+    use harbormaster_framework::pod::PodInfo;
+    use harbormaster_testkit::pod;
+
+    use super::*;
+
+    fn patch(pod: &Arc<PodInfo>, message: &str, node: Option<&str>) -> StatusPatch {
+        let condition = (!message.is_empty()).then(|| Condition {
+            reason: "Unschedulable",
+            message: message.to_owned(),
+            last_transition: Timestamp::from_secs(1),
+        });
+        StatusPatch { pod: pod.clone(), condition, nominated_node: node.map(|node| Some(node.into())) }
+    }
+
+    fn said(patch: Option<StatusPatch>) -> (String, Option<Option<Str>>) {
+        let patch = patch.unwrap();
+        (patch.condition.map(|condition| condition.message).unwrap_or_default(), patch.nominated_node)
+    }
+
+    #[test]
+    fn what_waits_for_one_pod_becomes_one_and_the_newest_counts() {
+        let (mut waiting, a) = (Waiting::default(), pod("a").info());
+        assert!(!waiting.add(patch(&a, "first", Some("n1"))));
+        assert!(waiting.add(patch(&a, "second", None)));
+        assert!(waiting.add(patch(&a, "", Some("n2"))));
+        assert_eq!(said(waiting.next()), ("second".to_owned(), Some(Some("n2".into()))));
+        assert!(!waiting.has_next());
+    }
+
+    #[test]
+    fn a_pod_has_one_patch_on_its_way_and_others_do_not_wait_for_it() {
+        let (mut waiting, a, b) = (Waiting::default(), pod("a").info(), pod("b").info());
+        waiting.add(patch(&a, "a1", None));
+        assert_eq!(said(waiting.next()).0, "a1");
+        waiting.add(patch(&a, "a2", None));
+        waiting.add(patch(&b, "b1", None));
+        assert_eq!(said(waiting.next()).0, "b1");
+        assert!(waiting.next().is_none());
+        waiting.written(&a.uid);
+        assert_eq!(said(waiting.next()).0, "a2");
+        waiting.written(&a.uid);
+        waiting.written(&b.uid);
+        assert!(waiting.patches.is_empty() && waiting.writing.is_empty() && waiting.order.is_empty());
+    }
+}
