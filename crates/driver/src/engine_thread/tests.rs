@@ -28,10 +28,14 @@ fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
 }
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
+    writing(config, unsynced, Unwritten::default())
+}
+
+fn writing(config: EngineConfig, unsynced: usize, unwritten_status: Unwritten) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
-    let (metrics, health, traces, unwritten_status) = Default::default();
+    let (metrics, health, traces) = Default::default();
     let told = Told { metrics, health, synced: tell, traces, raw: None, unwritten_status };
     let end = spawn(config, unsynced, from_world, out, CustomNews::default(), told).unwrap();
     Hands { inbox, effects, end, synced }
@@ -103,6 +107,30 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
     assert!(matches!(&effects[..], [Effect::Bind(task)] if &*task.pod().name == "p"), "{effects:?}");
     thread::sleep(Duration::from_millis(50));
     assert!(hands.effects.try_recv().is_err());
+}
+
+#[test]
+fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
+    let unwritten = Unwritten::default();
+    let mut config = EngineConfig::new(vec![first_fit()]);
+    config.backoff.initial = Duration::from_secs(60);
+    config.backoff.max = Duration::from_secs(60);
+    let mut hands = writing(config, 0, unwritten.clone());
+    hands.inbox.send(ToEngine::Lead).unwrap();
+    hands.tell(vec![Input::Pod(pod("p").build())]);
+    let effects = hands.effects();
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::PatchStatus(_))), "{effects:?}");
+    // It is woken, its backoff lasts, and nobody has written why it waits.
+    hands.tell(vec![Input::Node(node("n1").build())]);
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err());
+    // New pods do not wait for that.
+    hands.tell(vec![Input::Pod(pod("new").build())]);
+    let effects = hands.effects();
+    assert!(matches!(&effects[..], [Effect::Bind(task)] if &*task.pod().name == "new"), "{effects:?}");
+    unwritten.take_off();
+    let effects = hands.effects();
+    assert!(matches!(&effects[..], [Effect::Bind(task)] if &*task.pod().name == "p"), "{effects:?}");
 }
 
 #[test]
