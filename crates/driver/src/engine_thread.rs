@@ -223,10 +223,10 @@ impl EngineLoop {
     }
 
     /// Whether a pod is to be tried now. Those that could wait are tried while nothing else is to be done, and to write why
-    /// others wait is something to be done: kube-scheduler does so before its next attempt.
+    /// others wait is something to be done.
     fn is_to_schedule(&self) -> bool {
         self.may_schedule()
-            && (self.engine.has_due_work() || self.engine.has_work() && self.unwritten_status.is_none())
+            && (self.engine.has_due_work() || self.engine.has_work() && !self.unwritten_status.is_full())
     }
 
     fn tell_if_synced(&mut self) {
@@ -268,11 +268,13 @@ impl EngineLoop {
     }
 
     fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
-        self.publish();
+        let until_written = (self.may_schedule() && self.engine.has_work()).then_some(WRITTEN_SOON);
+        if until_written.is_none() || self.published.elapsed() >= PUBLISH_EVERY {
+            self.publish();
+        }
         self.health.waits();
         let sleep = |at: Timestamp| at.since(self.clock.now()).max(SHORTEST_SLEEP);
         let until_due = self.engine.next_wakeup().map(sleep);
-        let until_written = (self.may_schedule() && self.engine.has_work()).then_some(WRITTEN_SOON);
         match until_due.into_iter().chain(until_written).min() {
             Some(sleep) => self.inbox.recv_timeout(sleep),
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),

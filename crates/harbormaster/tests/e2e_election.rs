@@ -220,13 +220,16 @@ fn a_leader_that_was_stopped_for_long_writes_nothing_more_and_ends(server: Serve
     assert!(a.binds().len() < PODS / 2, "most wait for their turn");
     b.leads();
     scene.many_are_bound(PODS);
-    let before = a.writes().len();
+    // The rest of an event may come that had been sent by half.
+    let decisions =
+        |a: &Replica| a.writes().into_iter().filter(|write| !write.request.path.contains("/events")).count();
+    let before = decisions(&a);
     a.process.signal("CONT");
     assert_eq!(a.process.wait(END).code(), Some(1), "{}", a.process.log());
     a.process.wait_for_line(&["Leaderelection lost"]);
     // What was sent would have come by then.
     sleep(Duration::from_secs(1));
-    assert_eq!(a.writes().len(), before, "{:?}", &a.writes()[before..]);
+    assert_eq!(decisions(&a), before, "{:?}", a.writes());
     assert_eq!(spec(&scene)["holderIdentity"], b.identity());
     scene.many_are_bound(PODS);
     scene.ends_well(b.process);

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, time::Instant};
 
-use harbormaster_core::EvictOutcome;
+use harbormaster_core::{EvictOutcome, queue::Backoff};
 use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_testkit::{node, pod, profile};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -110,30 +110,6 @@ fn a_standby_listens_says_when_it_knows_everything_and_tries_pods_when_it_leads(
 }
 
 #[test]
-fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
-    let unwritten = Unwritten::default();
-    let mut config = EngineConfig::new(vec![first_fit()]);
-    config.backoff.initial = Duration::from_secs(60);
-    config.backoff.max = Duration::from_secs(60);
-    let mut hands = writing(config, 0, unwritten.clone());
-    hands.inbox.send(ToEngine::Lead).unwrap();
-    hands.tell(vec![Input::Pod(pod("p").build())]);
-    let effects = hands.effects();
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::PatchStatus(_))), "{effects:?}");
-    // It is woken, its backoff lasts, and nobody has written why it waits.
-    hands.tell(vec![Input::Node(node("n1").build())]);
-    thread::sleep(Duration::from_millis(50));
-    assert!(hands.effects.try_recv().is_err());
-    // New pods do not wait for that.
-    hands.tell(vec![Input::Pod(pod("new").build())]);
-    let effects = hands.effects();
-    assert!(matches!(&effects[..], [Effect::Bind(task)] if &*task.pod().name == "new"), "{effects:?}");
-    unwritten.take_off();
-    let effects = hands.effects();
-    assert!(matches!(&effects[..], [Effect::Bind(task)] if &*task.pod().name == "p"), "{effects:?}");
-}
-
-#[test]
 fn a_standby_ends_at_once() {
     let hands = standing_by(EngineConfig::new(vec![first_fit()]), 0);
     hands.tell(one_pod_one_node());
@@ -201,6 +177,40 @@ impl PostFilter for Jealous {
         let there = there.ok_or("no node")?;
         Ok(PostFiltered::Nominate { node: there.name().clone(), victims: there.pods().to_vec() })
     }
+}
+
+#[test]
+fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
+    let mut registry = Registry::default();
+    registry.register::<Jealous>();
+    let it = &["Jealous"][..];
+    let points = [("QueueSort", it), ("Filter", it), ("Bind", it)];
+    let minute = Duration::from_secs(60);
+    let backoff = Backoff { initial: minute, max: minute };
+    let config = EngineConfig { backoff, ..EngineConfig::new(vec![profile(&registry, &points)]) };
+    let unwritten = Unwritten::default();
+    unwritten.add(16);
+    let mut hands = writing(config, 0, unwritten.clone());
+    hands.inbox.send(ToEngine::Lead).unwrap();
+    let patched = |hands: &mut Hands| -> Vec<Str> {
+        let patches = hands.effects().into_iter().filter_map(|effect| match effect {
+            Effect::PatchStatus(patch) => Some(patch.pod.name.clone()),
+            _ => None,
+        });
+        patches.collect()
+    };
+    hands.tell(vec![Input::Node(node("n1").build()), Input::Pod(pod("p").build())]);
+    assert_eq!(patched(&mut hands), ["p"]);
+    // It is woken, its backoff lasts, and nobody has written yet why it waits.
+    hands.tell(vec![Input::Node(node("n2").build())]);
+    thread::sleep(Duration::from_millis(50));
+    assert!(hands.effects.try_recv().is_err());
+    // New pods do not wait for that.
+    hands.tell(vec![Input::Pod(pod("new").build())]);
+    assert_eq!(patched(&mut hands), ["new"]);
+    assert!(hands.effects.try_recv().is_err());
+    (0..3).for_each(|_| unwritten.take_off());
+    assert_eq!(patched(&mut hands), ["p"]);
 }
 
 #[test]

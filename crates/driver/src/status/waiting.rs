@@ -12,6 +12,8 @@ use harbormaster_api::Str;
 use harbormaster_core::StatusPatch;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::AT_ONCE;
+
 /// How many patches were asked for and are not written yet. Clones share it.
 ///
 /// Whoever decides adds them, and whoever writes takes them off, so it counts what is between the two as well.
@@ -30,9 +32,9 @@ impl Unwritten {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |patches| patches.checked_sub(1));
     }
 
-    /// Whether there are none.
-    pub fn is_none(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+    /// Whether there are as many as can be sent at a time, or more.
+    pub fn is_full(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= AT_ONCE
     }
 }
 
