@@ -395,12 +395,13 @@ impl EngineLoop {
                     err = why.message,
                     "A custom object cannot be read by the plugins that name its kind, and counts as absent"
                 ),
-                Effect::PatchStatus(_) => self.unwritten_status.add(1),
-                Effect::CallOff(_) | Effect::Call(_) | Effect::Event(_) => {}
+                Effect::CallOff(_) | Effect::Call(_) | Effect::PatchStatus(_) | Effect::Event(_) => {}
             }
         }
         // What is to be said of pods that were not tried here, whoever leads says.
         if !effects.is_empty() && self.leads {
+            let patches = effects.iter().filter(|effect| matches!(effect, Effect::PatchStatus(_)));
+            self.unwritten_status.add(patches.count());
             // The receiver is gone only when the process ends.
             let _ = self.effects.send(effects);
         }
