@@ -213,6 +213,52 @@ fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
     assert_eq!(patched(&mut hands), ["p"]);
 }
 
+/// Cannot tell whether a pod may be tried.
+struct Unsure;
+
+impl Plugin for Unsure {
+    const NAME: &'static str = "Unsure";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.pre_enqueue();
+    }
+}
+
+impl Build for Unsure {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl PreEnqueue for Unsure {
+    fn pre_enqueue(&self, _: EnqueueCycle<'_>) -> Verdict {
+        Err("who knows".into())
+    }
+}
+
+#[test]
+fn what_a_standby_has_not_written_is_not_waited_for_when_it_leads() {
+    let mut registry = Registry::default();
+    registry.register::<Jealous>();
+    registry.register::<Unsure>();
+    let it = &["Jealous"][..];
+    let points = [("PreEnqueue", &["Unsure"][..]), ("QueueSort", it), ("Filter", it), ("Bind", it)];
+    for (leads, waits) in [(false, false), (true, true)] {
+        let unwritten = Unwritten::default();
+        let config = EngineConfig::new(vec![profile(&registry, &points)]);
+        let hands = writing(config, 0, unwritten.clone());
+        if leads {
+            hands.inbox.send(ToEngine::Lead).unwrap();
+        }
+        hands.tell((0..16).map(|i| Input::Pod(pod(&format!("p{i}")).build())).collect());
+        hands.inbox.send(ToEngine::Stop).unwrap();
+        assert_eq!(hands.ended(), Ok(()));
+        assert_eq!(unwritten.is_full(), waits, "leads: {leads}");
+    }
+}
+
 #[test]
 fn stopping_waits_for_evictions() {
     let mut registry = Registry::default();

@@ -11,6 +11,7 @@ use harbormaster_framework::{
 use harbormaster_testkit::{nodes::node, pods::pod};
 
 mod lint;
+mod permit;
 
 use super::*;
 use crate::families::{Kind, METRICS};

@@ -1,0 +1,81 @@
+//! How long pods wait on Permit.
+
+use std::time::Duration;
+
+use harbormaster_api::{Str, points::ExtensionPoint as P};
+use harbormaster_framework::prelude::*;
+
+use super::{
+    Arc, BuildCycle, Engine, EngineConfig, Input, Metrics, Profile, ProfileSpec, Registry, Timestamp, node,
+    pod, samples,
+};
+
+/// Pods wait for one whose name is `key`, at most a minute.
+struct Locked;
+
+impl Plugin for Locked {
+    const NAME: &'static str = "Locked";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.permit();
+    }
+}
+
+impl Build for Locked {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl Permit for Locked {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+        if cx.pod.name != "key" {
+            return Ok(Permitted::Wait(Duration::from_secs(60)));
+        }
+        waiting.list().iter().for_each(|(pod, _)| waiting.allow(&pod.uid, Self::NAME));
+        Ok(Permitted::Allow)
+    }
+}
+
+/// An engine with this plugin and one node.
+fn locked(metrics: &Metrics, now: Timestamp) -> Engine {
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    registry.register::<Locked>();
+    let names = |name: &str| vec![(name.to_owned(), 1)];
+    let points = vec![(P::QueueSort, names("PrioritySort")), (P::Permit, names("Locked"))];
+    let spec = ProfileSpec { name: "default-scheduler".to_owned(), points, ..ProfileSpec::default() };
+    let profile = Profile::build(&spec, &registry, &BuildCycle::default()).unwrap();
+    let mut engine = Engine::new(EngineConfig {
+        meter: Some(metrics.meter()),
+        ..EngineConfig::new(vec![Arc::new(profile)])
+    });
+    engine.handle(Input::Node(node("a").allocatable("2", "4Gi", 110).build()), now);
+    engine
+}
+
+#[test]
+fn a_wait_on_permit_counts_once_by_how_it_ended() {
+    let (metrics, now) = (Metrics::new(), Timestamp::from_secs(1_000));
+    let mut engine = locked(&metrics, now);
+    let waits = |result: &str| {
+        let page = metrics.page();
+        let count = format!("scheduler_permit_wait_duration_seconds_count{{result=\"{result}\"}}");
+        samples(&page).get(count.as_str()).copied().unwrap_or_default()
+    };
+    let mut try_pods = |names: &[&str], now| {
+        names.iter().for_each(|name| engine.handle(Input::Pod(pod(name).build()), now));
+        while engine.schedule_one(now).is_some() {}
+        engine.tick(now);
+    };
+    try_pods(&["p", "q"], now);
+    assert_eq!((waits("Success"), waits("Unschedulable")), (0.0, 0.0));
+    // The key itself does not wait.
+    try_pods(&["key"], now);
+    assert_eq!((waits("Success"), waits("Unschedulable")), (2.0, 0.0));
+    try_pods(&["late"], now);
+    try_pods(&[], now + Duration::from_secs(61));
+    assert_eq!((waits("Success"), waits("Unschedulable")), (2.0, 1.0));
+}
