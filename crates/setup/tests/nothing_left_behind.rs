@@ -1,0 +1,234 @@
+//! A scheduler runs for months: pods, nodes, workloads and claims that have come and gone leave nothing behind in the engine.
+//!
+//! Nothing is like anything before it: every pod has a label, an anti-affinity selector and a claim of its own, every other one
+//! a workload, every node a name. What the engine keeps of such things has bounds; they are reached before the first look.
+
+#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+use std::{alloc::System, collections::VecDeque, sync::Arc, time::Duration};
+
+use harbormaster_api::{
+    Labels, Node, Object, Pod, PodSpec, Service, Str, Timestamp, Workload, WorkloadKind,
+    pod::{PodAffinity, PodAffinityTerm, Volume, VolumeSource},
+    selector::LabelSelector,
+};
+use harbormaster_core::{BindOutcome, Effect, Engine, Input};
+use harbormaster_framework::resource::Resource;
+use harbormaster_plugins::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim};
+use harbormaster_setup::{Choices, Setup};
+use harbormaster_testkit::{custom::raw, node, pod};
+use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const NODES: usize = 30;
+/// Pods that are there at a time.
+const KEPT: usize = 200;
+/// After so many pods a node is replaced, with those that are on it.
+const NODE_PODS: usize = 10;
+/// Pods before anybody looks, then as many while somebody does, and again as many.
+const STREAM: usize = 8_000;
+/// Of so many looks the most counts: caches are full, or have just been made half empty.
+const LOOKS: usize = 40;
+
+fn live_bytes() -> usize {
+    let stats = INSTRUMENTED_SYSTEM.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().copied().collect()
+}
+
+fn selecting(key: &str, value: &str) -> LabelSelector {
+    LabelSelector { match_labels: labels(&[(key, value)]), match_expressions: Vec::new() }
+}
+
+fn node_of(number: usize) -> Node {
+    let (name, zone) = (format!("node-{number}"), format!("zone-{}", number % 3));
+    let labels = labels(&[(HOSTNAME, &name), ("topology.kubernetes.io/zone", &zone)]);
+    Node { labels, ..node(&name).allocatable("4", "32Gi", 110).build() }
+}
+
+fn drivers_of(number: usize) -> Value {
+    let driver = json!({"name": "csi.example.com", "nodeID": "n", "allocatable": {"count": 39}});
+    json!({"metadata": {"name": format!("node-{number}")}, "spec": {"drivers": [driver]}})
+}
+
+/// A claim and its volume.
+fn storage_of(number: usize) -> [Value; 2] {
+    let name = format!("claim-{number}");
+    let metadata = json!({"name": name, "namespace": "default", "uid": name, "resourceVersion": "1",
+        "annotations": {"pv.kubernetes.io/bind-completed": "yes"}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": name});
+    let claim = json!({"metadata": metadata, "spec": spec, "status": {"phase": "Bound"}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "csi.example.com", "volumeHandle": name},
+        "claimRef": {"namespace": "default", "name": name, "uid": name}});
+    let volume = json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": spec,
+        "status": {"phase": "Bound"}});
+    [claim, volume]
+}
+
+/// A ReplicaSet and its Service, for a pod of an even number and the next one.
+fn workload_of(number: usize) -> [Object; 2] {
+    let name = workload_name(number);
+    let service = Service {
+        namespace: "default".into(),
+        name: name.as_str().into(),
+        selector: Some(labels(&[("workload", &name)])),
+    };
+    let workload = Workload {
+        kind: WorkloadKind::ReplicaSet,
+        namespace: "default".into(),
+        name: name.as_str().into(),
+        selector: Some(selecting("workload", &name)),
+    };
+    [Object::Service(service), Object::Workload(workload)]
+}
+
+fn workload_name(number: usize) -> String {
+    format!("workload-{}", number / 2)
+}
+
+fn pod_of(number: usize) -> Pod {
+    let name = format!("pod-{number}");
+    let mut pod = pod(&name).cpu("10m").build();
+    pod.labels = labels(&[("own", &name), ("workload", &workload_name(number))]);
+    let apart = PodAffinityTerm {
+        label_selector: Some(selecting("own", &name)),
+        topology_key: HOSTNAME.into(),
+        ..PodAffinityTerm::default()
+    };
+    let claim = VolumeSource::Claim(format!("claim-{number}").into());
+    pod.spec = Arc::new(PodSpec {
+        pod_anti_affinity: Some(PodAffinity { required: vec![apart], preferred: Vec::new() }),
+        volumes: vec![Volume { name: "data".into(), source: claim }],
+        ..PodSpec::clone(&pod.spec)
+    });
+    pod
+}
+
+/// A cluster in which everything is replaced again and again.
+struct Stream {
+    engine: Engine,
+    now: Timestamp,
+    nodes: VecDeque<usize>,
+    /// With the node of each.
+    pods: VecDeque<(usize, Option<Str>)>,
+    next: usize,
+}
+
+impl Stream {
+    fn new() -> Self {
+        let engine = Engine::new(Setup::read(None, &Choices::default()).unwrap().engine);
+        let now = Timestamp::from_secs(1_000_000);
+        let mut stream = Self { engine, now, nodes: VecDeque::new(), pods: VecDeque::new(), next: 0 };
+        (0..NODES).for_each(|number| stream.add_node(number));
+        stream
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+    }
+
+    fn made<R: Resource>(&mut self, object: &Value) {
+        self.tell(Input::Custom(raw::<R>(object)));
+    }
+
+    fn gone<R: Resource>(&mut self, object: &Value) {
+        self.tell(Input::CustomGone(raw::<R>(object).key));
+    }
+
+    fn add_node(&mut self, number: usize) {
+        self.tell(Input::Node(node_of(number)));
+        self.made::<CsiNode>(&drivers_of(number));
+        self.nodes.push_back(number);
+    }
+
+    /// The oldest node goes, then its pods.
+    fn replace_node(&mut self) {
+        let oldest = self.nodes.pop_front().unwrap();
+        self.add_node(oldest + NODES);
+        let name = Str::from(format!("node-{oldest}"));
+        self.tell(Input::NodeGone(name.clone()));
+        self.gone::<CsiNode>(&drivers_of(oldest));
+        let lost: Vec<usize> =
+            self.pods.iter().filter(|(_, node)| *node == Some(name.clone())).map(|(pod, _)| *pod).collect();
+        self.pods
+            .iter_mut()
+            .filter(|(_, node)| *node == Some(name.clone()))
+            .for_each(|(_, node)| *node = None);
+        lost.into_iter().for_each(|pod| self.tell(Input::PodGone(pod_of(pod).uid)));
+    }
+
+    /// The next pod comes with what belongs to it, and the oldest goes.
+    fn step(&mut self) {
+        let number = self.next;
+        self.next += 1;
+        self.now = self.now + Duration::from_millis(25);
+        if number.is_multiple_of(2) {
+            workload_of(number).into_iter().for_each(|object| self.tell(Input::Object(object)));
+        }
+        let [claim, volume] = storage_of(number);
+        self.made::<PersistentVolume>(&volume);
+        self.made::<PersistentVolumeClaim>(&claim);
+        if number.is_multiple_of(NODE_PODS) {
+            self.replace_node();
+        }
+        let node = self.bind(pod_of(number));
+        self.pods.push_back((number, node));
+        if self.pods.len() > KEPT {
+            self.remove_oldest();
+        }
+        self.engine.tick(self.now);
+        drop((self.engine.take_effects(), self.engine.take_notes()));
+    }
+
+    /// Its node: there is room for every pod.
+    fn bind(&mut self, pod: Pod) -> Option<Str> {
+        self.tell(Input::Pod(pod.clone()));
+        self.engine.schedule_one(self.now).unwrap();
+        let node = self.engine.take_effects().into_iter().find_map(|effect| match effect {
+            Effect::Bind(task) => Some(task.node().clone()),
+            _ => None,
+        });
+        assert!(node.is_some(), "{} has no node", pod.name);
+        self.tell(Input::Pod(Pod { node_name: node.clone(), ..pod.clone() }));
+        self.tell(Input::BindFinished { uid: pod.uid, outcome: BindOutcome::Bound });
+        node
+    }
+
+    fn remove_oldest(&mut self) {
+        let Some((number, node)) = self.pods.pop_front() else { return };
+        if node.is_some() {
+            self.tell(Input::PodGone(pod_of(number).uid));
+        }
+        let [claim, volume] = storage_of(number);
+        self.gone::<PersistentVolumeClaim>(&claim);
+        self.gone::<PersistentVolume>(&volume);
+        if !number.is_multiple_of(2) {
+            workload_of(number).iter().for_each(|object| self.tell(Input::ObjectGone(object.key())));
+        }
+    }
+
+    /// The most that it holds while so many pods come.
+    fn most_held(&mut self, pods: usize) -> usize {
+        let look = |_| {
+            (0..pods / LOOKS).for_each(|_| self.step());
+            live_bytes()
+        };
+        (0..LOOKS).map(look).max().unwrap_or_default()
+    }
+}
+
+#[test]
+fn what_comes_and_goes_leaves_nothing_behind() {
+    let mut stream = Stream::new();
+    (0..STREAM).for_each(|_| stream.step());
+    let (first, second) = (stream.most_held(STREAM), stream.most_held(STREAM));
+    assert!(second * 20 <= first * 21, "{first} bytes at most, and {second} later");
+}
