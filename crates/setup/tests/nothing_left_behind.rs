@@ -5,18 +5,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
-use std::{alloc::System, collections::VecDeque, sync::Arc, time::Duration};
+use std::{alloc::System, collections::VecDeque, time::Duration};
 
 use harbormaster_api::{
-    Labels, Node, Object, Pod, PodSpec, Service, Str, Timestamp, Workload, WorkloadKind,
-    pod::{PodAffinity, PodAffinityTerm, Volume, VolumeSource},
+    Node, Object, Pod, Service, Str, Timestamp, Workload, WorkloadKind,
+    pod::{PodAffinity, PodAffinityTerm, VolumeSource},
     selector::LabelSelector,
 };
 use harbormaster_core::{BindOutcome, Effect, Engine, Input};
 use harbormaster_framework::resource::Resource;
 use harbormaster_plugins::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim};
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_testkit::{custom::raw, node, pod};
+use harbormaster_testkit::{custom::raw, labels, node, pod};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -39,18 +39,13 @@ fn live_bytes() -> usize {
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
-
 fn selecting(key: &str, value: &str) -> LabelSelector {
     LabelSelector { match_labels: labels(&[(key, value)]), match_expressions: Vec::new() }
 }
 
 fn node_of(number: usize) -> Node {
     let (name, zone) = (format!("node-{number}"), format!("zone-{}", number % 3));
-    let labels = labels(&[(HOSTNAME, &name), ("topology.kubernetes.io/zone", &zone)]);
-    Node { labels, ..node(&name).allocatable("4", "32Gi", 110).build() }
+    node(&name).zone(&zone).allocatable("4", "32Gi", 110).build()
 }
 
 fn drivers_of(number: usize) -> Value {
@@ -96,37 +91,36 @@ fn workload_name(number: usize) -> String {
 
 fn pod_of(number: usize) -> Pod {
     let name = format!("pod-{number}");
-    let mut pod = pod(&name).cpu("10m").build();
-    pod.labels = labels(&[("own", &name), ("workload", &workload_name(number))]);
     let apart = PodAffinityTerm {
         label_selector: Some(selecting("own", &name)),
         topology_key: HOSTNAME.into(),
         ..PodAffinityTerm::default()
     };
-    let claim = VolumeSource::Claim(format!("claim-{number}").into());
-    pod.spec = Arc::new(PodSpec {
-        pod_anti_affinity: Some(PodAffinity { required: vec![apart], preferred: Vec::new() }),
-        volumes: vec![Volume { name: "data".into(), source: claim }],
-        ..PodSpec::clone(&pod.spec)
-    });
-    pod
+    let apart = PodAffinity { required: vec![apart], preferred: Vec::new() };
+    pod(&name)
+        .label("own", &name)
+        .label("workload", &workload_name(number))
+        .cpu("10m")
+        .volume(VolumeSource::Claim(format!("claim-{number}").into()))
+        .spec(|spec| spec.pod_anti_affinity = Some(apart))
+        .build()
 }
 
 /// A cluster in which everything is replaced again and again.
 struct Stream {
     engine: Engine,
     now: Timestamp,
-    nodes: VecDeque<usize>,
-    /// With the node of each.
+    oldest_node: usize,
+    /// With the node of each that has not gone with its node.
     pods: VecDeque<(usize, Option<Str>)>,
-    next: usize,
+    next_pod: usize,
 }
 
 impl Stream {
     fn new() -> Self {
         let engine = Engine::new(Setup::read(None, &Choices::default()).unwrap().engine);
         let now = Timestamp::from_secs(1_000_000);
-        let mut stream = Self { engine, now, nodes: VecDeque::new(), pods: VecDeque::new(), next: 0 };
+        let mut stream = Self { engine, now, oldest_node: 0, pods: VecDeque::new(), next_pod: 0 };
         (0..NODES).for_each(|number| stream.add_node(number));
         stream
     }
@@ -146,29 +140,27 @@ impl Stream {
     fn add_node(&mut self, number: usize) {
         self.tell(Input::Node(node_of(number)));
         self.made::<CsiNode>(&drivers_of(number));
-        self.nodes.push_back(number);
     }
 
     /// The oldest node goes, then its pods.
     fn replace_node(&mut self) {
-        let oldest = self.nodes.pop_front().unwrap();
+        let oldest = self.oldest_node;
+        self.oldest_node += 1;
         self.add_node(oldest + NODES);
         let name = Str::from(format!("node-{oldest}"));
         self.tell(Input::NodeGone(name.clone()));
         self.gone::<CsiNode>(&drivers_of(oldest));
-        let lost: Vec<usize> =
-            self.pods.iter().filter(|(_, node)| *node == Some(name.clone())).map(|(pod, _)| *pod).collect();
-        self.pods
-            .iter_mut()
-            .filter(|(_, node)| *node == Some(name.clone()))
-            .for_each(|(_, node)| *node = None);
-        lost.into_iter().for_each(|pod| self.tell(Input::PodGone(pod_of(pod).uid)));
+        for (pod, node) in &mut self.pods {
+            if node.take_if(|node| *node == name).is_some() {
+                self.engine.handle(Input::PodGone(pod_of(*pod).uid), self.now);
+            }
+        }
     }
 
     /// The next pod comes with what belongs to it, and the oldest goes.
     fn step(&mut self) {
-        let number = self.next;
-        self.next += 1;
+        let number = self.next_pod;
+        self.next_pod += 1;
         self.now = self.now + Duration::from_millis(25);
         if number.is_multiple_of(2) {
             workload_of(number).into_iter().for_each(|object| self.tell(Input::Object(object)));
@@ -215,10 +207,10 @@ impl Stream {
         }
     }
 
-    /// The most that it holds while so many pods come.
-    fn most_held(&mut self, pods: usize) -> usize {
+    /// The most that it holds while the stream goes on.
+    fn most_held(&mut self) -> usize {
         let look = |_| {
-            (0..pods / LOOKS).for_each(|_| self.step());
+            (0..STREAM / LOOKS).for_each(|_| self.step());
             live_bytes()
         };
         (0..LOOKS).map(look).max().unwrap_or_default()
@@ -229,6 +221,6 @@ impl Stream {
 fn what_comes_and_goes_leaves_nothing_behind() {
     let mut stream = Stream::new();
     (0..STREAM).for_each(|_| stream.step());
-    let (first, second) = (stream.most_held(STREAM), stream.most_held(STREAM));
+    let (first, second) = (stream.most_held(), stream.most_held());
     assert!(second * 20 <= first * 21, "{first} bytes at most, and {second} later");
 }

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::Timestamp;
 use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
-use harbormaster_framework::{
-    profile::{Profile, ProfileSpec},
-    registry::{BuildCycle, Registry},
-};
+use harbormaster_framework::{profile::Profile, registry::Registry};
 use harbormaster_testkit::{nodes::node, pods::pod};
 
 mod lint;
@@ -17,24 +14,17 @@ use super::*;
 use crate::families::{Kind, METRICS};
 
 fn profile() -> Arc<Profile> {
-    use harbormaster_api::points::ExtensionPoint as P;
-    let names = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<Vec<_>>();
-    let spec = ProfileSpec {
-        name: "default-scheduler".to_owned(),
-        points: vec![
-            (P::QueueSort, names(&["PrioritySort"])),
-            (P::PreEnqueue, names(&["SchedulingGates"])),
-            (P::PreFilter, names(&["NodeResourcesFit", "NodePorts"])),
-            (P::Filter, names(&["NodeUnschedulable", "NodeResourcesFit", "NodePorts"])),
-            (P::PreScore, names(&["NodeResourcesFit"])),
-            (P::Score, names(&["NodeResourcesFit"])),
-        ],
-        ..ProfileSpec::default()
-    };
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
-    let made = Profile::build(&spec, &registry, &BuildCycle::default());
-    Arc::new(made.expect("the plugins are there"))
+    let points: [(&str, &[&str]); 6] = [
+        ("QueueSort", &["PrioritySort"]),
+        ("PreEnqueue", &["SchedulingGates"]),
+        ("PreFilter", &["NodeResourcesFit", "NodePorts"]),
+        ("Filter", &["NodeUnschedulable", "NodeResourcesFit", "NodePorts"]),
+        ("PreScore", &["NodeResourcesFit"]),
+        ("Score", &["NodeResourcesFit"]),
+    ];
+    harbormaster_testkit::profile(&registry, &points)
 }
 
 /// Samples by name with labels.

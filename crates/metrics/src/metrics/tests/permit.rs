@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use harbormaster_api::{Str, points::ExtensionPoint as P};
+use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
+use harbormaster_testkit as testkit;
 
-use super::{
-    Arc, BuildCycle, Engine, EngineConfig, Input, Metrics, Profile, ProfileSpec, Registry, Timestamp, node,
-    pod, samples,
-};
+use super::{Engine, EngineConfig, Input, Metrics, Registry, Timestamp, node, pod, samples};
 
 /// Pods wait for one whose name is `key`, at most a minute.
 struct Locked;
@@ -44,14 +42,9 @@ fn locked(metrics: &Metrics, now: Timestamp) -> Engine {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     registry.register::<Locked>();
-    let names = |name: &str| vec![(name.to_owned(), 1)];
-    let points = vec![(P::QueueSort, names("PrioritySort")), (P::Permit, names("Locked"))];
-    let spec = ProfileSpec { name: "default-scheduler".to_owned(), points, ..ProfileSpec::default() };
-    let profile = Profile::build(&spec, &registry, &BuildCycle::default()).unwrap();
-    let mut engine = Engine::new(EngineConfig {
-        meter: Some(metrics.meter()),
-        ..EngineConfig::new(vec![Arc::new(profile)])
-    });
+    let profile = testkit::profile(&registry, &[("QueueSort", &["PrioritySort"]), ("Permit", &["Locked"])]);
+    let mut engine =
+        Engine::new(EngineConfig { meter: Some(metrics.meter()), ..EngineConfig::new(vec![profile]) });
     engine.handle(Input::Node(node("a").allocatable("2", "4Gi", 110).build()), now);
     engine
 }
