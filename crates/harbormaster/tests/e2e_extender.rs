@@ -63,7 +63,9 @@ fn only(args: &Value, ends: &[&str]) -> Value {
 }
 
 fn an_extender_filters_scores_and_binds(server: Server) {
-    let client = server.shared().client().clone();
+    // The cluster ends with the last handle to it, so this one outlives the extender that binds.
+    let cluster = server.shared();
+    let client = cluster.client().clone();
     let extender = Extender::start(move |verb, args| {
         Some(match verb {
             "filter" => only(args, &["-b", "-c"]),
