@@ -116,6 +116,8 @@ impl EngineConfig {
 
 /// How often pods that wait for long are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(30);
+/// How long answers of plugins are kept that no attempt needs, at least; twice that at most.
+const UNUSED: Duration = Duration::from_secs(300);
 
 /// The engine.
 pub struct Engine {
@@ -137,6 +139,8 @@ pub struct Engine {
     reporter: Reporter,
     /// When pods that wait for long are looked at next.
     next_flush: Option<Timestamp>,
+    /// When answers that no attempt has needed are let go of next.
+    next_forgetting: Option<Timestamp>,
     /// Who measures.
     meter: Option<Arc<dyn Meter>>,
     /// While a change in the cluster is being handled: since when.
@@ -163,6 +167,7 @@ impl Engine {
                 .with_extenders(!config.extenders.is_empty())
                 .measured_by(config.meter.clone()),
             next_flush: None,
+            next_forgetting: None,
             meter: config.meter,
             handling: None,
         };
@@ -237,6 +242,10 @@ impl Engine {
         if due <= now {
             self.queue.flush_unschedulable(self.cache.at(now));
             self.next_flush = Some(now + FLUSH_EVERY);
+        }
+        if *self.next_forgetting.get_or_insert(now + UNUSED) <= now {
+            self.finder.forget_unused();
+            self.next_forgetting = Some(now + UNUSED);
         }
     }
 

@@ -83,6 +83,11 @@ impl Finder {
         *self = Self { rotation, meter, ..Self::new(profiles, search, batching).asking(extenders) };
     }
 
+    /// Lets go of answers that no attempt has needed since this was called last.
+    pub(crate) fn forget_unused(&mut self) {
+        self.runners.iter_mut().for_each(Runner::forget_unused);
+    }
+
     pub(crate) fn profile(&self, profile: usize) -> &Arc<Profile> {
         self.runners[profile].profile()
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! Unlisted ──list, or a stream that begins with all objects──> Listed, Watching
 //! Listed ──watch──> Watching ──closed, broken──> Listed
-//!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting)
+//!                      └──410 Gone, garbage──> Unlisted     (trouble goes through Resting, the first 410 does not)
 //! ```
 //!
 //! A connection can die without a word. Over HTTP/2 it is asked for signs of life, and the watch breaks. Over HTTP/1.1
@@ -213,6 +213,8 @@ pub struct Watcher<K: Kind> {
     backoff: Backoff,
     jitter: Jitter,
     refused_watches: u32,
+    /// Whether the last list was made because a version was too old, and no watch has gone well since.
+    relisted: bool,
     broken_streams: u32,
     /// Whether the last watch was on a connection that is asked for signs of life.
     is_probed: bool,
@@ -249,6 +251,7 @@ impl<K: Kind> Watcher<K> {
             backoff: Backoff::for_watches(),
             jitter: Jitter::default(),
             refused_watches: 0,
+            relisted: false,
             broken_streams: 0,
             is_probed: false,
             whole_list: false,
@@ -387,9 +390,15 @@ impl<K: Kind> Watcher<K> {
                 }
             }
         }
-        self.backoff.reset();
+        self.went_well();
         self.flush()?;
         Ok(State::Watching { version, watch })
+    }
+
+    /// The next trouble is the first one.
+    fn went_well(&mut self) {
+        self.backoff.reset();
+        self.relisted = false;
     }
 
     fn closed(&mut self, version: Str, watch: &Watch) -> State {
@@ -398,7 +407,7 @@ impl<K: Kind> Watcher<K> {
             return self.rest("Watch failed", why, None, State::Listed { version });
         }
         tracing::trace!(v = 4, kind = self.kind.name(), "Watch close");
-        self.backoff.reset();
+        self.went_well();
         State::Listed { version }
     }
 
@@ -408,7 +417,7 @@ impl<K: Kind> Watcher<K> {
             tracing::warn!(kind = self.kind.name(), err = why, "A watch has broken: {ANEW}");
         }
         if watch.opened.elapsed() >= GOOD_WATCH {
-            self.backoff.reset();
+            self.went_well();
         }
         // If the server is away the next try says so.
         let trouble = Trouble::Passing { why, retry_after: None, told: true };
@@ -433,7 +442,11 @@ impl<K: Kind> Watcher<K> {
                     err = why,
                     "watch closed with: too old resource version"
                 );
-                State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) }
+                // The server is there and says what to do, so nothing is to be waited for, unless a new list has not helped.
+                match std::mem::replace(&mut self.relisted, true) {
+                    false => State::Unlisted,
+                    true => State::Resting { delay: self.backoff.delay(), then: Box::new(State::Unlisted) },
+                }
             }
             Trouble::Garbage(why) | Trouble::NoStreaming(why) => {
                 self.rest("Failed to watch", &why, None, State::Unlisted)

@@ -267,7 +267,7 @@ pub fn unreserve(profile: &Profile, cluster: &mut Cluster, reservation: &Reserva
     given_back
 }
 
-/// How many bytes a runner keeps between attempts, unless told otherwise.
+/// The most bytes that a runner keeps between attempts, however many nodes there are.
 const KEPT_BYTES: usize = 256 << 20;
 
 /// Makes attempts for one profile, keeping what may be kept between them.
@@ -286,7 +286,7 @@ impl Runner {
         Self::keeping(profile, KEPT_BYTES)
     }
 
-    /// A runner that keeps about so many bytes of answers between attempts.
+    /// A runner that keeps about so many bytes of answers between attempts at most.
     pub fn keeping(profile: Arc<Profile>, bytes: usize) -> Self {
         let laps = Laps::of(profile.meter().cloned());
         let (kept, scratch) = (Kept::new(bytes), score::Scratch::default());
@@ -303,6 +303,11 @@ impl Runner {
     /// The profile.
     pub fn profile(&self) -> &Arc<Profile> {
         &self.profile
+    }
+
+    /// Lets go of answers that no attempt has needed since this was called last.
+    pub fn forget_unused(&mut self) {
+        self.kept.forget_unused();
     }
 
     /// Looks for a node for `pod`.

@@ -5,21 +5,31 @@
 //! - A [`slate`] puts the columns of a pod together: which rows fit, and the sums of their scores. After a pod has
 //!   landed one row differs, so for the next pod of its template one row is looked at again. This makes the cost of a
 //!   decision almost independent of the number of nodes.
+//! - Only what is asked for again is worth its [`room`]. Slates and columns come as guests, of which there are few. The
+//!   second question makes a resident of a guest; one that left before it is remembered for a while as a fingerprint
+//!   ([`seen`]), and what is made for the second question is a resident at once. Both have a bound in bytes, which grows
+//!   with the node table. Those that were not used for longest go first.
 //!
-//! Invariant: what is kept equals what the plugins would say now. It is bounded by bytes; the slates that were not
-//! used for longest go first, and columns that no slate uses any more go with them.
+//! Invariant: what is kept equals what the plugins would say now.
 
 mod column;
+mod room;
+mod seen;
 mod slate;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Weak};
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::{Arc, Weak},
+};
 
 use harbormaster_api::Str;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 pub(crate) use column::{Asked, Column};
+use room::{Room, Standing, Stay};
+use seen::Seen;
 use slate::{ColumnId, Desk, Slate};
 
 use crate::{
@@ -43,45 +53,77 @@ pub(crate) struct SlateId(usize);
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     columns: Vec<Column>,
-    /// By column: how many slates use it, and the key under which it is found.
-    uses: Vec<(usize, Option<(PluginIdx, Reads)>)>,
+    /// By column.
+    shelves: Vec<Shelf>,
     by_reads: FxHashMap<(PluginIdx, Reads), ColumnId>,
-    free: Vec<ColumnId>,
+    free_columns: Vec<ColumnId>,
     slates: Vec<Slate>,
     by_columns: FxHashMap<Box<[Option<ColumnId>]>, usize>,
+    free_slates: Vec<usize>,
     by_spec: BySpec,
+    seen: Seen,
+    room: Room,
+    /// The number of the attempt.
     clock: u64,
-    at_most: usize,
-    /// [`Self::entries`] when the size was measured last.
-    measured: usize,
+}
+
+/// Where a column is kept.
+#[derive(Debug, Default)]
+struct Shelf {
+    /// How many slates use it.
+    users: usize,
+    /// Under what it is found; `None` of an empty shelf.
+    key: Option<(PluginIdx, Reads)>,
+    stay: Stay,
+}
+
+impl Shelf {
+    /// About how many bytes it holds, with its entry in the map.
+    fn size(&self) -> usize {
+        let reads = self.key.as_ref().map_or(0, |(_, reads)| reads.size());
+        2 * (size_of::<Self>() + reads)
+    }
 }
 
 impl Kept {
-    /// Keeps about so many bytes at most, and always the slate in use.
+    /// Keeps about so many bytes at most, however large the node table is.
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { at_most: bytes, ..Self::default() }
+        Self { room: Room::new(bytes), ..Self::default() }
     }
 
     /// The slate for pods like this one, its columns caught up with the nodes.
     pub(crate) fn open(&mut self, profile: &Profile, cx: &Cycle<'_>) -> Result<SlateId, PointError> {
         self.clock += 1;
-        let known = self.by_spec.get(cx.pod);
-        let at = match known {
-            Some(at) => at,
+        let at = match self.by_spec.get(cx.pod, &self.slates) {
+            Some(known) => known,
             None => {
                 self.make_room(cx.nodes.rows());
-                let at = self.find(profile, cx.pod)?;
-                self.by_spec.insert(cx.pod, at);
-                at
+                let found = self.find(profile, cx.pod)?;
+                self.by_spec.insert(cx.pod, found, &self.slates);
+                found
             }
         };
-        self.slates[at].used = self.clock;
+        self.use_slate(at);
         for (plugin, column) in self.slates[at].columns.iter().enumerate() {
             if let Some(column) = column {
+                self.shelves[*column].stay.used = self.clock;
                 self.columns[*column].catch_up(profile.asked(PluginIdx(plugin as u16), cx))?;
             }
         }
         Ok(SlateId(at))
+    }
+
+    /// A guest that was made by another attempt becomes a resident, with its columns.
+    fn use_slate(&mut self, at: usize) {
+        let slate = &mut self.slates[at];
+        slate.stay.used = self.clock;
+        if slate.stay.standing == Standing::Resident || slate.made == self.clock {
+            return;
+        }
+        self.room.promote(&mut slate.stay);
+        for column in slate.columns.iter().flatten() {
+            self.room.promote(&mut self.shelves[*column].stay);
+        }
     }
 
     /// Brings the slate's rows and totals up to date.
@@ -127,120 +169,78 @@ impl Kept {
 
     /// Finds or makes the slate of a pod whose spec was not seen lately.
     fn find(&mut self, profile: &Profile, pod: &PodInfo) -> Result<usize, PointError> {
-        let mut columns = Vec::with_capacity(profile.plugins().len());
+        let mut keys = Vec::with_capacity(profile.plugins().len());
         for (at, plugin) in profile.plugins().iter().enumerate() {
-            columns.push(match plugin.scope() {
+            keys.push(match plugin.scope() {
                 Scope::Cluster => None,
                 Scope::Row => Some((PluginIdx(at as u16), plugin.reads(pod)?)),
             });
         }
+        let print = fingerprint(&keys);
         let columns: Box<[Option<ColumnId>]> =
-            columns.into_iter().map(|key| key.map(|key| self.column_for(key))).collect();
+            keys.into_iter().map(|key| key.map(|key| self.column_for(key))).collect();
         if let Some(known) = self.by_columns.get(&columns) {
             return Ok(*known);
         }
         for column in columns.iter().flatten() {
-            self.uses[*column].0 += 1;
+            self.shelves[*column].users += 1;
         }
-        self.by_columns.insert(columns.clone(), self.slates.len());
-        self.slates.push(Slate::new(columns));
-        Ok(self.slates.len() - 1)
+        let at = self.free_slates.pop().unwrap_or(self.slates.len());
+        if at == self.slates.len() {
+            self.slates.push(Slate::default());
+        }
+        let stay = self.room.arrive(print, self.clock, &mut self.seen);
+        self.by_columns.insert(columns.clone(), at);
+        self.slates[at] = Slate::new(columns, stay, self.clock);
+        Ok(at)
     }
 
+    /// Finds or makes a column. One that was there before is asked for again.
     fn column_for(&mut self, key: (PluginIdx, Reads)) -> ColumnId {
         if let Some(known) = self.by_reads.get(&key) {
+            self.room.promote(&mut self.shelves[*known].stay);
             return *known;
         }
-        let id = self.free.pop().unwrap_or_else(|| {
+        let id = self.free_columns.pop().unwrap_or(self.columns.len());
+        if id == self.columns.len() {
             self.columns.push(Column::default());
-            self.uses.push((0, None));
-            self.columns.len() - 1
-        });
-        self.uses[id] = (0, Some(key.clone()));
-        self.by_reads.insert(key, id);
+            self.shelves.push(Shelf::default());
+        }
+        let stay = self.room.arrive(fingerprint(&key), self.clock, &mut self.seen);
+        self.by_reads.insert(key.clone(), id);
+        self.shelves[id] = Shelf { users: 0, key: Some(key), stay };
         id
-    }
-
-    /// Lets go of what was not used for longest until the rest is small enough. To measure is to look at everything, so
-    /// this waits until there is an eighth more than after the last time: kept is never much more than allowed.
-    fn make_room(&mut self, rows: usize) {
-        if self.entries(rows) <= self.measured + self.measured / 8 {
-            return;
-        }
-        let size = self.size();
-        if size > self.at_most {
-            self.shrink(size);
-        }
-        self.measured = self.entries(rows);
-    }
-
-    /// About how many answers are kept, were all slates full.
-    fn entries(&self, rows: usize) -> usize {
-        self.slates.len() * (rows + 1)
-    }
-
-    /// Drops the slates that were not used for longest, but for the last one, until the rest is small enough. `size` is
-    /// that of everything.
-    fn shrink(&mut self, mut size: usize) {
-        let mut by_age: Vec<usize> = (0..self.slates.len()).collect();
-        by_age.sort_unstable_by_key(|at| std::cmp::Reverse(self.slates[*at].used));
-        let mut stays = vec![true; self.slates.len()];
-        while by_age.len() > 1 && size > self.at_most {
-            let Some(oldest) = by_age.pop() else { break };
-            stays[oldest] = false;
-            size -= self.slates[oldest].size() + self.release_columns(oldest);
-        }
-        let mut places = 0..;
-        let moved: Vec<Option<usize>> =
-            stays.iter().map(|stays| if *stays { places.next() } else { None }).collect();
-        let mut staying = stays.into_iter();
-        self.slates.retain(|_| staying.next().unwrap_or(true));
-        self.by_columns.retain(|_, at| follow(at, &moved));
-        self.by_spec.0.retain(|_, (_, at)| follow(at, &moved));
-        debug_assert_eq!(size, self.size(), "what was freed is what was measured");
-    }
-
-    /// Empties the columns that only this slate uses; returns how many bytes that frees.
-    fn release_columns(&mut self, slate: usize) -> usize {
-        let mut freed = 0;
-        for column in self.slates[slate].columns.iter().flatten() {
-            let (uses, key) = &mut self.uses[*column];
-            *uses -= 1;
-            if *uses == 0 {
-                if let Some(key) = key.take() {
-                    freed += key.1.size();
-                    self.by_reads.remove(&key);
-                }
-                let gone = std::mem::take(&mut self.columns[*column]);
-                freed += gone.size() - self.columns[*column].size();
-                self.free.push(*column);
-            }
-        }
-        freed
-    }
-
-    /// About how many bytes are kept.
-    fn size(&self) -> usize {
-        let keys = self.uses.iter().flat_map(|(_, key)| key).map(|(_, reads)| reads.size()).sum::<usize>();
-        let columns = self.columns.iter().map(Column::size).sum::<usize>();
-        keys + columns + self.slates.iter().map(Slate::size).sum::<usize>()
     }
 }
 
-/// Follows a slate to its new place; `false` if it is gone.
-fn follow(at: &mut usize, moved: &[Option<usize>]) -> bool {
-    match moved[*at] {
-        Some(place) => {
-            *at = place;
-            true
-        }
-        None => false,
-    }
+/// What is remembered of something that was asked for.
+fn fingerprint(asked_for: &impl Hash) -> u64 {
+    FxBuildHasher.hash_one(asked_for)
 }
 
 /// The slates of specs that were seen lately. A spec that is gone makes room sooner or later.
 #[derive(Debug, Default)]
-struct BySpec(FxHashMap<(usize, Option<Str>), (Weak<SpecInfo>, usize)>);
+struct BySpec {
+    known: FxHashMap<(usize, Option<Str>), Known>,
+    tidy_at: usize,
+}
+
+/// Fewer specs are not worth tidying up.
+const FEW_SPECS: usize = 1024;
+
+/// A spec's slate, and when that was made: another one may be in its place by now.
+#[derive(Debug)]
+struct Known {
+    spec: Weak<SpecInfo>,
+    slate: usize,
+    made: u64,
+}
+
+impl Known {
+    fn slate(&self, slates: &[Slate]) -> Option<usize> {
+        slates.get(self.slate).is_some_and(|slate| slate.made == self.made).then_some(self.slate)
+    }
+}
 
 impl BySpec {
     /// Specs are shared, so the address tells them apart as long as somebody holds them.
@@ -248,14 +248,16 @@ impl BySpec {
         (Arc::as_ptr(&pod.spec).addr(), pod.node_name.clone())
     }
 
-    fn get(&self, pod: &PodInfo) -> Option<usize> {
-        self.0.get(&Self::key(pod)).map(|(_, slate)| *slate)
+    fn get(&self, pod: &PodInfo, slates: &[Slate]) -> Option<usize> {
+        self.known.get(&Self::key(pod)).and_then(|known| known.slate(slates))
     }
 
-    fn insert(&mut self, pod: &PodInfo, slate: usize) {
-        if self.0.len() >= 1024 && self.0.len().is_power_of_two() {
-            self.0.retain(|_, (spec, _)| spec.strong_count() > 0);
+    fn insert(&mut self, pod: &PodInfo, slate: usize, slates: &[Slate]) {
+        if self.known.len() >= self.tidy_at.max(FEW_SPECS) {
+            self.known.retain(|_, known| known.spec.strong_count() > 0 && known.slate(slates).is_some());
+            self.tidy_at = 2 * self.known.len();
         }
-        self.0.insert(Self::key(pod), (Arc::downgrade(&pod.spec), slate));
+        let known = Known { spec: Arc::downgrade(&pod.spec), slate, made: slates[slate].made };
+        self.known.insert(Self::key(pod), known);
     }
 }

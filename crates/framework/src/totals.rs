@@ -199,6 +199,7 @@ impl Totals {
 
     /// About how many bytes it holds.
     pub(crate) fn size(&self) -> usize {
-        size_of::<Self>() + self.totals.size()
+        let parts = self.parts.iter().map(|part| size_of::<Part>() + 8 * part.at_max.words().len());
+        size_of::<Self>() + self.totals.size() + 8 * self.is_invalid.words().len() + parts.sum::<usize>()
     }
 }

@@ -10,7 +10,7 @@
 //! from the first time somebody asks for it; its pods are then found as groups of equal namespace and labels, under the
 //! rarest label that it names. Only selectors that name no label (`NotIn`, `DoesNotExist`, or nothing at all) are tried on
 //! every pod, and on every group, of the namespaces they are for. Groups and terms are forgotten with their last pod,
-//! selectors when many others have been asked for since.
+//! selectors and label keys of nodes when many others have been asked for since.
 //!
 //! Everything is counted per node, not per topology value: a node that is relabelled moves with all its numbers, and which
 //! nodes count may differ from pod to pod.
@@ -85,15 +85,19 @@ impl Index for PodIndex {
         let namespace = self.groups.joined(known.objects, row, pod);
         self.selectors.joined(namespace, row, pod);
         for term in self.held.joined(row, pod) {
-            self.topology.watch(known.nodes, &term.key);
+            self.topology.hold(known.nodes, &term.key);
         }
+        self.topology.make_room();
     }
 
     fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         if let Some(namespace) = self.groups.left(row, pod) {
             self.selectors.left(&namespace, row, pod);
         }
-        self.held.left(row, pod);
+        for term in self.held.left(row, pod) {
+            self.topology.release(&term.key);
+        }
+        self.topology.make_room();
     }
 
     fn pod_changed(&mut self, known: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo) {
@@ -106,6 +110,7 @@ impl Index for PodIndex {
     }
 
     fn node_changed(&mut self, known: ClusterView<'_>, row: NodeIdx) {
+        self.topology.make_room();
         self.topology.node_changed(known.nodes, row);
     }
 

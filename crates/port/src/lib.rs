@@ -43,6 +43,7 @@ mod secured;
 mod server;
 mod slis;
 mod tls;
+mod together;
 mod token;
 mod trust;
 mod user;

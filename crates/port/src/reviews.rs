@@ -1,6 +1,9 @@
 //! Questions to the API server: whose token is this, and may this user do that?
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use harbormaster_driver::{ApiClient, ApiError, http::JSON};
@@ -27,11 +30,43 @@ const PAUSES: [Duration; 4] = [
 /// long.
 const AT_ONCE: usize = 64;
 
+/// What can be asked.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Token,
+    Access,
+}
+
+impl Question {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Token => "/apis/authentication.k8s.io/v1/tokenreviews",
+            Self::Access => "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        }
+    }
+
+    /// What it means that this scheduler may not ask.
+    fn forbidden(self) -> &'static str {
+        match self {
+            Self::Token => {
+                "This scheduler may not create TokenReviews, so no bearer token opens the secure port. \
+                 Bind its user to the cluster role system:auth-delegator"
+            }
+            Self::Access => {
+                "This scheduler may not create SubjectAccessReviews, so the secure port shows nothing but what is open to all. \
+                 Bind its user to the cluster role system:auth-delegator"
+            }
+        }
+    }
+}
+
 /// Asks the API server.
 #[derive(Debug)]
 pub(crate) struct Reviews {
     client: ApiClient,
     turns: Semaphore,
+    /// By question: whether it was told that this scheduler may not ask.
+    told: [AtomicBool; 2],
 }
 
 /// `status` of a TokenReview.
@@ -79,7 +114,7 @@ struct Reviewed<S> {
 
 impl Reviews {
     pub(crate) fn new(client: ApiClient) -> Self {
-        Self { client, turns: Semaphore::new(AT_ONCE) }
+        Self { client, turns: Semaphore::new(AT_ONCE), told: Default::default() }
     }
 
     /// Whose token is this?
@@ -89,7 +124,7 @@ impl Reviews {
             "kind": "TokenReview",
             "spec": {"token": token},
         });
-        self.ask("/apis/authentication.k8s.io/v1/tokenreviews", &review).await
+        self.ask(Question::Token, &review).await
     }
 
     /// May this user do that? `spec` is from [`access_spec`].
@@ -99,10 +134,11 @@ impl Reviews {
             "kind": "SubjectAccessReview",
             "spec": spec,
         });
-        self.ask("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await
+        self.ask(Question::Access, &review).await
     }
 
-    async fn ask<S: DeserializeOwned>(&self, path: &str, review: &Value) -> Result<S, String> {
+    async fn ask<S: DeserializeOwned>(&self, question: Question, review: &Value) -> Result<S, String> {
+        let path = question.path();
         let body = Bytes::from(review.to_string());
         let asking = async {
             // The semaphore is never closed.
@@ -110,12 +146,29 @@ impl Reviews {
             self.tries(path, &body).await
         };
         let reply = match timeout(LIMIT, asking).await {
-            Ok(reply) => reply.map_err(|e| e.to_string())?,
+            Ok(reply) => {
+                self.heed(question, &reply);
+                reply.map_err(|e| e.to_string())?
+            }
             Err(_) => return Err(format!("POST {path}: no reply within {LIMIT:?}")),
         };
         let reviewed: Reviewed<S> =
             serde_json::from_slice(&reply).map_err(|e| format!("POST {path}: {e}"))?;
         Ok(reviewed.status)
+    }
+
+    /// Tells once that this scheduler may not ask, and again when it could meanwhile.
+    fn heed(&self, question: Question, reply: &Result<Bytes, ApiError>) {
+        let told = &self.told[question as usize];
+        match reply {
+            Ok(_) => told.store(false, Ordering::Relaxed),
+            Err(error) if error.code() == Some(403) => {
+                if !told.swap(true, Ordering::Relaxed) {
+                    tracing::error!(err = %error, "{}", question.forbidden());
+                }
+            }
+            Err(_) => {}
+        }
     }
 
     async fn tries(&self, path: &str, body: &Bytes) -> Result<Bytes, ApiError> {
@@ -144,4 +197,66 @@ pub(crate) fn access_spec(user: &User, verb: &str, path: &str) -> Value {
         spec["extra"] = json!(user.extra);
     }
     spec
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use super::*;
+    use crate::tests::api_server;
+
+    /// The lines of a log.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn who_may_not_ask_is_told_once_what_to_do() {
+        let log = Log::default();
+        let writer = log.clone();
+        let lines =
+            tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone());
+        let _logged = tracing::subscriber::set_default(lines.finish());
+        let may_ask = Arc::new(AtomicBool::new(false));
+        let allowed = may_ask.clone();
+        let client = api_server(move |_, _| match allowed.load(Ordering::Relaxed) {
+            true => Ok(json!({"status": {}})),
+            false => Err(403),
+        });
+        let reviews = Reviews::new(client);
+        for _ in 0..3 {
+            assert!(reviews.token("t").await.is_err());
+        }
+        let told = log.take();
+        assert!(told.starts_with("ERROR") && told.lines().count() == 1, "{told}");
+        for part in ["may not create TokenReviews", "system:auth-delegator"] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert!(reviews.access(&json!({})).await.is_err());
+        assert!(log.take().contains("may not create SubjectAccessReviews"));
+        may_ask.store(true, Ordering::Relaxed);
+        assert!(reviews.token("t").await.is_ok());
+        may_ask.store(false, Ordering::Relaxed);
+        assert!(reviews.token("t").await.is_err());
+        assert_eq!(log.take().lines().count(), 1, "it is told anew when the right is lost again");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 
-use http::Request;
+use http::{HeaderValue, Request, StatusCode, header, request};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -25,7 +25,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use crate::{
     chain::Chain,
     crowd::{Crowd, Member},
-    reply::Reply,
+    reply::{self, Reply},
     secured::Secured,
     tls::HTTP2,
 };
@@ -44,6 +44,8 @@ const PING: Duration = Duration::from_secs(30);
 const STREAMS: u32 = 100;
 /// The longest heads of requests, in bytes: tokens have a few thousand.
 const HEAD_BYTES: usize = 64 << 10;
+/// How much is read of a head that may turn out to be longer, at least. Behind this the connection ends.
+const READ_BYTES: usize = 2 * HEAD_BYTES;
 /// The most that an HTTP/2 client may send ahead of being read, in bytes. Nobody has to send more than a number.
 const WINDOW: u32 = 64 << 10;
 /// How long open requests may take at the end. kube-scheduler's number.
@@ -148,7 +150,7 @@ impl Server {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(IDLE)
-                .max_buf_size(HEAD_BYTES)
+                .max_buf_size(READ_BYTES)
                 .serve_connection(io, service);
             until_the_end(connection, member, stop).await;
         }
@@ -160,8 +162,30 @@ impl Server {
         shown: Arc<[CertificateDer<'static>]>,
         member: Arc<Member>,
     ) -> Result<Reply, Infallible> {
-        Ok(self.chain.answer(request, &shown, &member).await)
+        let (head, body) = request.into_parts();
+        if head_bytes(&head) > HEAD_BYTES {
+            return Ok(too_long());
+        }
+        Ok(self.chain.answer(Request::from_parts(head, body), &shown, &member).await)
     }
+}
+
+/// How many bytes a head has in HTTP/1, from the method to the empty line. Heads in HTTP/2 have been measured before.
+fn head_bytes(head: &request::Parts) -> usize {
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let first = head.method.as_str().len() + path + "  HTTP/1.1\r\n".len();
+    let header = |(name, value): (&header::HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + ": \r\n".len()
+    };
+    first + head.headers.iter().map(header).sum::<usize>() + "\r\n".len()
+}
+
+/// The end of a connection whose client sends too much.
+fn too_long() -> Reply {
+    let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    let mut reply = reply::text(code, "431 Request Header Fields Too Large".to_owned());
+    reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    reply
 }
 
 /// Whether that one connection came to nothing, and nothing is wrong here.

@@ -5,7 +5,15 @@ use std::time::Duration;
 use http::{HeaderMap, header};
 use ring::{hmac, rand::SystemRandom};
 
-use crate::{cache::Cache, reviews::Reviews, user::User};
+use crate::{cache::Cache, reviews::Reviews, together::Together, user::User};
+
+/// Whose a token is, or why it is nobody's.
+type Owner = Result<User, String>;
+/// What is known of a token under its digest.
+type Digest = Vec<u8>;
+
+/// What is said of a token that is nobody's if the API server says no more.
+const INVALID: &str = "invalid bearer token";
 
 /// Who has which token.
 #[derive(Debug)]
@@ -14,15 +22,16 @@ pub(crate) struct Tokens {
     time: Duration,
     /// Tokens are not kept, only their digests under a key of this process.
     key: Option<hmac::Key>,
-    known: Cache<Vec<u8>, Option<User>>,
+    known: Cache<Digest, Owner>,
+    under_way: Together<Digest, Result<Owner, String>>,
 }
 
 impl Tokens {
-    /// Answers hold for `time`.
+    /// Answers hold for `time`, good ones and bad ones.
     pub(crate) fn new(reviews: Reviews, time: Duration) -> Self {
         // Without random numbers nothing is remembered.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
-        Self { reviews, time, key, known: Cache::default() }
+        Self { reviews, time, key, known: Cache::default(), under_way: Together::default() }
     }
 
     /// The user whose token a request carries; none if it carries none.
@@ -30,29 +39,36 @@ impl Tokens {
     /// # Errors
     /// When the token is nobody's, or that cannot be found out.
     pub(crate) async fn user(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
-        let Some(token) = bearer(headers) else { return Ok(None) };
-        match self.owner(token).await? {
-            Some(user) => Ok(Some(user)),
-            None => Err("invalid bearer token".to_owned()),
+        match bearer(headers) {
+            Some(token) => self.owner(token).await.map(Some),
+            None => Ok(None),
         }
     }
 
-    async fn owner(&self, token: &str) -> Result<Option<User>, String> {
-        let key = self.key.as_ref().map(|key| hmac::sign(key, token.as_bytes()).as_ref().to_vec());
-        if let Some(known) = key.as_ref().and_then(|key| self.known.get(key)) {
-            return Ok(known);
+    async fn owner(&self, token: &str) -> Owner {
+        let Some(key) = &self.key else { return self.ask(token).await? };
+        let digest = hmac::sign(key, token.as_bytes()).as_ref().to_vec();
+        if let Some(known) = self.known.get(&digest) {
+            return known;
         }
-        let status = self.reviews.token(token).await?;
-        let owner = match status.authenticated {
-            true => Some(status.user()),
-            // An error may pass, so it is not remembered.
-            false if !status.error.is_empty() => return Err(status.error),
-            false => None,
+        let ask = async {
+            let answer = self.ask(token).await;
+            if let Ok(owner) = &answer {
+                self.known.put(digest.clone(), owner.clone(), self.time);
+            }
+            answer
         };
-        if let Some(key) = key {
-            self.known.put(key, owner.clone(), self.time);
-        }
-        Ok(owner)
+        self.under_way.answer(digest.clone(), ask).await?
+    }
+
+    /// What the API server says; an error if it says nothing.
+    async fn ask(&self, token: &str) -> Result<Owner, String> {
+        let status = self.reviews.token(token).await?;
+        Ok(match status.authenticated {
+            true => Ok(status.user()),
+            false if status.error.is_empty() => Err(INVALID.to_owned()),
+            false => Err(status.error),
+        })
     }
 }
 
@@ -106,7 +122,7 @@ mod tests {
                 "good" => Ok(
                     json!({"status": {"authenticated": true, "user": {"username": "jane", "groups": ["a"]}}}),
                 ),
-                "broken" => Ok(json!({"status": {"error": "no signature"}})),
+                "broken" => Ok(json!({"status": {"error": "[invalid bearer token, no signature]"}})),
                 "refused" => Err(403),
                 _ => Ok(json!({"status": {}})),
             }
@@ -125,9 +141,27 @@ mod tests {
         assert_eq!(who("good").await, Ok(Some("jane".to_owned())));
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         for _ in 0..2 {
-            assert_eq!(who("broken").await, Err("no signature".to_owned()));
+            assert_eq!(who("broken").await, Err("[invalid bearer token, no signature]".to_owned()));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 4, "what the API server says of a token is remembered");
+        for _ in 0..2 {
             assert!(who("refused").await.is_err());
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 7, "errors are not remembered");
+        assert_eq!(asked.load(Ordering::Relaxed), 6, "that it says nothing is not");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_many_requests_carry_at_a_time_is_reviewed_once() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let client = api_server(move |_, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Err(500)
+        });
+        let tokens = Tokens::new(Reviews::new(client), Duration::from_secs(10));
+        let headers = carrying("Bearer wrong");
+        let answers = futures_util::future::join_all((0..150).map(|_| tokens.user(&headers))).await;
+        assert!(answers.iter().all(Result::is_err));
+        assert_eq!(asked.load(Ordering::Relaxed), 5, "tries of one question");
     }
 }

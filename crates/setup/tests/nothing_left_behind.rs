@@ -1,11 +1,17 @@
 //! A scheduler runs for months: pods, nodes, workloads and claims that have come and gone leave nothing behind in the engine.
 //!
-//! Nothing is like anything before it: every pod has a label, an anti-affinity selector and a claim of its own, every other one
-//! a workload, every node a name. What the engine keeps of such things has bounds; they are reached before the first look.
+//! Nothing is like anything before it: every pod has labels, selectors, preferences, an image, a host port and a claim of its
+//! own, every other one a workload, every node a name. What the engine keeps of such things has bounds; they are reached before
+//! the first look.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
-use std::{alloc::System, collections::VecDeque, time::Duration};
+use std::{
+    alloc::System,
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use harbormaster_api::{
     Node, Object, Pod, Service, Str, Timestamp, Workload, WorkloadKind,
@@ -22,6 +28,13 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Bytes are those of the whole process, so one test counts at a time.
+static COUNTING: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    COUNTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODES: usize = 30;
@@ -91,18 +104,28 @@ fn workload_name(number: usize) -> String {
 
 fn pod_of(number: usize) -> Pod {
     let name = format!("pod-{number}");
-    let apart = PodAffinityTerm {
+    let own = |topology_key: &str| PodAffinityTerm {
         label_selector: Some(selecting("own", &name)),
-        topology_key: HOSTNAME.into(),
+        topology_key: topology_key.into(),
         ..PodAffinityTerm::default()
     };
-    let apart = PodAffinity { required: vec![apart], preferred: Vec::new() };
+    let apart = PodAffinity { required: vec![own(HOSTNAME)], preferred: Vec::new() };
+    let together = PodAffinity {
+        required: Vec::new(),
+        preferred: vec![(1, own(HOSTNAME)), (1, own(&format!("example.com/{name}")))],
+    };
     pod(&name)
         .label("own", &name)
         .label("workload", &workload_name(number))
         .cpu("10m")
+        .image(&format!("registry.example/{name}:v1"))
+        .host_port(1 + number as i32)
+        .prefers_node_label(1, "example.com/data", &[&name])
         .volume(VolumeSource::Claim(format!("claim-{number}").into()))
-        .spec(|spec| spec.pod_anti_affinity = Some(apart))
+        .spec(|spec| {
+            spec.pod_anti_affinity = Some(apart);
+            spec.pod_affinity = Some(together);
+        })
         .build()
 }
 
@@ -117,10 +140,14 @@ struct Stream {
 }
 
 impl Stream {
-    fn new() -> Self {
+    fn without_nodes() -> Self {
         let engine = Engine::new(Setup::read(None, &Choices::default()).unwrap().engine);
         let now = Timestamp::from_secs(1_000_000);
-        let mut stream = Self { engine, now, oldest_node: 0, pods: VecDeque::new(), next_pod: 0 };
+        Self { engine, now, oldest_node: 0, pods: VecDeque::new(), next_pod: 0 }
+    }
+
+    fn new() -> Self {
+        let mut stream = Self::without_nodes();
         (0..NODES).for_each(|number| stream.add_node(number));
         stream
     }
@@ -219,8 +246,47 @@ impl Stream {
 
 #[test]
 fn what_comes_and_goes_leaves_nothing_behind() {
+    let _alone = alone();
     let mut stream = Stream::new();
     (0..STREAM).for_each(|_| stream.step());
     let (first, second) = (stream.most_held(), stream.most_held());
     assert!(second * 20 <= first * 21, "{first} bytes at most, and {second} later");
+}
+
+/// A larger cluster, in which each pod prefers nodes by a term of its own and goes when the next one has come.
+mod preferences {
+    use super::*;
+
+    const NODES: usize = 1_000;
+    const PODS: usize = 20_000;
+    /// The most that the engine may hold, and the most that it may hold for the sake of the pods.
+    const MOST: usize = 60 << 20;
+    const MOST_FOR_PODS: usize = 4 << 20;
+
+    #[test]
+    fn terms_that_never_repeat_are_not_kept() {
+        let _alone = alone();
+        let before = live_bytes();
+        let mut stream = Stream::without_nodes();
+        (0..NODES).for_each(|number| stream.tell(Input::Node(node_of(number))));
+        let bare = live_bytes() - before;
+        let quarter = held_after(&mut stream, 0..PODS / 4) - before;
+        let whole = held_after(&mut stream, PODS / 4..PODS) - before;
+        assert!(whole * 100 <= quarter * 115, "{quarter} bytes after a quarter, {whole} after all pods");
+        assert!(whole <= MOST && whole <= bare + MOST_FOR_PODS, "{whole} bytes, {bare} without pods");
+    }
+
+    fn held_after(stream: &mut Stream, pods: std::ops::Range<usize>) -> usize {
+        for number in pods {
+            let name = format!("pod-{number}");
+            let pod = pod(&name).cpu("10m").prefers_node_label(1, "example.com/data", &[&name]).build();
+            let uid = pod.uid.clone();
+            stream.now = stream.now + Duration::from_millis(25);
+            stream.bind(pod);
+            stream.tell(Input::PodGone(uid));
+            stream.engine.tick(stream.now);
+            drop((stream.engine.take_effects(), stream.engine.take_notes()));
+        }
+        live_bytes()
+    }
 }

@@ -28,8 +28,10 @@ enum Reply {
     Drip,
     /// Nothing, for ever.
     Hang,
-    /// More than anybody wants to read.
+    /// More than anybody wants to read, which is said at the beginning.
     Flood,
+    /// The same, in chunks.
+    ChunkedFlood,
 }
 
 /// A request as the server saw it: its first line, its headers and its body.
@@ -97,7 +99,6 @@ fn read_request(reader: &mut impl BufRead) -> Option<Seen> {
 
 /// `None` when the connection is over.
 fn answer(mut stream: &TcpStream, reply: &Reply) -> Option<()> {
-    const START: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n";
     match reply {
         Reply::Body(text) => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
@@ -110,7 +111,7 @@ fn answer(mut stream: &TcpStream, reply: &Reply) -> Option<()> {
             None
         }
         Reply::Drip => {
-            stream.write_all(START).ok()?;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n").ok()?;
             while stream.write_all(b" ").is_ok() {
                 thread::sleep(Duration::from_millis(50));
             }
@@ -121,9 +122,15 @@ fn answer(mut stream: &TcpStream, reply: &Reply) -> Option<()> {
             None
         }
         Reply::Flood => {
-            stream.write_all(START).ok()?;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n").ok()?;
             let much = vec![b' '; 1 << 20];
             while stream.write_all(&much).is_ok() {}
+            None
+        }
+        Reply::ChunkedFlood => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").ok()?;
+            let chunk = [b"100000\r\n".as_slice(), &[b' '; 1 << 20], b"\r\n"].concat();
+            while stream.write_all(&chunk).is_ok() {}
             None
         }
     }
@@ -239,6 +246,7 @@ fn a_bad_reply_to_filter_is_an_error_that_says_what_is_wrong() {
             "Post \"http://127",
         ),
         ("a flood", Reply::Flood, "the reply has more than"),
+        ("a flood in chunks", Reply::ChunkedFlood, "the reply has more than"),
     ] {
         let error = filtered(reply).unwrap_err();
         assert!(error.contains(expected), "{what}: {error}");

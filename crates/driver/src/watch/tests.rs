@@ -212,6 +212,51 @@ async fn a_watch_that_is_gone_leads_to_a_new_list_whose_difference_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_an_outage_a_watch_that_is_gone_leads_to_a_list_at_once() {
+    let gone = || event("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired"}));
+    for gone in [status(410, "Expired", "too old resource version"), streamed(vec![gone()], false)] {
+        let (asked, times) = mpsc::channel();
+        let before = [no_streaming(), list(10, "", &[pod("a", 1)])].map(Some);
+        let away = (0..6).map(|_| None);
+        let after = [gone, list(20, "", &[pod("b", 12)]), streamed(Vec::new(), true)].map(Some);
+        let mut replies = before.into_iter().chain(away).chain(after).collect::<Vec<_>>().into_iter();
+        let server = Canned::new(move |_| {
+            // The test may have ended.
+            let _ = asked.send(Instant::now());
+            replies.next().flatten().ok_or_else(|| refused_connection().into())
+        });
+        let engine = watch(&server);
+        assert_eq!(heard(&engine, 4).await, ["+a@1", "synced", "+b@12", "-a"]);
+        let times: Vec<Instant> = times.try_iter().collect();
+        // A list that is refused, one that is answered, six watches in vain, the one that is gone, and the next list.
+        let (gone, listed) = (times[8], times[9]);
+        assert!(gone - times[7] > Duration::from_secs(20), "the delays have grown");
+        assert!(listed - gone < Duration::from_millis(100), "{:?} until the list", listed - gone);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_lists_are_too_old_at_once_is_not_pressed() {
+    let (asked, times) = mpsc::channel();
+    let mut version = 0;
+    let server = Canned::always(move |request| {
+        // The test may have ended.
+        let _ = asked.send(Instant::now());
+        version += 1;
+        match request.path.contains("watch=true") {
+            true if version == 1 => no_streaming(),
+            true => status(410, "Expired", "too old resource version"),
+            false => list(version, "", &[pod("a", version)]),
+        }
+    });
+    let engine = watch(&server);
+    heard(&engine, 6).await;
+    let times: Vec<Instant> = times.try_iter().collect();
+    let took = *times.last().unwrap() - times[0];
+    assert!(took > Duration::from_secs(5), "{} requests in {took:?}", times.len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_in_trouble_is_waited_for_longer_and_longer() {
     let mut replies = 0;
     let server = Canned::new(move |_| {

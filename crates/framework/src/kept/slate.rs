@@ -2,7 +2,10 @@
 
 use harbormaster_api::points::ExtensionPoint;
 
-use super::column::{Asked, Column};
+use super::{
+    column::{Asked, Column},
+    room::Stay,
+};
 use crate::{
     cycle::Cycle,
     guard::PointError,
@@ -23,13 +26,15 @@ const ONE_BY_ONE: usize = 8;
 /// A pod's columns put together: which rows fit, and their totals.
 ///
 /// Invariant: after [`Slate::sync`] they equal what the plugins would say now.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slate {
     /// By plugin; `None` for cluster-scoped ones.
     pub(super) columns: Box<[Option<ColumnId>]>,
+    pub(super) stay: Stay,
+    /// The attempt that made it; zero for none.
+    pub(super) made: u64,
     shape: Option<u64>,
     synced: LogPosition,
-    pub(super) used: u64,
     /// Rows that no row-scoped Filter plugin rejects.
     fits: NodeSet,
     how_many_fit: usize,
@@ -63,18 +68,13 @@ impl<'a> Desk<'a> {
 }
 
 impl Slate {
-    pub(super) fn new(columns: Box<[Option<ColumnId>]>) -> Self {
-        Self {
-            columns,
-            shape: None,
-            synced: LogPosition::default(),
-            used: 0,
-            fits: NodeSet::default(),
-            how_many_fit: 0,
-            totals: None,
-            score_failure: None,
-            changed: Vec::new(),
-        }
+    pub(super) fn new(columns: Box<[Option<ColumnId>]>, stay: Stay, made: u64) -> Self {
+        Self { columns, stay, made, ..Self::default() }
+    }
+
+    /// Whether this is a slate and not the place of one that is gone.
+    pub(super) fn is_there(&self) -> bool {
+        self.made != 0
     }
 
     /// Rows that no row-scoped Filter plugin rejects.
@@ -246,10 +246,12 @@ impl Slate {
         Ok(())
     }
 
-    /// About how many bytes it holds.
+    /// About how many bytes it holds, with its entry in the map.
     pub(super) fn size(&self) -> usize {
         let totals = self.totals.as_ref().map_or(0, Totals::size);
-        size_of::<Self>() + 8 * self.fits.words().len() + 4 * self.changed.capacity() + totals
+        let columns = 2 * size_of_val(&*self.columns);
+        let rows = 8 * self.fits.words().len() + 4 * self.changed.capacity();
+        size_of::<Self>() + columns + rows + totals
     }
 }
 

@@ -72,16 +72,55 @@ fn size_of_one(profile: &Profile, cluster: &Cluster) -> usize {
     kept.size()
 }
 
+impl Kept {
+    fn slates(&self) -> usize {
+        self.slates.iter().filter(|slate| slate.is_there()).count()
+    }
+
+    fn finds(&self, pod: &PodInfo) -> bool {
+        self.by_spec.get(pod, &self.slates).is_some()
+    }
+}
+
 #[test]
-fn pods_that_all_differ_are_kept_up_to_the_bound_and_little_more() {
+fn of_what_is_asked_for_once_the_last_ones_are_kept_and_no_more() {
     let (profile, cluster) = (profile(), cluster(50));
     let one = size_of_one(&profile, &cluster);
-    let mut kept = Kept::new(20 * one);
+    let mut kept = Kept::new(160 * one);
     for priority in 0..300 {
         use_for(&mut kept, &profile, &cluster, &pod(priority));
-        assert!(kept.size() <= 24 * one, "{} slates at {priority}", kept.slates.len());
-        assert!(kept.slates.len() >= 18.min(priority as usize), "{} slates", kept.slates.len());
+        assert!(kept.slates() <= 24, "{} slates at {priority}", kept.slates());
+        assert!(kept.slates() >= 17.min(priority as usize), "{} slates at {priority}", kept.slates());
     }
+    assert!(kept.slates.len() <= 24, "places are used again");
+    assert!(kept.columns.len() <= 24, "places are used again");
+}
+
+#[test]
+fn what_is_asked_for_again_is_kept_up_to_the_bound_and_little_more() {
+    let (profile, cluster) = (profile(), cluster(50));
+    let one = size_of_one(&profile, &cluster);
+    let mut kept = Kept::new(32 * one);
+    for priority in 0..300 {
+        for _ in 0..2 {
+            use_for(&mut kept, &profile, &cluster, &pod(priority));
+        }
+        assert!(kept.slates() <= 38, "{} slates at {priority}", kept.slates());
+        assert!(kept.slates() >= 27.min(priority as usize), "{} slates at {priority}", kept.slates());
+    }
+}
+
+#[test]
+fn templates_that_take_turns_are_kept_from_the_second_turn_on() {
+    let (profile, cluster) = (profile(), cluster(50));
+    let mut kept = Kept::new(160 * size_of_one(&profile, &cluster));
+    let pods: Vec<_> = (0..100).map(pod).collect();
+    for _ in 0..2 {
+        pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+    }
+    assert!(pods.iter().all(|pod| kept.finds(pod)));
+    (1000..2000).for_each(|other| use_for(&mut kept, &profile, &cluster, &pod(other)));
+    assert!(pods.iter().all(|pod| kept.finds(pod)), "what comes once does not push them out");
 }
 
 #[test]
@@ -89,21 +128,21 @@ fn what_is_used_all_the_time_stays_and_is_found_by_its_spec() {
     let (profile, cluster) = (profile(), cluster(50));
     let mut kept = Kept::new(8 * size_of_one(&profile, &cluster));
     let often: Vec<_> = [1, 2, 3].map(pod).into();
-    often.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+    for _ in 0..2 {
+        often.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+    }
     let others: Vec<_> = (10..100).map(pod).collect();
     for other in &others {
-        use_for(&mut kept, &profile, &cluster, other);
+        // Each of them is worth keeping, too.
+        for _ in 0..2 {
+            use_for(&mut kept, &profile, &cluster, other);
+        }
         for pod in &often {
-            assert!(
-                kept.by_spec.get(pod).is_some(),
-                "{} is forgotten for {}",
-                pod.priority(),
-                other.priority()
-            );
+            assert!(kept.finds(pod), "{} is forgotten for {}", pod.priority(), other.priority());
             use_for(&mut kept, &profile, &cluster, pod);
         }
     }
-    assert!(kept.by_spec.get(&others[0]).is_none(), "the slate of this one is gone");
+    assert!(!kept.finds(&others[0]), "the slate of this one is gone");
     others.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
 }
 
@@ -112,12 +151,52 @@ fn a_cluster_that_grows_makes_room_as_well() {
     let (profile, mut cluster) = (profile(), cluster(10));
     let mut kept = Kept::new(20 * size_of_one(&profile, &cluster));
     let pods: Vec<_> = (0..16).map(pod).collect();
-    pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+    for _ in 0..2 {
+        pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+    }
+    assert_eq!(kept.slates(), 16);
     for at in 10..1000 {
         cluster.set_node(Arc::new(Node { name: format!("n{at}").into(), ..Node::default() }));
     }
     cluster.refresh();
     pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
     use_for(&mut kept, &profile, &cluster, &pod(100));
-    assert_eq!(kept.slates.len(), 2, "the last one and the new one");
+    assert_eq!(kept.slates(), 2, "the last one and the new one");
+}
+
+#[test]
+fn a_small_table_gets_less_room_than_a_large_one() {
+    let profile = profile();
+    let held = |nodes: usize| {
+        let (mut kept, cluster) = (Kept::new(usize::MAX), cluster(nodes));
+        let pods: Vec<_> = (0..3000).map(pod).collect();
+        for pod in pods {
+            for _ in 0..2 {
+                use_for(&mut kept, &profile, &cluster, &pod);
+            }
+        }
+        kept.size()
+    };
+    let (small, large) = (held(200), held(400));
+    assert!((3 << 20..5 << 20).contains(&small), "{small} bytes");
+    assert!((5 << 20..8 << 20).contains(&large), "{large} bytes");
+}
+
+#[test]
+fn what_is_not_used_for_long_is_let_go_of() {
+    let (profile, cluster) = (profile(), cluster(50));
+    let mut kept = Kept::new(usize::MAX);
+    let pods: Vec<_> = (0..10).map(pod).collect();
+    for _ in 0..2 {
+        pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+    }
+    kept.forget_unused();
+    assert!(pods.iter().all(|pod| kept.finds(pod)), "they were used before the first call");
+    use_for(&mut kept, &profile, &cluster, &pods[0]);
+    kept.forget_unused();
+    assert!(kept.finds(&pods[0]));
+    assert!(!pods[1..].iter().any(|pod| kept.finds(pod)));
+    assert_eq!((kept.slates(), kept.by_reads.len()), (1, 1));
+    kept.forget_unused();
+    assert_eq!((kept.slates(), kept.by_reads.len(), kept.by_columns.len()), (0, 0, 0));
 }

@@ -132,35 +132,40 @@ impl HeldTerms {
         fresh
     }
 
-    /// A pod is on `row` no more. What nobody holds is forgotten.
-    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) {
+    /// A pod is on `row` no more: the terms that nobody holds now, which are forgotten.
+    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<Term>> {
+        let mut gone = Vec::new();
         if !holds_any(pod) {
-            return;
+            return gone;
         }
         let key = spec_key(pod);
-        let Some(holders) = self.by_spec.get_mut(&key) else { return };
+        let Some(holders) = self.by_spec.get_mut(&key) else { return gone };
         holders.pods -= 1;
         let (held, last) = (holders.held.clone(), holders.pods == 0);
         if last {
             self.by_spec.remove(&key);
         }
-        held.iter().for_each(|held| self.release(row, held));
+        gone.extend(held.iter().filter(|held| self.release(row, held)).map(|held| held.term.clone()));
+        gone
     }
 
-    fn release(&mut self, row: NodeIdx, held: &Held) {
-        let Some(id) = self.by_term.get(&held.term).copied() else { return };
-        let Some(term) = &mut self.terms[id.0 as usize] else { return };
+    /// Whether nobody holds it any more.
+    fn release(&mut self, row: NodeIdx, held: &Held) -> bool {
+        let Some(id) = self.by_term.get(&held.term).copied() else { return false };
+        let Some(term) = &mut self.terms[id.0 as usize] else { return false };
         match held.how {
             How::Anti => term.anti.subtract(row, 1),
             How::Affinity => term.affinity.subtract(row, 1),
             How::Preferred(weight) => term.preferred.subtract(row, weight),
         }
-        if term.is_empty() {
+        let is_gone = term.is_empty();
+        if is_gone {
             self.by_labels.remove(std::slice::from_ref(&held.term.pods), term.spot, id);
             self.by_term.remove(&held.term);
             self.terms[id.0 as usize] = None;
             self.free.push(id);
         }
+        is_gone
     }
 
     /// Whether exactly the terms that are held are found by labels.

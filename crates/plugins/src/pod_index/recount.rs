@@ -41,6 +41,7 @@ impl PodIndex {
         if held != counted {
             return Err(format!("{held} terms are kept, {counted} are held"));
         }
+        self.topology.check_held(self.held.iter().map(|held| held.key()))?;
         self.topology.check(known.nodes)
     }
 }

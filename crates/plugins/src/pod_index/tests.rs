@@ -406,3 +406,36 @@ fn selectors_that_nobody_asks_for_again_are_forgotten_and_those_asked_for_are_ke
     changing.watched = vec![often, selector("9999".into())];
     changing.holds();
 }
+
+#[test]
+fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept() {
+    let mut changing = Changing::new(9);
+    changing.cluster.set_node(node("n0").into());
+    let held = PodAffinityTerm { topology_key: "held".into(), ..PodAffinityTerm::default() };
+    let affinity = PodAffinity { required: vec![held], preferred: Vec::new() };
+    let holder = pod("holder").spec(|spec| spec.pod_anti_affinity = Some(affinity)).build();
+    let holder = Arc::new(PodInfo::new(holder, &mut changing.specs));
+    changing.cluster.add_pod(&"n0".into(), holder.clone());
+    for at in 0..1_000 {
+        let (known, indexes) = changing.cluster.split();
+        let index = indexes.get_mut::<PodIndex>().unwrap();
+        index.watch_key(known, &format!("key-{at}").into());
+        index.watch_key(known, &"often".into());
+        changing.cluster.set_node(node("n0").label("count", &at.to_string()).into());
+        changing.holds();
+    }
+    let index = changing.cluster.indexes().get::<PodIndex>().unwrap();
+    let kept = (0..1_000).filter(|at| index.key(&format!("key-{at}")).is_some()).count();
+    assert!(kept <= super::topology::KEYS, "{kept} keys");
+    for key in ["key-999", "often", "held"] {
+        assert!(index.key(key).is_some(), "{key}");
+    }
+    assert!(changing.cluster.remove_pod(&"n0".into(), &holder.uid));
+    let (known, indexes) = changing.cluster.split();
+    let index = indexes.get_mut::<PodIndex>().unwrap();
+    (0..1_000).for_each(|at| index.watch_key(known, &format!("key-{at}").into()));
+    changing.cluster.set_node(node("n0").into());
+    changing.holds();
+    let index = changing.cluster.indexes().get::<PodIndex>().unwrap();
+    assert!(index.key("held").is_none(), "nobody holds it any more");
+}

@@ -88,36 +88,99 @@ impl TopologyKey {
     }
 }
 
-/// The keys that somebody asks about.
+/// A key with its column.
+#[derive(Debug)]
+struct Watched {
+    column: TopologyKey,
+    /// How many terms name it that pods on nodes hold.
+    held: usize,
+    /// When somebody last asked for it.
+    asked: u64,
+}
+
+/// The keys that somebody asks about, or that pods on nodes name.
 #[derive(Debug, Default)]
-pub(super) struct Topology(FxHashMap<Str, TopologyKey>);
+pub(super) struct Topology {
+    keys: FxHashMap<Str, Watched>,
+    clock: u64,
+}
+
+/// How many keys are kept at most beside those that pods on nodes name; half of them, those least recently asked for, go when
+/// there are more.
+pub(super) const KEYS: usize = 64;
 
 impl Topology {
+    /// Keeps a column for a key that somebody asks about.
     pub(super) fn watch(&mut self, nodes: &NodeTable, key: &Str) {
-        if self.0.contains_key(key) {
+        self.clock += 1;
+        let asked = self.clock;
+        self.watched(nodes, key).asked = asked;
+    }
+
+    /// A term that pods on nodes hold names the key.
+    pub(super) fn hold(&mut self, nodes: &NodeTable, key: &Str) {
+        self.watched(nodes, key).held += 1;
+    }
+
+    /// Nobody holds that term any more.
+    pub(super) fn release(&mut self, key: &str) {
+        if let Some(watched) = self.keys.get_mut(key) {
+            watched.held -= 1;
+        }
+    }
+
+    fn watched(&mut self, nodes: &NodeTable, key: &Str) -> &mut Watched {
+        self.keys.entry(key.clone()).or_insert_with(|| {
+            let mut column = TopologyKey::default();
+            for row in (0..nodes.rows()).map(NodeIdx::from) {
+                column.set(row, nodes.node(row).labels().and_then(|labels| labels.get(key)));
+            }
+            Watched { column, held: 0, asked: 0 }
+        })
+    }
+
+    /// Forgets keys that were asked for long ago, if there are many. Not while an attempt lasts, which may need all of its own.
+    pub(super) fn make_room(&mut self) {
+        if self.keys.len() <= KEYS {
             return;
         }
-        let mut column = TopologyKey::default();
-        for row in (0..nodes.rows()).map(NodeIdx::from) {
-            column.set(row, nodes.node(row).labels().and_then(|labels| labels.get(key)));
+        let idle = |watched: &&Watched| watched.held == 0;
+        let mut asked: Vec<u64> = self.keys.values().filter(idle).map(|watched| watched.asked).collect();
+        if asked.len() <= KEYS {
+            return;
         }
-        self.0.insert(key.clone(), column);
+        asked.sort_unstable();
+        let oldest_kept = asked[asked.len() / 2];
+        self.keys.retain(|_, watched| watched.held > 0 || watched.asked >= oldest_kept);
     }
 
     pub(super) fn key(&self, key: &str) -> Option<&TopologyKey> {
-        self.0.get(key)
+        self.keys.get(key).map(|watched| &watched.column)
     }
 
     pub(super) fn node_changed(&mut self, nodes: &NodeTable, row: NodeIdx) {
         let labels = nodes.node(row).labels();
-        for (key, column) in &mut self.0 {
-            column.set(row, labels.and_then(|labels| labels.get(key)));
+        for (key, watched) in &mut self.keys {
+            watched.column.set(row, labels.and_then(|labels| labels.get(key)));
         }
+    }
+
+    /// Whether exactly these keys, one for each term, are held.
+    pub(super) fn check_held<'a>(&self, keys: impl Iterator<Item = &'a Str>) -> Result<(), String> {
+        let mut counted: FxHashMap<&Str, usize> = FxHashMap::default();
+        keys.for_each(|key| *counted.entry(key).or_default() += 1);
+        for (key, watched) in &self.keys {
+            let held = counted.remove(key).unwrap_or_default();
+            if watched.held != held {
+                return Err(format!("{key}: {} terms are said to name it, but {held} do", watched.held));
+            }
+        }
+        counted.keys().next().map_or(Ok(()), |key| Err(format!("{key} is named by terms, but not watched")))
     }
 
     /// Whether rows have the same value exactly where their labels are the same.
     pub(super) fn check(&self, nodes: &NodeTable) -> Result<(), String> {
-        for (key, column) in &self.0 {
+        for (key, Watched { column, .. }) in &self.keys {
             let mut seen = FxHashMap::default();
             for row in (0..nodes.rows()).map(NodeIdx::from) {
                 let label = nodes.node(row).labels().and_then(|labels| labels.get(key));

@@ -312,6 +312,20 @@ fn what_is_of_no_use_is_refused_with_a_reason() {
 }
 
 #[test]
+fn the_head_of_a_request_has_64_kib_at_most() {
+    let port = started(open(), Content::default());
+    let asked = |bytes: usize| {
+        let (begin, end) = ("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: ", "\r\n\r\n");
+        let head = format!("{begin}{}{end}", "x".repeat(bytes - begin.len() - end.len()));
+        assert_eq!(head.len(), bytes);
+        split(&exchange(&mut connect(port.address(), None, "localhost").unwrap(), head.as_bytes())).0
+    };
+    for (bytes, code) in [(65_535, 200), (65_536, 200), (65_537, 431), (100_000, 431), (131_072, 431)] {
+        assert_eq!(asked(bytes), code, "{bytes} bytes");
+    }
+}
+
+#[test]
 fn malformed_requests_end_their_own_connection_only() {
     let port = started(open(), Content::default());
     let long = |length: usize| "x".repeat(length);

@@ -1,0 +1,93 @@
+//! One answer for all who ask the same at the same time.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::OnceCell;
+
+/// The questions under way.
+#[derive(Debug)]
+pub(crate) struct Together<K: Eq + Hash, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
+
+impl<K: Eq + Hash, V> Default for Together<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Together<K, V> {
+    /// The answer that `ask` finds, or that somebody finds who is asking the same already. When whoever asks gives up, the next
+    /// one who waits asks.
+    pub(crate) async fn answer(&self, key: K, ask: impl Future<Output = V>) -> V {
+        let cell = self.lock().entry(key.clone()).or_default().clone();
+        let waiting = Waiting { all: self, key, cell };
+        waiting.cell.get_or_init(|| ask).await.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<K, Arc<OnceCell<V>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody waits for an answer; the last one to leave takes the question along.
+struct Waiting<'a, K: Clone + Eq + Hash, V: Clone> {
+    all: &'a Together<K, V>,
+    key: K,
+    cell: Arc<OnceCell<V>>,
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Drop for Waiting<'_, K, V> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        // The map has one, this one another.
+        if Arc::strong_count(&self.cell) <= 2 {
+            all.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_the_same_at_a_time_shares_an_answer_and_nothing_is_left() {
+        let (together, asked) = (Together::default(), AtomicUsize::new(0));
+        let ask = async |key: &'static str| {
+            let ask = async {
+                sleep(Duration::from_secs(1)).await;
+                asked.fetch_add(1, Ordering::Relaxed)
+            };
+            together.answer(key, ask).await
+        };
+        let (first, second, other, third) = tokio::join!(ask("a"), ask("a"), ask("b"), ask("a"));
+        assert!(first == second && second == third && third != other);
+        assert_eq!(ask("a").await, 2, "later it is asked again");
+        assert!(together.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_asks_when_the_first_gives_up() {
+        let together = Together::default();
+        let ask = async |answer: u32| {
+            let ask = async {
+                sleep(Duration::from_secs(10)).await;
+                answer
+            };
+            together.answer("a", ask).await
+        };
+        let (first, second) = tokio::join!(timeout(Duration::from_secs(1), ask(1)), ask(2));
+        assert_eq!((first.ok(), second), (None, 2));
+        assert!(together.lock().is_empty());
+    }
+}
