@@ -21,7 +21,7 @@ use harbormaster_objects::{
 use serde_json::Value;
 
 use crate::{
-    documents::{self, Lines, Place, Written},
+    documents::{self, Fields, Place, Written},
     dump::Dump,
     known::Known,
 };
@@ -73,6 +73,19 @@ pub struct ManifestError {
     pub field: String,
     /// What is wrong.
     pub message: String,
+}
+
+impl ManifestError {
+    /// Adds the line, and shows numbers and booleans in the way in which they are written there.
+    fn locate(&mut self, fields: &Fields) {
+        let Some(found) = fields.find(&self.place, &self.field) else { return };
+        self.line = Some(found.line);
+        if !found.written.is_empty()
+            && let Some(at) = self.message.find(", got ")
+        {
+            self.message.replace_range(at + ", got ".len().., found.written);
+        }
+    }
 }
 
 impl fmt::Display for ManifestError {
@@ -447,8 +460,8 @@ impl Reader {
                 |error: &&mut ManifestError| error.line.is_none() && *error.place.file == *source.name;
             let mut all = self.errors.iter_mut().chain(&mut self.warnings).filter(of_source).peekable();
             if all.peek().is_some() {
-                let lines = Lines::of(&source.text);
-                all.for_each(|error| error.line = lines.line(&error.place, &error.field));
+                let fields = Fields::of(&source.text);
+                all.for_each(|error| error.locate(&fields));
             }
         }
         let file =

@@ -222,3 +222,20 @@ fn unreadable_text_does_not_hide_the_errors_of_other_files() {
     assert_eq!(errors.0.len(), 2, "{errors}");
     assert!(errors.to_string().contains("name or generateName"), "{errors}");
 }
+
+#[test]
+fn numbers_are_told_of_as_they_are_written() {
+    let pod = |label: &str| {
+        format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  labels:\n    hash: {label}\n{POD}\n")
+    };
+    for label in ["1234e56", "yes", "0x1f"] {
+        let told = read(&pod(label)).unwrap_err();
+        assert_eq!(
+            told,
+            format!("f.yaml:6: Pod default/p: metadata.labels.hash: expected a string, got {label}")
+        );
+    }
+    for label in ["1234e567", "1_0e999", "'1234e56'"] {
+        assert!(read(&pod(label)).is_ok(), "{label}");
+    }
+}
