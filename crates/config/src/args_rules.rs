@@ -300,7 +300,7 @@ pub(crate) fn check_fit(args: &NodeResourcesFitArgs, findings: &mut Findings<'_>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Source, validate::tests::errors_with, yaml};
+    use crate::{Source, validate::tests::errors_with};
 
     fn check_args(plugin: &str, args: &str, features: &Features) -> String {
         let errors = errors_with(
@@ -514,8 +514,11 @@ mod tests {
                 "scoringStrategy.requestedToCapacityRatio.shape: Required value: at least one point must be specified",
             ),
         ] {
-            let (read, _) =
-                PluginArgs::read("NodeResourcesFit", &yaml::parse(args).unwrap(), &Features::default());
+            let (read, _) = PluginArgs::read(
+                "NodeResourcesFit",
+                &harbormaster_yaml::parse(args).unwrap(),
+                &Features::default(),
+            );
             let Ok(PluginArgs::NodeResourcesFit(read)) = read else { panic!("{args}") };
             let source = Source::default();
             let mut findings = Findings::new(&source);

@@ -16,7 +16,7 @@ use serde::{
 
 use harbormaster_api::similar::similar;
 
-use crate::yaml::{Content, Entry, Node, Position};
+use harbormaster_yaml::{Content, Entry, Node, Position};
 
 /// What decoding found besides the value.
 #[derive(Debug)]
@@ -55,7 +55,8 @@ pub(crate) fn repeated_keys(node: &Node, path: &str, found: &mut Vec<UnknownFiel
     let entries = node.entries();
     for (i, entry) in entries.iter().enumerate() {
         let path = below(path, &entry.key);
-        if entries[..i].iter().any(|e| e.key == entry.key) {
+        let is_known = |e: &Entry| e.key == entry.key && !e.is_merged;
+        if !entry.is_merged && entries[..i].iter().any(is_known) {
             found.push(UnknownField { path: path.clone(), at: entry.at, meant: None });
         }
         repeated_keys(&entry.value, &path, found);
@@ -113,8 +114,9 @@ impl<'a> Decoder<'a> {
             Content::Int(value) => Ok(*value),
             // `1e1` and `3.0` are integers in JSON as Kubernetes reads it.
             Content::Float(value) if value.fract() == 0.0 && value.abs() < 1e18 => Ok(*value as i128),
-            Content::Float(value) => {
-                Err(self.error(format!("cannot unmarshal number {value} into type {wanted}")))
+            Content::Float(_) => {
+                let written = &self.node.written;
+                Err(self.error(format!("cannot unmarshal number {written} into type {wanted}")))
             }
             _ => self.wrong_type(wanted),
         }
@@ -330,7 +332,6 @@ mod tests {
     use harbormaster_api::args::GoDuration;
 
     use super::*;
-    use crate::yaml;
 
     #[derive(Debug, Default, Deserialize, PartialEq)]
     #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -344,7 +345,7 @@ mod tests {
     }
 
     fn read(text: &str) -> (Result<Thing, WrongValue>, Vec<(String, u32)>) {
-        let (result, unknown) = decode(&yaml::parse(text).unwrap());
+        let (result, unknown) = decode(&harbormaster_yaml::parse(text).unwrap());
         (result, unknown.into_iter().map(|u| (u.path, u.at.line)).collect())
     }
 
@@ -390,7 +391,7 @@ mod tests {
         let text = "count: 1\ncount: 2\nthings:\n- name: a\n  name: b\n";
         assert_eq!(read(text).0.unwrap().count, 2);
         let mut found = Vec::new();
-        repeated_keys(&yaml::parse(text).unwrap(), "", &mut found);
+        repeated_keys(&harbormaster_yaml::parse(text).unwrap(), "", &mut found);
         let found: Vec<_> = found.into_iter().map(|u| (u.path, u.at.line)).collect();
         assert_eq!(found, [("count".to_owned(), 2), ("things[0].name".to_owned(), 5)]);
     }

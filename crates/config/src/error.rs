@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc};
 
 use thiserror::Error;
 
-use crate::yaml::{Position, Positions};
+use harbormaster_yaml::Position;
+
+use crate::positions::Positions;
 
 /// One thing that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

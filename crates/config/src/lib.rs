@@ -8,7 +8,7 @@
 //! Messages are kube-scheduler's; file, line and column are added. Texts are arguments here: nothing reads files.
 //!
 //! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging),
-//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates` with `emulation`; below them `yaml` (a tree with positions),
+//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates` with `emulation`; below them `positions` (of fields in a file),
 //! `decode` (tree to structs), `error` and `fields` (messages). `schema` is what editors are told, made of the types that are decoded.
 
 mod args_rules;
@@ -27,10 +27,10 @@ mod old_versions;
 mod plan;
 mod plugin_args;
 mod plugins;
+mod positions;
 mod schema;
 mod validate;
 mod write;
-mod yaml;
 
 pub use config::{
     API_VERSION, ClientConnection, DEFAULT_SCHEDULER_NAME, Extender, ExtenderTls, KIND,
@@ -39,6 +39,7 @@ pub use config::{
 pub use emulation::{Emulation, EmulationError};
 pub use error::{ConfigError, ConfigErrors, Source};
 pub use gates::{FeatureGates, GateError};
+pub use harbormaster_yaml::Position;
 pub use in_tree::{IN_TREE, InTreePlugin, in_tree};
 pub use load::load;
 pub use plan::{PluginCatalog, ProfilePlan, plan_profiles};
@@ -46,4 +47,3 @@ pub use plugin_args::PluginArgs;
 pub use plugins::{PluginRef, PluginSet, Plugins};
 pub use schema::json_schema;
 pub use validate::validate;
-pub use yaml::Position;

@@ -1,6 +1,7 @@
 //! From text to a defaulted configuration.
 
 use harbormaster_api::{args::GoDuration, features::Features, similar::similar};
+use harbormaster_yaml::{Content, Node};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -14,7 +15,7 @@ use crate::{
     old_versions,
     plugin_args::{ARGS_KINDS, PluginArgs},
     plugins::Plugins,
-    yaml::{self, Content, Node, Positions},
+    positions::Positions,
 };
 
 /// The configuration as written; absent fields have the defaults that need no second look.
@@ -107,7 +108,7 @@ pub(crate) struct WrittenPluginConfig {
 /// # Errors
 /// Everything that is wrong with the text, or with its API version.
 pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeSchedulerConfiguration, ConfigErrors> {
-    let root = yaml::parse(text).map_err(|e| {
+    let root = harbormaster_yaml::parse(text).map_err(|e| {
         let source = Source::new(file, Positions::default());
         source.error_at(e.at, "", format!("error converting YAML to JSON: yaml: {}", e.message))
     })?;

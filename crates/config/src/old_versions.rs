@@ -6,8 +6,8 @@ use crate::{
     error::{ConfigError, ConfigErrors, Source},
     in_tree,
     load::not_registered,
-    yaml::{Content, Node},
 };
+use harbormaster_yaml::{Content, Node};
 
 /// Versions that kube-scheduler once read.
 const OLD_VERSIONS: [&str; 7] = [

@@ -8,13 +8,11 @@ use harbormaster_api::{
     },
     features::{Feature, Features},
 };
+use harbormaster_yaml::Node;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-use crate::{
-    decode::{self, UnknownField, WrongValue},
-    yaml::Node,
-};
+use crate::decode::{self, UnknownField, WrongValue};
 
 macro_rules! plugin_args {
     ($($name:ident($args:ident) $kind:literal;)*) => {
@@ -164,10 +162,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::yaml;
 
     fn read(plugin: &str, text: &str, features: &Features) -> Value {
-        let (args, unknown) = PluginArgs::read(plugin, &yaml::parse(text).unwrap(), features);
+        let (args, unknown) = PluginArgs::read(plugin, &harbormaster_yaml::parse(text).unwrap(), features);
         assert!(unknown.is_empty(), "{unknown:?}");
         args.unwrap().to_value().unwrap()
     }

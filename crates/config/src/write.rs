@@ -4,17 +4,13 @@ use harbormaster_api::points::ExtensionPoint;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    config::{API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, Profile},
-    yaml,
-};
+use crate::config::{API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, Profile};
 
 impl KubeSchedulerConfiguration {
     /// The configuration with all defaults as YAML: plugins in `multiPoint` form, the arguments of every enabled
     /// plugin, keys sorted. [`crate::load`] reads it back.
     pub fn to_yaml(&self) -> String {
-        // A tree of texts and numbers can always be written.
-        yaml::write(&self.to_value()).unwrap_or_default()
+        harbormaster_yaml::write(&self.to_value())
     }
 
     /// The same as an object.

@@ -54,6 +54,8 @@ pub struct Options {
     pub manifests: Vec<Source>,
     /// What becomes of fields in them that nobody knows.
     pub validate: Validate,
+    /// Whether pods on nodes that are missing wait for a node again.
+    pub reschedule_missing: bool,
     /// How many nodes are made from nothing, in three zones.
     pub nodes: usize,
     /// Who places pods.

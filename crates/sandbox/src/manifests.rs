@@ -3,11 +3,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use harbormaster_apiserver::{Failure, Object, Store};
-use harbormaster_objects::kinds::Rules;
-use harbormaster_sim::{Manifests, Source, Validate};
+use harbormaster_objects::{kinds::Rules, value::name};
+use harbormaster_sim::{Intake, Manifests};
 use serde_json::{Value, json};
 
 use crate::{
+    Options,
     fields::{is_ending, uid},
     nodes,
     sandbox::SandboxError,
@@ -16,14 +17,20 @@ use crate::{
 /// Puts nodes from nothing and the objects of manifests into the store. Returns what the user should know.
 pub(crate) fn load(
     store: &Store,
-    sources: &[Source],
-    validate: Validate,
-    made_nodes: usize,
+    options: &Options,
 ) -> Result<Vec<String>, SandboxError> {
-    let manifests = Manifests::read(sources, validate, |_, _| Ok(()))?;
+    let made_nodes = options.nodes;
+    let made: Vec<Value> = nodes::made(made_nodes).collect();
+    let names: Vec<String> = made.iter().map(|node| name(node).to_owned()).collect();
+    let intake = Intake {
+        validate: options.validate,
+        reschedule_missing: options.reschedule_missing,
+        more_nodes: &names,
+    };
+    let manifests = Manifests::read(&options.manifests, intake, |_, _| Ok(()))?;
     let mut wrong = Vec::new();
     let mut nodes = 0;
-    for mut node in nodes::made(made_nodes) {
+    for mut node in made {
         nodes += 1;
         nodes::complete(&mut node, nodes);
         if let Err(failure) = store.create("nodes", node) {

@@ -90,9 +90,9 @@ impl Sandbox {
     ///
     /// # Errors
     /// When manifests or the port are of no use.
-    pub async fn start(options: Options) -> Result<Self, SandboxError> {
+    pub async fn start(mut options: Options) -> Result<Self, SandboxError> {
         let mut notices = Vec::new();
-        let engine = match options.scheduler {
+        let engine = match std::mem::take(&mut options.scheduler) {
             Scheduler::None => None,
             Scheduler::Engine(engine) => Some(engine),
             Scheduler::Default => {
@@ -110,7 +110,7 @@ impl Sandbox {
             ..harbormaster_apiserver::Options::default()
         });
         let store = api.store();
-        notices.extend(manifests::load(&store, &options.manifests, options.validate, options.nodes)?);
+        notices.extend(manifests::load(&store, &options)?);
         let certificate = Certificate::self_signed(&[]).map_err(|e| SandboxError::Store(e.to_string()))?;
         let server = listen(&api, options.port, Some(&certificate)).await?;
         let board = Board::new(&store, schedulers.clone())?;

@@ -2,18 +2,8 @@
 
 use std::sync::Arc;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeSeed, MapAccess, SeqAccess, Visitor},
-};
-use serde_json::{Map, Value, json};
-use serde_saphyr::{
-    Budget, Options, Spanned,
-    options::{AliasLimits, DuplicateKeyPolicy},
-};
-
-/// Manifests have no use for more than a few aliases; a small number stops alias bombs at once.
-const MAX_EVENTS_FROM_ALIASES: usize = 100_000;
+use harbormaster_yaml::{Content, Entry, Error, Key, Node, Reader, Shape};
+use serde_json::{Map, Value};
 
 /// Where an object stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,15 +44,13 @@ pub(crate) struct Unreadable {
 
 /// Reads all documents of a text; members of lists become objects of their own.
 pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<Written>, Unreadable> {
-    let documents: Vec<Spanned<Document>> =
-        serde_saphyr::from_multiple_with_options(text, options()).map_err(|e| unreadable(text, &e))?;
     let beginnings = beginnings(text);
-    let mut objects = Vec::with_capacity(documents.len());
-    for document in documents {
-        let line = document.referenced.line().max(1);
+    let mut reader = Reader::new(text);
+    let mut objects = Vec::new();
+    read_all(&mut reader, &mut |line, document| {
         let document_number = document_at(&beginnings, line);
         let place = |path: String| Place { file: file.clone(), document: document_number, path, line };
-        let Document { own, members } = document.value;
+        let Document { own, members } = document;
         if let Some(Encoded { json, twice }) = own {
             objects.push(Written { json, place: place(String::new()), twice });
         }
@@ -72,53 +60,88 @@ pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<Written>, Unreadab
             place: place(path),
             twice,
         }));
-    }
+    })
+    .map_err(|error| unreadable(&beginnings, error))?;
     Ok(objects)
 }
 
-/// The lines of all fields of a text.
-pub(crate) struct Lines(Vec<Located>);
+/// Hands every document on that is not empty, with its line.
+fn read_all(reader: &mut Reader<'_>, each: &mut dyn FnMut(u64, Document)) -> Result<(), Error> {
+    while reader.next_document()? {
+        let line = reader.position()?.line.max(1);
+        let document = document(reader)?;
+        if !document.is_empty() {
+            each(line.into(), document);
+        }
+    }
+    Ok(())
+}
 
-impl Lines {
+fn unreadable(beginnings: &[u64], error: Error) -> Unreadable {
+    let line = error.at.map(|at| u64::from(at.line));
+    let document = line.map_or(1, |line| document_at(beginnings, line));
+    Unreadable { document, line, message: error.message }
+}
+
+/// All fields of a text with their lines and how they are written.
+pub(crate) struct Fields(Vec<Node>);
+
+/// A field of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found<'a> {
+    /// Its line, or that of the closest one around it.
+    pub(crate) line: u64,
+    /// The text of a number or boolean.
+    pub(crate) written: &'a str,
+}
+
+impl Fields {
     pub(crate) fn of(text: &str) -> Self {
-        Self(serde_saphyr::from_multiple_with_options(text, options()).unwrap_or_default())
+        let mut reader = Reader::new(text);
+        let mut documents = Vec::new();
+        while let Ok(true) = reader.next_document()
+            && let Ok(document) = reader.value()
+        {
+            documents.push(document);
+        }
+        documents.retain(|document| document.content != Content::Null);
+        Self(documents)
     }
 
-    /// The line of a field (`spec.containers[0].image`) of an object, or of the closest one around it.
-    pub(crate) fn line(&self, place: &Place, field: &str) -> Option<u64> {
-        let document = self.0.iter().find(|d| d.line == place.line)?;
+    /// A field (`spec.containers[0].image`) of an object, or the closest one around it.
+    pub(crate) fn find(&self, place: &Place, field: &str) -> Option<Found<'_>> {
+        let document = self.0.iter().find(|document| u64::from(document.at.line.max(1)) == place.line)?;
         let path = if place.path.is_empty() { field.to_owned() } else { format!("{}.{field}", place.path) };
-        Some(document.nearest(&path))
+        Some(nearest(document, document.at.line.into(), &path))
     }
 }
 
-fn options() -> Options {
-    // The files are the user's own and a dump of a large cluster has millions of values.
-    let mut budget = Budget::default();
-    budget.max_events = usize::MAX;
-    budget.max_nodes = usize::MAX;
-    budget.max_documents = usize::MAX;
-    budget.max_total_scalar_bytes = usize::MAX;
-    let mut limits = AliasLimits::default();
-    limits.max_total_replayed_events = MAX_EVENTS_FROM_ALIASES;
-    serde_saphyr::options! {
-        budget: Some(budget),
-        legacy_octal_numbers: true,
-        // They are found here, all of them.
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-        alias_limits: limits,
-        with_snippet: false,
+/// The line of a key is where a reader looks.
+fn nearest<'a>(node: &'a Node, line: u64, path: &str) -> Found<'a> {
+    let path = path.trim_start_matches('.');
+    let end = match path.strip_prefix('[') {
+        Some(rest) => rest.find(']').map_or(path.len(), |end| end + 2),
+        None => path.find(['.', '[']).unwrap_or(path.len()),
+    };
+    let (key, rest) = path.split_at(end.min(path.len()));
+    let bare = key.strip_prefix('[').and_then(|key| key.strip_suffix(']')).unwrap_or(key);
+    let item = bare.parse::<usize>().ok().and_then(|index| node.items().get(index));
+    if let Some(item) = item {
+        return nearest(item, item.at.line.into(), rest);
     }
-}
-
-fn unreadable(text: &str, error: &serde_saphyr::Error) -> Unreadable {
-    let line = error.location().map(|at| at.line()).filter(|line| *line > 0);
-    let message = error.without_snippet().to_string();
-    let message = message.lines().next().unwrap_or_default();
-    // The library ends its messages with the place, which is told apart here.
-    let end = message.find(" at line ").or_else(|| message.find(" at byte ")).unwrap_or(message.len());
-    let message = message[..end].trim_end_matches(':').to_owned();
-    Unreadable { document: line.map_or(1, |line| document_at(&beginnings(text), line)), line, message }
+    // A key may itself hold dots (labels, resource names): then the longest one that fits counts.
+    let plain =
+        node.entry(key).or_else(|| node.entry(bare)).filter(|_| !key.is_empty()).map(|entry| (entry, rest));
+    let dotted = || {
+        let entries = node.entries().iter();
+        let entry = entries.filter(|entry| !entry.key.is_empty() && path.starts_with(&entry.key));
+        let entry = entry.max_by_key(|entry| entry.key.len())?;
+        Some((entry, &path[entry.key.len()..]))
+    };
+    match plain.or_else(dotted) {
+        Some((entry, rest)) => nearest(&entry.value, entry.at.line.into(), rest),
+        None => Found { line, written: if path.is_empty() { &node.written } else { "" } },
+    }
 }
 
 /// The lines on which the documents of a text begin; what holds only comments is none.
@@ -146,93 +169,6 @@ fn document_at(beginnings: &[u64], line: u64) -> usize {
     beginnings.partition_point(|begin| *begin <= line).max(1)
 }
 
-/// A tree of which only the places are kept.
-struct Located {
-    line: u64,
-    inside: Vec<(String, Located)>,
-}
-
-impl Located {
-    fn nearest(&self, path: &str) -> u64 {
-        let path = path.trim_start_matches('.');
-        let end = match path.strip_prefix('[') {
-            Some(rest) => rest.find(']').map_or(path.len(), |end| end + 2),
-            None => path.find(['.', '[']).unwrap_or(path.len()),
-        };
-        let (key, rest) = path.split_at(end.min(path.len()));
-        // Of a key that is given twice the last counts. A key may itself hold dots (labels, resource names): then the
-        // longest one that fits counts.
-        let bare = key.strip_prefix('[').and_then(|key| key.strip_suffix(']')).unwrap_or(key);
-        let is_meant = |(k, _): &&(String, Located)| !key.is_empty() && (k == key || k == bare);
-        let plain = self.inside.iter().rfind(is_meant).map(|(_, v)| (v, rest));
-        let dotted = || {
-            let fits = |k: &&(String, Located)| !k.0.is_empty() && path.starts_with(k.0.as_str());
-            let (key, value) = self.inside.iter().filter(fits).max_by_key(|(k, _)| k.len())?;
-            Some((value, &path[key.len()..]))
-        };
-        plain.or_else(dotted).map_or(self.line, |(value, rest)| value.nearest(rest))
-    }
-}
-
-impl<'de> Deserialize<'de> for Located {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Inside>::deserialize(from)?;
-        Ok(Self { line: spanned.referenced.line(), inside: spanned.value.0 })
-    }
-}
-
-struct Inside(Vec<(String, Located)>);
-
-impl<'de> Deserialize<'de> for Inside {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(InsideVisitor)
-    }
-}
-
-struct InsideVisitor;
-
-macro_rules! nothing_inside {
-    ($($visit:ident: $of:ty),*) => {
-        $(fn $visit<E>(self, _: $of) -> Result<Inside, E> { Ok(Inside(Vec::new())) })*
-    };
-}
-
-impl<'de> Visitor<'de> for InsideVisitor {
-    type Value = Inside;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a value")
-    }
-
-    nothing_inside!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_f64: f64, visit_str: &str);
-
-    fn visit_unit<E>(self) -> Result<Inside, E> {
-        Ok(Inside(Vec::new()))
-    }
-
-    fn visit_none<E>(self) -> Result<Inside, E> {
-        Ok(Inside(Vec::new()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Inside, A::Error> {
-        let mut inside = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            inside.push((format!("[{}]", inside.len()), item));
-        }
-        Ok(Inside(inside))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Inside, A::Error> {
-        let mut inside = Vec::new();
-        while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let value: Located = map.next_value()?;
-            // The line of the key is where a reader looks.
-            inside.push((key.value, Located { line: key.referenced.line(), ..value }));
-        }
-        Ok(Inside(inside))
-    }
-}
-
 /// A document: an object of its own, or the members of lists in it with their places.
 #[derive(Default)]
 struct Document {
@@ -245,18 +181,25 @@ struct Encoded {
     twice: Vec<String>,
 }
 
-impl<'de> Deserialize<'de> for Document {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(DocumentVisitor)
+impl Document {
+    fn whole(value: &Value, twice: Vec<String>) -> Self {
+        Self { own: Some(encoded(value, twice)), members: Vec::new() }
     }
-}
 
-/// Encodes each member of a list as soon as it is read.
-struct DocumentVisitor;
+    fn is_empty(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| &*own.json == "null")
+    }
 
-impl DocumentVisitor {
-    fn whole(value: Value, twice: Vec<String>) -> Document {
-        Document { own: Some(encoded(&value, twice)), members: Vec::new() }
+    fn of(node: Node) -> Self {
+        let mut twice = Vec::new();
+        let Content::Mapping(entries) = node.content else {
+            return Self::whole(&node.into_json_at("", &mut twice), twice);
+        };
+        let mut parts = Parts::default();
+        for Entry { key, value, is_merged, .. } in entries {
+            parts.add(key, value, is_merged);
+        }
+        parts.finish()
     }
 }
 
@@ -264,45 +207,72 @@ fn encoded(value: &Value, twice: Vec<String>) -> Encoded {
     Encoded { json: value.to_string().into(), twice }
 }
 
-macro_rules! scalar_document {
-    ($($visit:ident: $of:ty),*) => {
-        $(fn $visit<E>(self, value: $of) -> Result<Document, E> { Ok(Self::whole(json!(value), Vec::new())) })*
-    };
+/// Reads a document, or a member of a list, and encodes members of lists as soon as they are read.
+fn document(reader: &mut Reader<'_>) -> Result<Document, Error> {
+    if reader.shape()? != Shape::Mapping {
+        return reader.value().map(Document::of);
+    }
+    reader.enter_mapping()?;
+    let mut parts = Parts::default();
+    while let Some(Key { text: key, is_merged, .. }) = reader.next_key()? {
+        if parts.has_members_in(&key) && reader.shape()? == Shape::Sequence {
+            reader.enter_sequence()?;
+            let mut members = Vec::new();
+            while reader.has_item()? {
+                members.push(document(reader)?);
+            }
+            parts.members = Some(members);
+            continue;
+        }
+        let value = reader.value()?;
+        parts.add(key, value, is_merged);
+    }
+    Ok(parts.finish())
 }
 
-impl<'de> Visitor<'de> for DocumentVisitor {
-    type Value = Document;
+/// The fields of an object that may turn out to be a list.
+#[derive(Default)]
+struct Parts {
+    fields: Map<String, Value>,
+    merged: Vec<String>,
+    twice: Vec<String>,
+    members: Option<Vec<Document>>,
+}
 
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
+impl Parts {
+    fn has_members_in(&self, key: &str) -> bool {
+        key == "items" && is_list(&self.fields)
     }
 
-    scalar_document!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
-
-    fn visit_unit<E>(self) -> Result<Document, E> {
-        Ok(Self::whole(Value::Null, Vec::new()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Document, A::Error> {
-        let mut twice = Vec::new();
-        let value = ValueSeed { path: "", twice: &mut twice }.visit_seq(seq)?;
-        Ok(Self::whole(value, twice))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
-        let (mut fields, mut twice, mut members) = (Map::new(), Vec::new(), None);
-        while let Some(key) = map.next_key::<String>()? {
-            if key == "items" && is_list(&fields) {
-                members = Some(map.next_value::<Items>()?.0);
-                continue;
-            }
-            let value = map.next_value_seed(ValueSeed { path: &key, twice: &mut twice })?;
-            if fields.insert(key.clone(), value).is_some() {
-                twice.push(key);
+    fn add(&mut self, key: String, value: Node, is_merged: bool) {
+        if self.has_members_in(&key) {
+            match value.content {
+                Content::Sequence(items) => {
+                    self.members = Some(items.into_iter().map(Document::of).collect());
+                    return;
+                }
+                Content::Null => {
+                    self.members = Some(Vec::new());
+                    return;
+                }
+                _ => {}
             }
         }
-        let Some(members) = members else { return Ok(Self::whole(Value::Object(fields), twice)) };
-        Ok(Document { own: None, members: members_of(&fields, members) })
+        let value = value.into_json_at(&key, &mut self.twice);
+        if is_merged {
+            self.merged.push(key.clone());
+        }
+        let overrides = is_merged || self.merged.contains(&key);
+        if self.fields.insert(key.clone(), value).is_some() && !overrides {
+            self.twice.push(key);
+        }
+    }
+
+    fn finish(self) -> Document {
+        match self.members {
+            None => Document::whole(&Value::Object(self.fields), self.twice),
+            Some(members) => Document { own: None, members: members_of(&self.fields, members) },
+        }
     }
 }
 
@@ -333,76 +303,6 @@ fn members_of(list: &Map<String, Value>, items: Vec<Document>) -> Vec<(String, E
         members.extend(own.into_iter().chain(nested));
     }
     members
-}
-
-/// The members of a list; an empty list has none, and anything else is none.
-struct Items(Vec<Document>);
-
-impl<'de> Deserialize<'de> for Items {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Option::<Vec<Document>>::deserialize(from).map(|items| Self(items.unwrap_or_default()))
-    }
-}
-
-/// Reads a value, and writes down the paths of keys that are given twice.
-struct ValueSeed<'a> {
-    path: &'a str,
-    twice: &'a mut Vec<String>,
-}
-
-impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
-        from.deserialize_any(self)
-    }
-}
-
-macro_rules! scalar_value {
-    ($($visit:ident: $of:ty),*) => {
-        $(fn $visit<E>(self, value: $of) -> Result<Value, E> { Ok(json!(value)) })*
-    };
-}
-
-impl<'de> Visitor<'de> for ValueSeed<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a value")
-    }
-
-    scalar_value!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str, visit_string: String);
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        loop {
-            let path = format!("{}[{}]", self.path, items.len());
-            let Some(item) = seq.next_element_seed(ValueSeed { path: &path, twice: self.twice })? else {
-                return Ok(Value::Array(items));
-            };
-            items.push(item);
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut fields = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let path = format!("{}.{key}", self.path);
-            let value = map.next_value_seed(ValueSeed { path: &path, twice: self.twice })?;
-            if fields.insert(key, value).is_some() {
-                self.twice.push(path);
-            }
-        }
-        Ok(Value::Object(fields))
-    }
 }
 
 #[cfg(test)]
@@ -437,7 +337,8 @@ mod tests {
             ("spec.containers[0].image", 10),
             ("", 10),
         ] {
-            assert_eq!(Lines::of(TEXT).line(&place, field), Some(line), "{field}");
+            let found = Fields::of(TEXT).find(&place, field).map(|found| found.line);
+            assert_eq!(found, Some(line), "{field}");
         }
     }
 
@@ -445,6 +346,15 @@ mod tests {
     fn json_is_read_too_and_octal_numbers_are_kubernetes_own() {
         let objects = read(&"f".into(), r#"{"kind": "Pod", "spec": {"x": [1, null, "yes", 0644]}}"#).unwrap();
         assert_eq!(objects[0].value()["spec"]["x"], serde_json::json!([1, null, "yes", 420]));
+    }
+
+    #[test]
+    fn labels_that_look_like_numbers_beyond_all_bounds_are_texts() {
+        let text =
+            "kind: Pod\nmetadata:\n  labels:\n    hash: 1234e567\n    other: 9574e20712\n    real: 1.5\n";
+        let objects = read(&"f".into(), text).unwrap();
+        let labels = serde_json::json!({"hash": "1234e567", "other": "9574e20712", "real": 1.5});
+        assert_eq!(objects[0].value()["metadata"]["labels"], labels);
     }
 
     #[test]
@@ -457,12 +367,12 @@ mod tests {
     #[test]
     fn keys_that_are_given_twice_are_all_told_and_the_last_counts() {
         let text =
-            "kind: A\na: 1\na: 2\nb:\n- c: 1\n  c: 2\n  d: 1\n---\nitems:\n- {x: {y: 1, y: 2}}\nkind: List\n";
+            "kind: A\na: 1\na: 2\nb:\n- c: 1\n  c: 2\n  d: 1\n---\nitems:\n- {x: {w: 1, w: 2}}\nkind: List\n";
         let objects = read(&"f".into(), text).unwrap();
         assert_eq!(objects[0].twice, ["a", "b[0].c"]);
         assert_eq!(objects[0].value(), serde_json::json!({"kind": "A", "a": 2, "b": [{"c": 2, "d": 1}]}));
-        assert_eq!((&objects[1].twice[0], objects[1].place.path.as_str()), (&"x.y".to_owned(), "items[0]"));
-        let lines = Lines::of(text);
-        assert_eq!(lines.line(&objects[0].place, "b[0].c"), Some(6));
+        assert_eq!((&objects[1].twice[0], objects[1].place.path.as_str()), (&"x.w".to_owned(), "items[0]"));
+        let fields = Fields::of(text);
+        assert_eq!(fields.find(&objects[0].place, "b[0].c"), Some(Found { line: 6, written: "2" }));
     }
 }

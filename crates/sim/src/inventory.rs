@@ -19,8 +19,9 @@ use crate::{
     documents::Place,
     known::Known,
     manifests::{
-        Manifest, ManifestError, ManifestErrors, Manifests, Source, Validate, Wrong, ignored_line, problems,
+        Intake, Manifest, Manifests, Source, Validate, Wrong, ignored_line, missing_nodes_line, problems,
     },
+    mistakes::{ManifestError, ManifestErrors},
     volumes::{Changes, Provisioners, Said, Tone, Volumes, brought, claim_key},
     workloads::{self, Existing, Workload},
 };
@@ -47,6 +48,8 @@ pub struct Inventory {
     pub notices: Vec<String>,
     /// How many objects there are of kinds that nobody can read, by kind.
     pub ignored: BTreeMap<String, usize>,
+    /// How many of the pods with a node are on which node that is not there.
+    pub missing_nodes: BTreeMap<String, usize>,
     /// Nodes and pods as they are written, each with what the engine hears of it; kept if [`Reading::full`] asks for that.
     pub full: Vec<(Input, Value)>,
     /// Whether it is kept.
@@ -71,6 +74,8 @@ pub struct Reading {
     pub validate: Validate,
     /// Whether the pods of workloads that come from a cluster are made although the manifests have none of them.
     pub fill: bool,
+    /// Whether pods on nodes that are missing wait for a node again.
+    pub reschedule_missing: bool,
     /// Whether nodes and pods are kept as they are written, too: extenders see all of them.
     pub full: bool,
 }
@@ -84,8 +89,12 @@ impl Inventory {
     pub fn from_sources(sources: &[Source], how: Reading) -> Result<Self, ManifestErrors> {
         let mut builder = Builder::new();
         builder.cluster.keeps_full = how.full;
-        let manifests =
-            Manifests::read(sources, how.validate, |manifest, value| builder.take(manifest, value))?;
+        let intake = Intake {
+            validate: how.validate,
+            reschedule_missing: how.reschedule_missing,
+            ..Intake::default()
+        };
+        let manifests = Manifests::read(sources, intake, |manifest, value| builder.take(manifest, value))?;
         Ok(builder.finish(manifests, how.fill))
     }
 
@@ -298,14 +307,23 @@ impl Builder {
     /// Makes the pods that workloads lack.
     fn finish(mut self, manifests: Manifests, fill: bool) -> Inventory {
         let mut notices = manifests.warnings.clone();
+        notices.extend(missing_nodes_line(&manifests.missing_nodes));
+        self.cluster.missing_nodes = manifests.missing_nodes;
         self.cluster.ignored = manifests.ignored;
         let kind = kinds::table().into_iter().find(|kind| kind.rules == Rules::Pod);
         let owners: HashSet<String> = self.workloads.iter().filter_map(Workload::owner).collect();
         let (mut left, mut left_pods) = (0, 0);
+        let mut gone = HashSet::new();
         for workload in std::mem::take(&mut self.workloads) {
             // Its replica sets have its pods.
             if owners.contains(&workload.key) {
                 continue;
+            }
+            let surplus = workload.surplus_pods(&self.existing);
+            if !surplus.is_empty() {
+                let (pods, wanted) = (surplus.len(), workload.wanted());
+                notices.push(format!("{}: {pods} of its pods go, since it wants {wanted}", workload.label));
+                gone.extend(surplus);
             }
             let pods = workload.missing_pods(&self.existing, &self.cluster.nodes, &mut self.decoder);
             if pods.is_empty() {
@@ -348,6 +366,7 @@ impl Builder {
             ));
         }
         self.cluster.notices = notices;
+        self.remove(&gone);
         self.add_claims(&manifests.known);
         self.cluster.note_volumes();
         self.cluster.settle_volumes();
@@ -356,6 +375,19 @@ impl Builder {
         pending.sort_by_key(|(order, _)| *order);
         self.cluster.pending = pending.into_iter().map(|(_, pod)| pod).collect();
         self.cluster
+    }
+
+    /// Removes the pods of these names.
+    fn remove(&mut self, gone: &HashSet<String>) {
+        if gone.is_empty() {
+            return;
+        }
+        let stays = |pod: &Pod| !gone.contains(&pod.full_name());
+        self.cluster.bound.retain(stays);
+        self.cluster.full.retain(|(input, _)| !matches!(input, Input::Pod(pod) if !stays(pod)));
+        let mut left = self.cluster.pending.iter().map(stays);
+        self.orders.retain(|_| left.next().unwrap_or(true));
+        self.cluster.pending.retain(stays);
     }
 
     /// Adds the claims that pods bring along, as far as they are not there.

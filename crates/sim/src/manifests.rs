@@ -4,8 +4,7 @@
 //! objects are known, by the rules of the API server ([`harbormaster_objects::rules`]).
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    fmt,
+    collections::{BTreeMap, HashMap, HashSet},
     str::FromStr,
     sync::Arc,
 };
@@ -16,14 +15,16 @@ use harbormaster_objects::{
     kinds::{self, REVIEW, Rules},
     rules::{self, Refusal},
     schema,
-    value::{has_condition, name, namespace, text, uid},
+    value::{controller, has_condition, name, namespace, remove, text, uid},
 };
 use serde_json::Value;
 
 use crate::{
-    documents::{self, Lines, Place, Written},
+    documents::{self, Fields, Place, Written},
     dump::Dump,
     known::Known,
+    mistakes::{self, ManifestError, ManifestErrors},
+    scaling,
 };
 
 /// Text with the name under which errors mention it.
@@ -60,39 +61,16 @@ impl FromStr for Validate {
     }
 }
 
-/// One thing that is wrong with the manifests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManifestError {
-    /// The document and, if known, the object's place in it.
-    pub place: Place,
-    /// The line of the field, counted from 1.
-    pub line: Option<u64>,
-    /// For example `Pod default/web`; empty if it is not known.
-    pub object: String,
-    /// For example `spec.containers[0].resources.requests.cpu`; empty for the whole object.
-    pub field: String,
-    /// What is wrong.
-    pub message: String,
+/// What is done with the objects of manifests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Intake<'a> {
+    /// What becomes of fields that nobody knows.
+    pub validate: Validate,
+    /// Whether pods on nodes that are missing wait for a node again.
+    pub reschedule_missing: bool,
+    /// Nodes that there are beside those of the manifests.
+    pub more_nodes: &'a [String],
 }
-
-impl fmt::Display for ManifestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&*self.place.file, self.line) {
-            ("", _) => write!(f, "objects[{}]", self.place.document)?,
-            (file, Some(line)) => write!(f, "{file}:{line}")?,
-            (file, None) => write!(f, "{file}: document {}", self.place.document)?,
-        }
-        for part in [&self.object, &self.field].into_iter().filter(|part| !part.is_empty()) {
-            write!(f, ": {part}")?;
-        }
-        write!(f, ": {}", self.message)
-    }
-}
-
-/// Everything that is wrong with the manifests; one line each when printed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct ManifestErrors(pub Vec<ManifestError>);
 
 /// An object of a manifest.
 #[derive(Clone, Debug)]
@@ -107,6 +85,8 @@ pub struct Manifest {
     pub place: Place,
     /// How many objects stand before it.
     pub(crate) order: usize,
+    /// The node that a pod is bound to.
+    node: Option<Box<str>>,
     /// Few bytes until it is looked at.
     json: Box<str>,
 }
@@ -114,7 +94,14 @@ pub struct Manifest {
 impl Manifest {
     pub(crate) fn new(kind: Arc<Kind>, value: &Value, place: Place) -> Self {
         let (namespace, name) = (namespace(value).to_owned(), name(value).to_owned());
-        Self { kind, namespace, name, place, order: usize::MAX, json: value.to_string().into() }
+        let node = text(value, "/spec/nodeName");
+        let node = (kind.rules == Rules::Pod && !node.is_empty()).then(|| node.into());
+        Self { kind, namespace, name, place, order: usize::MAX, node, json: value.to_string().into() }
+    }
+
+    /// The same with another content.
+    pub(crate) fn with(&self, value: &Value) -> Self {
+        Self { order: self.order, ..Self::new(self.kind.clone(), value, self.place.clone()) }
     }
 
     /// The object as it is written, without what only the server that it came from could say.
@@ -159,6 +146,8 @@ pub struct Manifests {
     pub ignored: BTreeMap<String, usize>,
     /// What the user should know; one line each.
     pub warnings: Vec<String>,
+    /// How many pods are on which node that is not there. None if they wait for a node again.
+    pub missing_nodes: BTreeMap<String, usize>,
     /// What rules look at.
     pub(crate) known: Known,
 }
@@ -174,10 +163,10 @@ impl Manifests {
     /// Everything that is wrong, with file, line, object and field.
     pub fn read(
         sources: &[Source],
-        validate: Validate,
+        how: Intake<'_>,
         mut each: impl FnMut(&Manifest, Value) -> Result<(), (String, String)>,
     ) -> Result<Self, ManifestErrors> {
-        let mut reader = Reader::new(validate);
+        let mut reader = Reader::new(how.validate);
         for source in sources {
             let file: Arc<str> = source.name.as_str().into();
             match documents::read(&file, &source.text) {
@@ -193,6 +182,7 @@ impl Manifests {
         }
         reader.custom_resources();
         reader.complete();
+        reader.place(how);
         reader.admit(&mut each);
         reader.finish(sources)
     }
@@ -201,6 +191,7 @@ impl Manifests {
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.warnings.clone();
         notices.extend(ignored_line(&self.ignored));
+        notices.extend(missing_nodes_line(&self.missing_nodes));
         notices
     }
 }
@@ -209,6 +200,34 @@ impl Manifests {
 pub(crate) fn ignored_line(ignored: &BTreeMap<String, usize>) -> Option<String> {
     let kinds: Vec<String> = ignored.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
     (!kinds.is_empty()).then(|| format!("ignored: {}", kinds.join(", ")))
+}
+
+/// So many names are shown in a line.
+const SHOWN: usize = 5;
+
+/// `a, b, and 3 more`.
+fn shortened(names: &[String]) -> String {
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
+    }
+}
+
+/// `3 pods are on nodes that the input does not have: …`.
+pub(crate) fn missing_nodes_line(nodes: &BTreeMap<String, usize>) -> Option<String> {
+    let mut by_count: Vec<(&String, &usize)> = nodes.iter().collect();
+    by_count.sort_by_key(|(_, pods)| std::cmp::Reverse(**pods));
+    let names: Vec<String> = by_count.iter().map(|(node, pods)| format!("{node} ({pods})")).collect();
+    let pods: usize = nodes.values().sum();
+    let are = if pods == 1 { "pod is" } else { "pods are" };
+    let names = shortened(&names);
+    (pods > 0).then(|| {
+        format!(
+            "{pods} {are} on nodes that the input does not have, and count nowhere: {names}; --reschedule-missing has \
+             them wait for a node"
+        )
+    })
 }
 
 struct Reader {
@@ -221,6 +240,8 @@ struct Reader {
     given: HashMap<String, usize>,
     generated: HashMap<String, usize>,
     dump: Dump,
+    /// Objects that later ones replace: of which file, by which, and their labels.
+    replaced: BTreeMap<(Arc<str>, Arc<str>), Vec<String>>,
     errors: Vec<ManifestError>,
     warnings: Vec<ManifestError>,
 }
@@ -235,6 +256,7 @@ impl Reader {
             given: HashMap::new(),
             generated: HashMap::new(),
             dump: Dump::default(),
+            replaced: BTreeMap::new(),
             errors: Vec::new(),
             warnings: Vec::new(),
         }
@@ -376,7 +398,13 @@ impl Reader {
             false => format!("{}, document {}", earlier.place.file, earlier.place.document),
         };
         match changed {
-            Ok(()) => *earlier = Manifest { order: earlier.order, ..manifest },
+            Ok(()) => {
+                if earlier.json != manifest.json {
+                    let files = (earlier.place.file.clone(), manifest.place.file.clone());
+                    self.replaced.entry(files).or_default().push(label);
+                }
+                *earlier = Manifest { order: earlier.order, ..manifest };
+            }
             Err(refusal) => {
                 for (field, problem) in problems(refusal) {
                     let problem = format!("{problem} (is given twice, first in {first})");
@@ -404,7 +432,48 @@ impl Reader {
             self.given.insert(label(&kind, namespace(&value), name(&value)), self.manifests.objects.len());
             self.manifests.objects.push(Manifest::new(kind, &value, place));
         }
+        let followed = scaling::follow_deployments(&mut self.manifests.objects);
+        self.manifests.warnings.extend(followed);
         self.manifests.objects.sort_by_key(Manifest::rank);
+    }
+
+    /// Finds pods on nodes that are not there.
+    fn place(&mut self, how: Intake<'_>) {
+        let objects = &mut self.manifests.objects;
+        let all = objects.iter().filter(|object| object.kind.rules == Rules::Node);
+        let nodes = all.map(|node| node.name.clone()).chain(how.more_nodes.iter().cloned());
+        let nodes: HashSet<String> = nodes.collect();
+        let is_lost = |object: &Manifest| object.node.as_deref().is_some_and(|node| !nodes.contains(node));
+        if !how.reschedule_missing {
+            for node in objects.iter().filter(|object| is_lost(object)).filter_map(|pod| pod.node.as_deref()) {
+                *self.manifests.missing_nodes.entry(node.to_owned()).or_default() += 1;
+            }
+            return;
+        }
+        let (mut waiting, mut gone) = (0, 0);
+        objects.retain_mut(|object| {
+            if !is_lost(object) {
+                return true;
+            }
+            let mut pod = object.value();
+            // These belong to their nodes.
+            if controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet" || owner["kind"] == "Node") {
+                gone += 1;
+                return false;
+            }
+            waiting += 1;
+            remove(&mut pod["spec"], "nodeName");
+            remove(&mut pod, "status");
+            *object = object.with(&pod);
+            true
+        });
+        if waiting > 0 {
+            self.manifests.warnings.push(format!("{waiting} pods of missing nodes wait for a node again"));
+        }
+        if gone > 0 {
+            let line = format!("{gone} pods of DaemonSets and static pods are gone with their missing nodes");
+            self.manifests.warnings.push(line);
+        }
     }
 
     /// Applies the rules to every object.
@@ -447,15 +516,25 @@ impl Reader {
                 |error: &&mut ManifestError| error.line.is_none() && *error.place.file == *source.name;
             let mut all = self.errors.iter_mut().chain(&mut self.warnings).filter(of_source).peekable();
             if all.peek().is_some() {
-                let lines = Lines::of(&source.text);
-                all.for_each(|error| error.line = lines.line(&error.place, &error.field));
+                let fields = Fields::of(&source.text);
+                all.for_each(|error| error.locate(&fields));
             }
         }
         let file =
             |error: &ManifestError| sources.iter().position(|source| *source.name == *error.place.file);
         self.errors.sort_by_key(|error| (file(error), error.line));
         self.warnings.sort_by_key(|error| (file(error), error.line));
-        self.manifests.warnings = self.warnings.iter().map(ToString::to_string).collect();
+        let told = self.replaced.iter().map(|((earlier, later), labels)| {
+            let names = shortened(labels);
+            let objects = if labels.len() == 1 { "object" } else { "objects" };
+            match earlier == later {
+                true => format!("{later} gives {} {objects} twice, and the later ones count: {names}", labels.len()),
+                false => format!("{later} replaces {} {objects} of {earlier}: {names}", labels.len()),
+            }
+        });
+        let doubts = mistakes::lines(&self.warnings).into_iter().chain(told).collect();
+        let followed = std::mem::replace(&mut self.manifests.warnings, doubts);
+        self.manifests.warnings.extend(followed);
         if self.errors.is_empty() { Ok(self.manifests) } else { Err(ManifestErrors(self.errors)) }
     }
 }

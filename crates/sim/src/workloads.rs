@@ -40,8 +40,18 @@ pub(crate) fn is_workload(kind: &Kind) -> bool {
 pub(crate) struct Existing {
     /// `namespace/name` of all.
     names: HashSet<String>,
-    /// By the key of the owner: how many there are, and the nodes that they are on or meant for.
-    of: HashMap<String, Vec<String>>,
+    /// By the key of the owner.
+    of: HashMap<String, Vec<Owned>>,
+}
+
+/// A pod that somebody owns.
+#[derive(Debug)]
+struct Owned {
+    name: String,
+    /// The node that it is on or meant for; empty for none.
+    node: String,
+    created: String,
+    is_ending: bool,
 }
 
 impl Existing {
@@ -50,7 +60,12 @@ impl Existing {
         self.names.insert(format!("{}/{}", namespace(pod), name(pod)));
         let Some(owner) = controller(pod) else { return };
         let owner = format!("{}/{}/{}", text(owner, "/kind"), namespace(pod), text(owner, "/name"));
-        self.of.entry(owner).or_default().push(target(pod).unwrap_or_default().to_owned());
+        self.of.entry(owner).or_default().push(Owned {
+            name: name(pod).to_owned(),
+            node: target(pod).unwrap_or_default().to_owned(),
+            created: text(pod, "/metadata/creationTimestamp").to_owned(),
+            is_ending: !text(pod, "/metadata/deletionTimestamp").is_empty(),
+        });
     }
 
     /// Whether the owner of that key has any.
@@ -58,7 +73,7 @@ impl Existing {
         self.of.contains_key(key)
     }
 
-    fn nodes_of(&self, key: &str) -> &[String] {
+    fn owned_by(&self, key: &str) -> &[Owned] {
         self.of.get(key).map_or(&[], Vec::as_slice)
     }
 }
@@ -125,12 +140,39 @@ impl Workload {
                 all.filter(|name| !self.is_taken(existing, name)).map(|name| self.pod(&name)).collect()
             }
             _ => {
-                let lacking = self.wanted.saturating_sub(existing.nodes_of(&self.key).len());
+                let lacking = self.wanted.saturating_sub(existing.owned_by(&self.key).len());
                 let all = (1_usize..).map(|number| format!("{}-{number}", name(&self.value)));
                 let free = all.filter(|name| !self.is_taken(existing, name));
                 free.take(lacking).map(|name| self.pod(&name)).collect()
             }
         }
+    }
+
+    /// The names of the pods that its controller would delete since it wants fewer: those without a node first, then the
+    /// youngest; of a StatefulSet those with the highest ordinals.
+    pub(crate) fn surplus_pods(&self, existing: &Existing) -> Vec<String> {
+        let is_scaled = ["ReplicaSet", "ReplicationController", "StatefulSet"].contains(&self.kind.as_str());
+        if !self.is_live || !is_scaled {
+            return Vec::new();
+        }
+        let pods = existing.owned_by(&self.key).iter();
+        let mut pods: Vec<&Owned> = pods.filter(|pod| !pod.is_ending).collect();
+        let surplus = pods.len().saturating_sub(self.wanted);
+        let ordinal = |pod: &Owned| pod.name.rsplit('-').next().and_then(|end| end.parse::<u64>().ok());
+        if self.kind == "StatefulSet" {
+            pods.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
+        } else {
+            pods.sort_by(|a, b| {
+                let with_node = a.node.is_empty().cmp(&b.node.is_empty()).reverse();
+                with_node.then_with(|| b.created.cmp(&a.created)).then_with(|| b.name.cmp(&a.name))
+            });
+        }
+        pods.iter().take(surplus).map(|pod| format!("{}/{}", namespace(&self.value), pod.name)).collect()
+    }
+
+    /// How many pods it wants.
+    pub(crate) fn wanted(&self) -> usize {
+        self.wanted
     }
 
     fn is_taken(&self, existing: &Existing, name: &str) -> bool {
@@ -186,7 +228,7 @@ impl Workload {
         let mut general = self.pod(name(&self.value));
         tolerate(&mut general["spec"]);
         let Ok(decoded) = decoder.pod_value(&general) else { return vec![general] };
-        let has: HashSet<&str> = existing.nodes_of(&self.key).iter().map(String::as_str).collect();
+        let has: HashSet<&str> = existing.owned_by(&self.key).iter().map(|pod| pod.node.as_str()).collect();
         let lacks = |(node, fit): (&Node, Fit)| fit == Fit::Runs && !has.contains(node.name.as_str());
         let pod = |node: &Node| {
             let mut pod = general.clone();

@@ -97,7 +97,7 @@ fn read_manifest(path: &str) -> Result<Pairs, String> {
     if text.trim().is_empty() {
         return Ok(Pairs::new());
     }
-    let value: Value = serde_saphyr::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+    let value = harbormaster_yaml::parse(&text).map_err(|error| unreadable(error.to_string()))?.into_json();
     let mapping = value.get("allowListMapping").filter(|mapping| mapping.is_object()).unwrap_or(&value);
     let Value::Object(mapping) = mapping else {
         return Err(unreadable("it must map texts to texts".to_owned()));

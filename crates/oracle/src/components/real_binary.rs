@@ -104,6 +104,30 @@ impl Kubectl {
     }
 }
 
+/// The library with which Kubernetes reads and kubectl writes YAML, as a program.
+#[derive(Debug, Clone)]
+pub struct YamlLibrary(PathBuf);
+
+impl YamlLibrary {
+    /// Returns the program, building it first as [`RealBinary::ensure`] does.
+    pub fn ensure() -> Result<Self, Error> {
+        let module = GoModule {
+            directory: "tests/yaml",
+            name: "yaml",
+            reference: "sigs.k8s.io/yaml",
+            what: "Kubernetes' YAML",
+            minutes: 1,
+        };
+        module.ensure().map(|program| Self(program.path))
+    }
+
+    /// The executable file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 /// Helm's renderer.
 #[derive(Debug, Clone)]
 pub struct Helm(PathBuf);

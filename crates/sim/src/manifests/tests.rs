@@ -2,7 +2,7 @@ use super::*;
 
 fn read_with(validate: Validate, text: &str) -> Result<Manifests, String> {
     let source = Source { name: "f.yaml".into(), text: text.into() };
-    Manifests::read(&[source], validate, |_, _| Ok(())).map_err(|e| e.to_string())
+    Manifests::read(&[source], Intake { validate, ..Intake::default() }, |_, _| Ok(())).map_err(|e| e.to_string())
 }
 
 fn read(text: &str) -> Result<Manifests, String> {
@@ -194,7 +194,7 @@ items:
 ";
     let mut stored = HashMap::new();
     let source = Source { name: "f.yaml".into(), text: text.into() };
-    let manifests = Manifests::read(&[source], Validate::Strict, |manifest, value| {
+    let manifests = Manifests::read(&[source], Intake::default(), |manifest, value| {
         stored.insert(manifest.label(), value);
         Ok(())
     })
@@ -218,7 +218,132 @@ items:
 fn unreadable_text_does_not_hide_the_errors_of_other_files() {
     let sources = ["kind: [\n", "apiVersion: v1\nkind: Pod\n"]
         .map(|text| Source { name: "f".into(), text: text.into() });
-    let errors = Manifests::read(&sources, Validate::Strict, |_, _| Ok(())).map(|_| ()).unwrap_err();
+    let errors = Manifests::read(&sources, Intake::default(), |_, _| Ok(())).map(|_| ()).unwrap_err();
     assert_eq!(errors.0.len(), 2, "{errors}");
     assert!(errors.to_string().contains("name or generateName"), "{errors}");
+}
+
+#[test]
+fn numbers_are_told_of_as_they_are_written() {
+    let pod = |label: &str| {
+        format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  labels:\n    hash: {label}\n{POD}\n")
+    };
+    for label in ["1234e56", "yes", "0x1f"] {
+        let told = read(&pod(label)).unwrap_err();
+        assert_eq!(
+            told,
+            format!("f.yaml:6: Pod default/p: metadata.labels.hash: expected a string, got {label}")
+        );
+    }
+    for label in ["1234e567", "1_0e999", "'1234e56'"] {
+        assert!(read(&pod(label)).is_ok(), "{label}");
+    }
+}
+
+#[test]
+fn the_same_mistake_of_many_objects_is_one_line() {
+    let pods: String = (0..300)
+        .map(|i| format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{i}}}\nspec: {{containers: [{{name: c, image: i}}], prioritey: 1}}\n"))
+        .collect();
+    let told = read(&pods).unwrap_err();
+    assert_eq!(
+        told,
+        "f.yaml:5: Pod default/p0: spec.prioritey: unknown field (did you mean `priority`?) (299 times more, next on line 10)"
+    );
+}
+
+#[test]
+fn an_object_that_replaces_one_of_an_earlier_file_is_told_of() {
+    let source = |name: &str, text: &str| Source { name: name.into(), text: text.into() };
+    let node = |name: &str, cpu: u32| {
+        format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nstatus: {{allocatable: {{cpu: {cpu}}}}}\n---\n")
+    };
+    let sources = [
+        source("a.yaml", &(node("n1", 1) + &node("n2", 1))),
+        source("b.yaml", &(node("n1", 2) + &node("n2", 1))),
+    ];
+    let read = Manifests::read(&sources, Intake::default(), |_, _| Ok(())).unwrap();
+    assert_eq!(read.notices(), ["b.yaml replaces 1 object of a.yaml: Node n1"]);
+    assert_eq!(read.objects[0].value()["status"]["allocatable"]["cpu"], "2");
+}
+
+const ON_NODES: &str = "apiVersion: v1
+kind: Node
+metadata: {name: here}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: stays}
+spec: {nodeName: here, containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: lost, uid: u}
+spec: {nodeName: gone, containers: [{name: c, image: i}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: agent
+  ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: agent, uid: d, controller: true}]
+spec: {nodeName: gone, containers: [{name: c, image: i}]}
+";
+
+#[test]
+fn pods_on_missing_nodes_are_told_of_or_wait_again() {
+    let read = |intake: Intake<'_>| {
+        let source = Source { name: "f.yaml".into(), text: ON_NODES.into() };
+        Manifests::read(&[source], intake, |_, _| Ok(())).unwrap()
+    };
+    let kept = read(Intake::default());
+    assert_eq!(
+        kept.notices(),
+        ["2 pods are on nodes that the input does not have, and count nowhere: gone (2); --reschedule-missing has them \
+          wait for a node"]
+    );
+    let waiting = read(Intake { reschedule_missing: true, ..Intake::default() });
+    assert_eq!(
+        waiting.notices(),
+        [
+            "1 pods of missing nodes wait for a node again",
+            "1 pods of DaemonSets and static pods are gone with their missing nodes"
+        ]
+    );
+    let names: Vec<&str> = waiting.objects.iter().map(|object| object.name.as_str()).collect();
+    assert_eq!(names, ["here", "stays", "lost"]);
+    assert_eq!(waiting.objects[2].value()["spec"].get("nodeName"), None);
+    assert!(read(Intake { more_nodes: &["gone".to_owned()], ..Intake::default() }).notices().is_empty());
+}
+
+#[test]
+fn the_replicas_of_a_deployment_count_when_somebody_has_changed_them() {
+    let set = |name: &str, revision: u32, replicas: u32, seen: u32| {
+        format!(
+            "---\napiVersion: apps/v1\nkind: ReplicaSet\nmetadata:\n  name: {name}\n  uid: {name}\n  annotations:\n    \
+             deployment.kubernetes.io/revision: '{revision}'\n    deployment.kubernetes.io/desired-replicas: '{seen}'\n  \
+             ownerReferences: [{{apiVersion: apps/v1, kind: Deployment, name: web, uid: d, controller: true}}]\nspec: \
+             {{replicas: {replicas}, selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, {POD}}}}}\n"
+        )
+    };
+    let deployment = |replicas: u32| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, uid: d}}\nspec: {{replicas: {replicas}, selector: \
+             {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, {POD}}}}}\n"
+        )
+    };
+    let replicas = |text: &str| {
+        let read = read(text).unwrap();
+        let sets = read.objects.iter().filter(|object| object.kind.kind == "ReplicaSet");
+        let replicas: Vec<_> = sets.map(|set| set.value()["spec"]["replicas"].as_i64().unwrap()).collect();
+        (replicas, read.notices())
+    };
+    let told = |wanted: u32, had: u32| {
+        vec![format!("Deployment default/web asks for {wanted} pods, its ReplicaSets for {had}: they follow it")]
+    };
+    assert_eq!(replicas(&(deployment(8) + &set("web-1", 1, 5, 5))), (vec![8], told(8, 5)));
+    assert_eq!(replicas(&(deployment(3) + &set("web-1", 1, 5, 5))), (vec![3], told(3, 5)));
+    let rolling = set("web-1", 1, 4, 5) + &set("web-2", 2, 3, 5);
+    assert_eq!(replicas(&(deployment(5) + &rolling)), (vec![4, 3], vec![]), "a rollout goes on");
+    assert_eq!(replicas(&(deployment(2) + &rolling)), (vec![2, 0], told(2, 7)));
 }

@@ -1,0 +1,35 @@
+//! Keys of mappings. JSON knows texts only, so other scalars become texts as in `sigs.k8s.io/yaml`.
+
+use crate::scalar::Scalar;
+
+/// The key that a scalar is; none if it cannot be one.
+pub(crate) fn of(scalar: &Scalar, text: &str) -> Option<String> {
+    match scalar {
+        Scalar::Text => Some(text.to_owned()),
+        Scalar::Bool(value) => Some(value.to_string()),
+        Scalar::Int(value) => i64::try_from(*value).ok().map(|value| value.to_string()),
+        Scalar::Float(value) => Some(float(*value as f32)),
+        Scalar::Null => None,
+    }
+}
+
+/// A float of 32 bits in the fewest digits, as Go's `%g` writes it.
+fn float(value: f32) -> String {
+    if value.is_nan() {
+        return ".nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>().unwrap_or_default() {
+        // Where the other form begins depends on nothing but the exponent.
+        -4..=20 if value == 0.0 => value.to_string(),
+        -4..=5 => value.to_string(),
+        exponent => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+    }
+}

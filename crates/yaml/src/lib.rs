@@ -1,0 +1,35 @@
+//! YAML and JSON as Kubernetes reads and writes them.
+//!
+//! Kubernetes reads YAML with `sigs.k8s.io/yaml`, which keeps to YAML 1.1 for scalars (`yes` is a boolean, `0644` is
+//! octal) and turns everything into JSON. This crate accepts and produces the same values; the module `scalar` has the
+//! rules. Every node knows its line and column.
+//!
+//! Reading order: `node` (the tree), `reader` (from text to nodes, all at once or piece by piece), `scalar` and `key`
+//! (the meaning of words), `write` (from JSON to text).
+
+mod key;
+mod node;
+mod reader;
+mod scalar;
+mod write;
+
+pub use node::{Content, Entry, Node, Position};
+pub use reader::{Error, Key, Reader, Shape};
+pub use write::write;
+
+/// Reads the first document of a text; an empty text is a null.
+///
+/// # Errors
+/// When the text is not YAML, also behind the first document.
+pub fn parse(text: &str) -> Result<Node, Error> {
+    let mut reader = Reader::new(text);
+    let mut first = None;
+    while reader.next_document()? {
+        let document = reader.value()?;
+        first.get_or_insert(document);
+    }
+    Ok(first.unwrap_or(Node { at: Position { line: 1, column: 1 }, ..Node::default() }))
+}
+
+#[cfg(test)]
+mod tests;

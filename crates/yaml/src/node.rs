@@ -1,0 +1,165 @@
+//! Documents as trees.
+
+use serde_json::{Map, Number, Value};
+
+/// Position in a text; both numbers count from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: u32,
+    /// Column, in characters.
+    pub column: u32,
+}
+
+/// One value of a document.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Where it stands.
+    pub at: Position,
+    /// Its value.
+    pub content: Content,
+    /// The text of a boolean or number, as it is written; empty for everything else.
+    pub written: Box<str>,
+}
+
+/// A value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Content {
+    /// Nothing.
+    #[default]
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// An integer that fits into 64 bits, with or without a sign.
+    Int(i128),
+    /// A finite number.
+    Float(f64),
+    /// A text.
+    String(String),
+    /// A list.
+    Sequence(Vec<Node>),
+    /// An object.
+    Mapping(Vec<Entry>),
+}
+
+/// A key and its value. A mapping may repeat a key; the last entry counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The key; numbers and booleans become texts.
+    pub key: String,
+    /// Where the key stands.
+    pub at: Position,
+    /// Its value.
+    pub value: Node,
+    /// Whether it comes from a mapping that `<<` merges.
+    pub is_merged: bool,
+}
+
+impl Node {
+    /// The entries of a mapping; none for anything else.
+    pub fn entries(&self) -> &[Entry] {
+        match &self.content {
+            Content::Mapping(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The items of a sequence; none for anything else.
+    pub fn items(&self) -> &[Node] {
+        match &self.content {
+            Content::Sequence(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The entry with that key; the last one if it repeats.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().rev().find(|entry| entry.key == key)
+    }
+
+    /// The value with that key, unless null.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|entry| &entry.value).filter(|value| value.content != Content::Null)
+    }
+
+    /// The text of a string.
+    pub fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Its type, in JSON's words.
+    pub fn type_name(&self) -> &'static str {
+        match self.content {
+            Content::Null => "null",
+            Content::Bool(_) => "bool",
+            Content::Int(_) | Content::Float(_) => "number",
+            Content::String(_) => "string",
+            Content::Sequence(_) => "array",
+            Content::Mapping(_) => "object",
+        }
+    }
+
+    /// The value as JSON.
+    pub fn into_json(self) -> Value {
+        self.into_json_at("", &mut Vec::new())
+    }
+
+    /// The value as JSON. Adds to `repeated` the path of every key that a mapping gives more than once; `path` is that
+    /// of this node.
+    pub fn into_json_at(self, path: &str, repeated: &mut Vec<String>) -> Value {
+        match self.content {
+            Content::Null => Value::Null,
+            Content::Bool(value) => Value::Bool(value),
+            Content::Int(value) => integer(value).map_or(Value::Null, Value::Number),
+            Content::Float(value) => float(value).map_or(Value::Null, Value::Number),
+            Content::String(value) => Value::String(value),
+            Content::Sequence(items) => {
+                let items = items.into_iter().enumerate();
+                let item = |(i, item): (usize, Node)| item.into_json_at(&format!("{path}[{i}]"), repeated);
+                Value::Array(items.map(item).collect())
+            }
+            Content::Mapping(entries) => {
+                let mut fields = Map::new();
+                let mut merged = Vec::new();
+                for Entry { key, value, is_merged, .. } in entries {
+                    let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    let value = value.into_json_at(&below, repeated);
+                    if is_merged {
+                        merged.push(key.clone());
+                    }
+                    let overrides = is_merged || merged.contains(&key);
+                    if fields.insert(key, value).is_some() && !overrides {
+                        repeated.push(below);
+                    }
+                }
+                Value::Object(fields)
+            }
+        }
+    }
+
+    /// Number of nodes in the tree, and its depth.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let inside = self.items().iter().chain(self.entries().iter().map(|entry| &entry.value));
+        let (count, depth) =
+            inside.map(Self::size).fold((0, 0), |(n, deepest), (m, depth)| (n + m, deepest.max(depth)));
+        (count + 1, depth + 1)
+    }
+}
+
+fn integer(value: i128) -> Option<Number> {
+    let signed = i64::try_from(value).map(Number::from);
+    signed.or_else(|_| u64::try_from(value).map(Number::from)).ok()
+}
+
+/// A number without a fraction is an integer to whoever reads the JSON that Kubernetes makes of YAML.
+fn float(value: f64) -> Option<Number> {
+    /// From here on, numbers do not fit into 64 bits.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if value.fract() == 0.0 && (-END..END).contains(&value) {
+        return Some(Number::from(value as i64));
+    }
+    Number::from_f64(value)
+}
