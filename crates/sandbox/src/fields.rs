@@ -26,6 +26,11 @@ pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
+/// The text of an annotation, if there is one.
+pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.pointer("/metadata/annotations")?.get(key)?.as_str()
+}
+
 /// Whether a pod's condition Ready is true.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True")

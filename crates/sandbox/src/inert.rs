@@ -6,7 +6,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::sandbox::SandboxError;
 
 /// Resource, kind in the plural, and what does not happen.
-const KINDS: [(&str, &str, &str); 8] = [
+const KINDS: [(&str, &str, &str); 16] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
     ("services", "Services", "get no endpoints"),
@@ -17,6 +17,26 @@ const KINDS: [(&str, &str, &str); 8] = [
         "ResourceClaims",
         "are not allocated, and pods that use them stay pending",
     ),
+    ("podtemplates", "PodTemplates", "become no pods"),
+    ("horizontalpodautoscalers.autoscaling", "HorizontalPodAutoscalers", "scale nothing"),
+    ("volumeattributesclasses.storage.k8s.io", "VolumeAttributesClasses", "change no volume"),
+    (
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "MutatingWebhookConfigurations",
+        "call no webhook",
+    ),
+    (
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "ValidatingWebhookConfigurations",
+        "call no webhook",
+    ),
+    ("mutatingadmissionpolicies.admissionregistration.k8s.io", "MutatingAdmissionPolicies", "change nothing"),
+    (
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicies",
+        "refuse nothing",
+    ),
+    ("apiservices.apiregistration.k8s.io", "APIServices", "bring no API"),
     ("roles.rbac.authorization.k8s.io", "Roles", "grant and deny nothing: everybody may do everything"),
     (
         "clusterroles.rbac.authorization.k8s.io",

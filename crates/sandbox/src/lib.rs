@@ -41,7 +41,7 @@ pub use board::{Board, News, PodState, PodView, Update};
 pub use clock::Clock;
 pub use controllers::Controllers;
 pub use harbormaster_sim::{Source, Validate};
-pub use kubelet::RUN_FOR;
+pub use kubelet::{FAIL_AFTER, READY_AFTER, RUN_FOR, STOPPED};
 pub use sandbox::{Sandbox, SandboxError};
 
 use harbormaster_core::EngineConfig;
