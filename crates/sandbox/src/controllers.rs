@@ -10,6 +10,7 @@ mod jobs;
 mod node_lifecycle;
 mod pod_control;
 mod replica_sets;
+mod services;
 mod stateful_sets;
 mod taint_evictions;
 mod volumes;
@@ -26,7 +27,8 @@ use serde_json::{Value, json};
 
 use self::{
     cron_jobs::CronJobs, daemon_sets::DaemonSets, deployments::Deployments, jobs::Jobs,
-    node_lifecycle::NodeLifecycle, taint_evictions::TaintEvictions, volumes::VolumeControllers,
+    node_lifecycle::NodeLifecycle, services::Services, taint_evictions::TaintEvictions,
+    volumes::VolumeControllers,
 };
 use crate::{
     clock::Clock,
@@ -51,6 +53,7 @@ pub struct Controllers {
     jobs: Jobs,
     cron_jobs: CronJobs,
     node_lifecycle: NodeLifecycle,
+    services: Services,
     taint_evictions: TaintEvictions,
     volumes: VolumeControllers,
 }
@@ -75,6 +78,7 @@ struct Mirrors {
     jobs: Mirror,
     cron_jobs: Mirror,
     budgets: Mirror,
+    services: Mirror,
 }
 
 impl Controllers {
@@ -94,6 +98,7 @@ impl Controllers {
             jobs: Mirror::new(store, "jobs.batch")?,
             cron_jobs: Mirror::new(store, "cronjobs.batch")?,
             budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
+            services: Mirror::new(store, "services")?,
         };
         let tools = Tools { store: store.clone(), events: Events::new(store), clock: Clock::default() };
         Ok(Self {
@@ -104,6 +109,7 @@ impl Controllers {
             jobs: Jobs::default(),
             cron_jobs: CronJobs::default(),
             node_lifecycle: NodeLifecycle::default(),
+            services: Services::default(),
             taint_evictions: TaintEvictions::default(),
             volumes: VolumeControllers::new(store)?,
         })
@@ -161,6 +167,7 @@ impl Controllers {
         budgets::reconcile(&tools.store, mirrors);
         let jobs = Owned::new(mirrors.jobs.all());
         let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);
+        self.services.reconcile(tools, &mirrors.services, &mirrors.pods);
         self.node_lifecycle.reconcile(tools, &mirrors.nodes, &mirrors.pods);
         let eviction = self.taint_evictions.reconcile(tools, &mirrors.nodes, &mirrors.pods);
         [progress, job, start, eviction].into_iter().flatten().min()
@@ -184,6 +191,7 @@ impl Controllers {
         let nodes = mirrors.nodes.take_gone();
         let nodes: HashSet<&str> = nodes.iter().map(name).collect();
         mirrors.budgets.take_gone();
+        mirrors.services.take_gone();
         if gone.is_empty() && nodes.is_empty() {
             return;
         }
@@ -223,6 +231,7 @@ impl Mirrors {
             () = self.jobs.changed() => {}
             () = self.cron_jobs.changed() => {}
             () = self.budgets.changed() => {}
+            () = self.services.changed() => {}
         }
     }
 
@@ -238,6 +247,7 @@ impl Mirrors {
             &mut self.jobs,
             &mut self.cron_jobs,
             &mut self.budgets,
+            &mut self.services,
         ];
         for mirror in all {
             mirror.catch_up().await;

@@ -3,7 +3,9 @@
 use std::{borrow::Cow, time::SystemTime};
 
 use harbormaster_api::{Labels, Timestamp};
-pub(crate) use harbormaster_objects::value::{controller, list, name, namespace, owned_by, text, uid};
+pub(crate) use harbormaster_objects::value::{
+    controller, entries, list, name, namespace, owned_by, text, uid,
+};
 use serde_json::{Value, json};
 
 /// The number at a pointer.

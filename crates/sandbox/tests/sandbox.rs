@@ -16,6 +16,8 @@ mod failing_pods;
 mod node_failure;
 #[path = "sandbox/runtime_classes.rs"]
 mod runtime_classes;
+#[path = "sandbox/services.rs"]
+mod services;
 #[path = "sandbox/taint_evictions.rs"]
 mod taint_evictions;
 #[path = "sandbox/volumes.rs"]
