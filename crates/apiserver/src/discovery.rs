@@ -52,7 +52,7 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
 }
 
 fn verbs_of_subresource(name: &str) -> &'static [&'static str] {
-    if matches!(name, "binding" | "eviction") { &CREATE } else { &WRITE }
+    if matches!(name, "binding" | "eviction" | "token") { &CREATE } else { &WRITE }
 }
 
 /// What is in a version of a group, by name.

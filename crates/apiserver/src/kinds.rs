@@ -37,6 +37,11 @@ impl Kind {
         About { group: &self.group, plural: &self.plural, kind: &self.kind, name }
     }
 
+    /// Whether its objects are service accounts.
+    fn is_account(&self) -> bool {
+        self.group.is_empty() && self.kind == "ServiceAccount"
+    }
+
     /// Reads selectors of its objects.
     pub(crate) fn selector(&self, namespace: &str, labels: &str, fields: &str) -> Result<Selector> {
         let known =
@@ -59,6 +64,9 @@ impl Kind {
             all.push(("ephemeralcontainers", own));
             all.push(("eviction", ("policy", "v1", "Eviction")));
         }
+        if self.is_account() {
+            all.push(("token", ("authentication.k8s.io", "v1", "TokenRequest")));
+        }
         if !self.is_custom() {
             all.sort_unstable();
         }
@@ -79,7 +87,7 @@ impl Kinds {
     pub(crate) fn of_table(versions: &Versions, history: usize) -> Self {
         let mut all: Vec<Arc<Kind>> = Vec::new();
         for of in harbormaster_objects::kinds::table() {
-            let twin = all.iter().find(|kind| kind.plural == of.plural && of.form == Form::NewEvents);
+            let twin = all.iter().find(|kind| kind.plural == of.plural && of.form != Form::Stored);
             let shelf = match twin {
                 Some(twin) => twin.shelf.clone(),
                 None => Arc::new(Shelf::new(versions.clone(), history, of.fields.clone())),

@@ -38,6 +38,7 @@ mod status;
 mod store;
 mod table;
 mod time;
+mod tokens;
 mod watch;
 
 pub use certificate::{Certificate, kubeconfig_yaml};

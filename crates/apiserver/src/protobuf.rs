@@ -24,9 +24,8 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
     let envelope = Fields::read(envelope)?;
     let type_meta = Fields::read(envelope.bytes(1))?;
     let (api_version, kind) = (type_meta.text(1)?, type_meta.text(2)?);
-    let group = api_version.split_once('/').map_or("core", |(group, _)| group);
-    let package = group.split('.').next().unwrap_or_default();
-    let names = [format!("{package}.{kind}"), format!("meta.{kind}")];
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let names = [schema::type_name(group, version, &kind), format!("meta.{kind}")];
     let name = names.iter().find(|name| schema::find(name).is_some());
     let name = name.ok_or_else(|| format!("{kind} of {api_version} is known in JSON only"))?;
     let mut object = message(name, envelope.bytes(2), 0)?;

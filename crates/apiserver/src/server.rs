@@ -26,6 +26,8 @@ use crate::{
     shelf::Range,
     status::{About, Failure, FieldError, Result, done, success},
     store::{Deleted, Deletion, Part, Store},
+    time::now,
+    tokens,
     value::{present, text},
 };
 
@@ -277,6 +279,11 @@ impl ApiServer {
                 let binding = self.body(request, &body)?;
                 check_kind(&binding, "Binding")?;
                 self.bind(request, namespace, name, &binding)
+            }
+            ("token", &Method::POST) => {
+                let account = self.found(target)?.value();
+                let wanted = self.body(request, &body)?;
+                Ok(reply::value(201, &tokens::issue(&account, wanted, &self.store.new_uid(), now())?))
             }
             ("eviction", &Method::POST) => {
                 let eviction = self.body(request, &body)?;

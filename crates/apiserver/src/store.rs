@@ -91,6 +91,11 @@ impl Store {
         &self.0.options
     }
 
+    /// An identity that nothing else has.
+    pub(crate) fn new_uid(&self) -> String {
+        self.0.random.uid()
+    }
+
     /// The latest version of all.
     pub fn version(&self) -> u64 {
         self.0.versions.now()

@@ -111,8 +111,8 @@ pub mod simulation {
 pub mod sandbox {
     pub use harbormaster_apiserver::{Failure, Object, Store};
     pub use harbormaster_sandbox::{
-        Board, Clock, News, Options, Pace, PodState, PodView, RUN_FOR, Sandbox, SandboxError, Scheduler,
-        Source, Update, Validate,
+        Board, Clock, FAIL_AFTER, News, Options, Pace, PodState, PodView, READY_AFTER, RUN_FOR, STOPPED,
+        Sandbox, SandboxError, Scheduler, Source, Update, Validate,
     };
 }
 

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::kinds::{Form, Kind};
+use crate::{
+    kinds::{Form, Kind},
+    rules::autoscaler,
+};
 
 /// `v1` events and `events.k8s.io/v1` events name the same things differently.
 const EVENT_FIELDS: [(&str, &str); 7] = [
@@ -23,6 +26,10 @@ pub fn to_stored(kind: &Kind, object: &mut Value) {
             rename(object, |(old, new)| (new, old));
             "v1".to_owned()
         }
+        Form::OldAutoscalers => {
+            autoscaler::to_new(object);
+            "autoscaling/v2".to_owned()
+        }
         Form::Version(stored) => stored.clone(),
     };
     name(kind, object, version);
@@ -38,6 +45,7 @@ pub fn from_stored(kind: &Kind, object: &mut Value) {
                 map.retain(|name, value| !(name.starts_with("reporting") && value == ""));
             }
         }
+        Form::OldAutoscalers => autoscaler::to_old(object),
         Form::Version(_) => {
             if let Some(custom) = &kind.custom {
                 custom.schema.shape(object);

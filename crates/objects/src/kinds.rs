@@ -70,6 +70,8 @@ pub enum Rules {
     Event,
     Definition,
     Lease,
+    Autoscaler,
+    RuntimeClass,
 }
 
 /// How objects are read and written whose stored form is another one.
@@ -79,6 +81,8 @@ pub enum Form {
     Stored,
     /// `events.k8s.io/v1` events, stored as `v1` events.
     NewEvents,
+    /// `autoscaling/v1` autoscalers, stored as those of `autoscaling/v2`.
+    OldAutoscalers,
     /// A custom resource stored under this `apiVersion`.
     Version(String),
 }
@@ -170,16 +174,22 @@ pub fn table() -> Vec<Kind> {
         kind: row.kind.to_owned(),
         list_kind: format!("{}List", row.kind),
         short_names: texts(row.short_names),
-        categories: match row.rules {
+        categories: match row.group {
             _ if row.flags & ALL != 0 => vec!["all".to_owned()],
-            Rules::Definition => vec!["api-extensions".to_owned()],
+            "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io" => {
+                vec!["api-extensions".to_owned()]
+            }
             _ => Vec::new(),
         },
         flags: row.flags,
         fields: texts(row.fields),
         defaults: row.defaults,
         rules: row.rules,
-        form: if row.group == "events.k8s.io" { Form::NewEvents } else { Form::Stored },
+        form: match (row.group, row.version) {
+            ("events.k8s.io", _) => Form::NewEvents,
+            ("autoscaling", "v1") => Form::OldAutoscalers,
+            _ => Form::Stored,
+        },
         custom: None,
     };
     rows::ROWS.iter().map(kind).collect()
@@ -187,11 +197,9 @@ pub fn table() -> Vec<Kind> {
 
 /// Kinds of Kubernetes that are not in the table, although their groups are.
 const LEFT_OUT: &[(&str, &[&str])] = &[
-    ("v1", &["Binding", "ComponentStatus", "PodTemplate"]),
-    ("autoscaling/v1", &["HorizontalPodAutoscaler", "Scale"]),
-    ("autoscaling/v2", &["HorizontalPodAutoscaler"]),
+    ("v1", &["Binding", "ComponentStatus"]),
+    ("autoscaling/v1", &["Scale"]),
     ("networking.k8s.io/v1", &["IPAddress", "ServiceCIDR"]),
-    ("storage.k8s.io/v1", &["VolumeAttributesClass"]),
     ("resource.k8s.io/v1beta1", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
     ("resource.k8s.io/v1beta2", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
 ];

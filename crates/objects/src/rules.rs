@@ -1,5 +1,6 @@
 //! What the API server makes of objects before they are stored: defaults, admission and checks.
 
+pub(crate) mod autoscaler;
 mod checks;
 pub(crate) mod defaults;
 mod definition;
@@ -12,6 +13,7 @@ mod pod;
 mod pod_checks;
 mod pod_update;
 mod priority;
+mod runtime_class;
 mod service;
 mod workloads;
 
@@ -143,6 +145,7 @@ impl Context<'_> {
             Rules::Pod => pod::defaults(object, self.now),
             Rules::Node => node::defaults(self.taint_new_nodes, object),
             Rules::Definition => definition::defaults(object),
+            Rules::Autoscaler => autoscaler::defaults(object),
             _ => others::defaults(self.kind, object),
         }
     }
@@ -154,6 +157,8 @@ impl Context<'_> {
             (Rules::Node, _) => node::check(object, errors),
             (Rules::PriorityClass, _) => priority::check(object, old, errors),
             (Rules::Definition, old) => definition::check(object, old, errors),
+            (Rules::Autoscaler, _) => autoscaler::check(object, errors),
+            (Rules::RuntimeClass, old) => runtime_class::check(object, old, errors),
             (Rules::Workload | Rules::Job | Rules::CronJob, old) => {
                 workloads::check(self.kind, object, old, errors);
             }

@@ -84,13 +84,22 @@ fn field(word: &'static str) -> Option<(u64, Field)> {
     Some((number, Field { name, shape, of, always }))
 }
 
+/// The name of the type of a kind, as in `apps.Deployment`: those of versions other than `v1` have the version, too, as
+/// in `autoscalingv2.HorizontalPodAutoscaler`.
+pub fn type_name(group: &str, version: &str, kind: &str) -> String {
+    let package = group.split('.').next().filter(|package| !package.is_empty()).unwrap_or("core");
+    let version = if version == "v1" { "" } else { version };
+    format!("{package}{version}.{kind}")
+}
+
 /// The name of the type of a kind's objects as they are stored, if it is in the table.
 fn type_of(kind: &Kind) -> Option<String> {
-    let package = match (&kind.form, kind.group.split('.').next()) {
-        (Form::NewEvents, _) | (_, None | Some("")) => "core",
-        (_, Some(package)) => package,
+    let (group, version) = match &kind.form {
+        Form::NewEvents => ("", "v1"),
+        Form::OldAutoscalers => (kind.group.as_str(), "v2"),
+        Form::Stored | Form::Version(_) => (kind.group.as_str(), kind.version.as_str()),
     };
-    let name = format!("{package}.{}", kind.kind);
+    let name = type_name(group, version, &kind.kind);
     (!kind.is_custom() && find(&name).is_some()).then_some(name)
 }
 

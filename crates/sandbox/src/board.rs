@@ -132,6 +132,11 @@ pub enum News {
         /// `namespace/name`.
         pod: String,
     },
+    /// It has failed, and is not started again.
+    Failed {
+        /// `namespace/name`.
+        pod: String,
+    },
     /// It was deleted, at once.
     Gone {
         /// `namespace/name`.
@@ -147,6 +152,7 @@ impl fmt::Display for News {
             Self::Ending { pod, why: None } => write!(f, "pod {pod} is being deleted"),
             Self::Ending { pod, why: Some(why) } => write!(f, "pod {pod} is being deleted: {why}"),
             Self::Finished { pod } => write!(f, "pod {pod} has finished"),
+            Self::Failed { pod } => write!(f, "pod {pod} has failed"),
             Self::Gone { pod } => write!(f, "pod {pod} was deleted"),
         }
     }
@@ -281,7 +287,9 @@ fn news(old: Option<&PodView>, new: &PodView) -> Option<News> {
         PodState::Ending if state != Some(PodState::Ending) => {
             Some(News::Ending { pod, why: new.message.clone() })
         }
-        PodState::Finished if state != Some(PodState::Finished) => Some(News::Finished { pod }),
+        PodState::Finished if state != Some(PodState::Finished) => {
+            Some(if new.phase == "Failed" { News::Failed { pod } } else { News::Finished { pod } })
+        }
         PodState::Placed if old.is_none_or(|old| old.node.is_none()) => {
             Some(News::Placed { pod, node: new.node.clone()? })
         }

@@ -8,20 +8,29 @@ use std::{
 use harbormaster_api::Timestamp;
 use tokio::{sync::watch, time::sleep};
 
-/// The time by which tolerations run out and CronJobs start: that of the machine, ahead of it as far as somebody has
-/// moved it. Clones share everything.
+/// The time by which pods run and fail, tolerations run out and CronJobs start: that of the machine from the beginning
+/// on, as many times as fast as somebody wants, and ahead as far as somebody has moved it. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Clock {
+    began: SystemTime,
+    speed: u32,
     ahead: Arc<watch::Sender<Duration>>,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { ahead: Arc::new(watch::Sender::new(Duration::ZERO)) }
+        Self::with_speed(1)
     }
 }
 
 impl Clock {
+    /// A clock that begins with the time of the machine and runs so many times as fast, at least once.
+    #[must_use]
+    pub fn with_speed(speed: u32) -> Self {
+        let ahead = Arc::new(watch::Sender::new(Duration::ZERO));
+        Self { began: SystemTime::now(), speed: speed.max(1), ahead }
+    }
+
     /// Moves the clock ahead. What is due by then happens at once.
     pub fn advance(&self, by: Duration) {
         self.ahead.send_modify(|ahead| *ahead = ahead.saturating_add(by));
@@ -30,8 +39,9 @@ impl Clock {
     /// What time it is.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Timestamp::default() + since + *self.ahead.borrow()
+        let began = self.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let passed = self.began.elapsed().unwrap_or_default().saturating_mul(self.speed);
+        Timestamp::default() + began + passed + *self.ahead.borrow()
     }
 
     /// Waits for a time; for ever if there is none.
@@ -44,7 +54,7 @@ impl Clock {
                 return;
             }
             tokio::select! {
-                () = sleep(left) => {}
+                () = sleep(left / self.speed) => {}
                 // Nobody lets go of the sender while this waits.
                 _ = moved.changed() => {}
             }
@@ -67,6 +77,15 @@ mod tests {
         assert!(!waiting.is_finished());
         clock.advance(Duration::from_secs(1800));
         waiting.await.unwrap();
+        assert!(clock.now() >= at);
+    }
+
+    #[tokio::test]
+    async fn a_fast_clock_reaches_a_time_sooner() {
+        let clock = Clock::with_speed(600);
+        let (begin, at) = (std::time::Instant::now(), clock.now() + Duration::from_secs(300));
+        clock.reaches(Some(at)).await;
+        assert!(begin.elapsed() < Duration::from_secs(30));
         assert!(clock.now() >= at);
     }
 }

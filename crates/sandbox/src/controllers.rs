@@ -7,8 +7,10 @@ mod daemon_sets;
 mod deployments;
 mod ephemeral_volumes;
 mod jobs;
+mod node_lifecycle;
 mod pod_control;
 mod replica_sets;
+mod services;
 mod stateful_sets;
 mod taint_evictions;
 mod volumes;
@@ -24,7 +26,9 @@ use harbormaster_sim::volumes::CLAIMS;
 use serde_json::{Value, json};
 
 use self::{
-    cron_jobs::CronJobs, daemon_sets::DaemonSets, taint_evictions::TaintEvictions, volumes::VolumeControllers,
+    cron_jobs::CronJobs, daemon_sets::DaemonSets, deployments::Deployments, jobs::Jobs,
+    node_lifecycle::NodeLifecycle, services::Services, taint_evictions::TaintEvictions,
+    volumes::VolumeControllers,
 };
 use crate::{
     clock::Clock,
@@ -44,8 +48,12 @@ const MOST_AT_ONCE: usize = 500;
 pub struct Controllers {
     tools: Tools,
     mirrors: Mirrors,
+    deployments: Deployments,
     daemon_sets: DaemonSets,
+    jobs: Jobs,
     cron_jobs: CronJobs,
+    node_lifecycle: NodeLifecycle,
+    services: Services,
     taint_evictions: TaintEvictions,
     volumes: VolumeControllers,
 }
@@ -70,6 +78,7 @@ struct Mirrors {
     jobs: Mirror,
     cron_jobs: Mirror,
     budgets: Mirror,
+    services: Mirror,
 }
 
 impl Controllers {
@@ -89,13 +98,18 @@ impl Controllers {
             jobs: Mirror::new(store, "jobs.batch")?,
             cron_jobs: Mirror::new(store, "cronjobs.batch")?,
             budgets: Mirror::new(store, "poddisruptionbudgets.policy")?,
+            services: Mirror::new(store, "services")?,
         };
         let tools = Tools { store: store.clone(), events: Events::new(store), clock: Clock::default() };
         Ok(Self {
             tools,
             mirrors,
+            deployments: Deployments::default(),
             daemon_sets: DaemonSets::default(),
+            jobs: Jobs::default(),
             cron_jobs: CronJobs::default(),
+            node_lifecycle: NodeLifecycle::default(),
+            services: Services::default(),
             taint_evictions: TaintEvictions::default(),
             volumes: VolumeControllers::new(store)?,
         })
@@ -122,7 +136,8 @@ impl Controllers {
             tokio::select! {
                 () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.volumes.changed() => tokio::time::sleep(PAUSE).await,
-                () = self.tools.clock.reaches(wake) => {}
+                // The pause also lets others work if something is due again and again.
+                () = self.tools.clock.reaches(wake) => tokio::time::sleep(PAUSE).await,
             }
             self.mirrors.catch_up().await;
             self.volumes.catch_up().await;
@@ -136,7 +151,7 @@ impl Controllers {
         let (tools, mirrors) = (&self.tools, &self.mirrors);
         let pods = Owned::new(mirrors.pods.all());
         let sets = Owned::new(mirrors.replica_sets.all());
-        deployments::reconcile(tools, &mirrors.deployments, &sets, &pods);
+        let progress = self.deployments.reconcile(tools, &mirrors.deployments, &sets, &pods);
         replica_sets::reconcile(tools, &replica_sets::REPLICA_SETS, &mirrors.replica_sets, &pods);
         replica_sets::reconcile(
             tools,
@@ -146,14 +161,16 @@ impl Controllers {
         );
         stateful_sets::reconcile(tools, &mirrors.stateful_sets, &pods);
         self.daemon_sets.reconcile(tools, &mirrors.daemon_sets, &mirrors.nodes, &pods);
-        jobs::reconcile(tools, &mirrors.jobs, &pods);
+        let job = self.jobs.reconcile(tools, &mirrors.jobs, &pods);
         ephemeral_volumes::reconcile(tools, &mirrors.pods);
         self.volumes.reconcile(tools, &mirrors.nodes);
         budgets::reconcile(&tools.store, mirrors);
         let jobs = Owned::new(mirrors.jobs.all());
         let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);
+        self.services.reconcile(tools, &mirrors.services, &mirrors.pods);
+        self.node_lifecycle.reconcile(tools, &mirrors.nodes, &mirrors.pods);
         let eviction = self.taint_evictions.reconcile(tools, &mirrors.nodes, &mirrors.pods);
-        start.into_iter().chain(eviction).min()
+        [progress, job, start, eviction].into_iter().flatten().min()
     }
 
     /// Deletes what belonged to owners and nodes that are gone.
@@ -174,6 +191,7 @@ impl Controllers {
         let nodes = mirrors.nodes.take_gone();
         let nodes: HashSet<&str> = nodes.iter().map(name).collect();
         mirrors.budgets.take_gone();
+        mirrors.services.take_gone();
         if gone.is_empty() && nodes.is_empty() {
             return;
         }
@@ -213,6 +231,7 @@ impl Mirrors {
             () = self.jobs.changed() => {}
             () = self.cron_jobs.changed() => {}
             () = self.budgets.changed() => {}
+            () = self.services.changed() => {}
         }
     }
 
@@ -228,6 +247,7 @@ impl Mirrors {
             &mut self.jobs,
             &mut self.cron_jobs,
             &mut self.budgets,
+            &mut self.services,
         ];
         for mirror in all {
             mirror.catch_up().await;

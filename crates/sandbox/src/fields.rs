@@ -3,7 +3,9 @@
 use std::{borrow::Cow, time::SystemTime};
 
 use harbormaster_api::{Labels, Timestamp};
-pub(crate) use harbormaster_objects::value::{controller, list, name, namespace, owned_by, text, uid};
+pub(crate) use harbormaster_objects::value::{
+    controller, entries, list, name, namespace, owned_by, text, uid,
+};
 use serde_json::{Value, json};
 
 /// The number at a pointer.
@@ -24,6 +26,11 @@ pub(crate) fn is_ending(object: &Value) -> bool {
 /// Whether a pod has come to its end.
 pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// The text of an annotation, if there is one.
+pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
 /// Whether a pod's condition Ready is true.

@@ -6,10 +6,9 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::sandbox::SandboxError;
 
 /// Resource, kind in the plural, and what does not happen.
-const KINDS: [(&str, &str, &str); 8] = [
+const KINDS: [(&str, &str, &str); 15] = [
     ("resourcequotas", "ResourceQuotas", "limit nothing"),
     ("limitranges", "LimitRanges", "set no defaults and limit nothing"),
-    ("services", "Services", "get no endpoints"),
     ("ingresses.networking.k8s.io", "Ingresses", "route nothing"),
     ("networkpolicies.networking.k8s.io", "NetworkPolicies", "keep nothing out"),
     (
@@ -17,6 +16,26 @@ const KINDS: [(&str, &str, &str); 8] = [
         "ResourceClaims",
         "are not allocated, and pods that use them stay pending",
     ),
+    ("podtemplates", "PodTemplates", "become no pods"),
+    ("horizontalpodautoscalers.autoscaling", "HorizontalPodAutoscalers", "scale nothing"),
+    ("volumeattributesclasses.storage.k8s.io", "VolumeAttributesClasses", "change no volume"),
+    (
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "MutatingWebhookConfigurations",
+        "call no webhook",
+    ),
+    (
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "ValidatingWebhookConfigurations",
+        "call no webhook",
+    ),
+    ("mutatingadmissionpolicies.admissionregistration.k8s.io", "MutatingAdmissionPolicies", "change nothing"),
+    (
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicies",
+        "refuse nothing",
+    ),
+    ("apiservices.apiregistration.k8s.io", "APIServices", "bring no API"),
     ("roles.rbac.authorization.k8s.io", "Roles", "grant and deny nothing: everybody may do everything"),
     (
         "clusterroles.rbac.authorization.k8s.io",
@@ -24,8 +43,6 @@ const KINDS: [(&str, &str, &str); 8] = [
         "grant and deny nothing: everybody may do everything",
     ),
 ];
-/// What the API server makes itself.
-const OWN: (&str, &str) = ("default", "kubernetes");
 
 /// Watches these kinds.
 #[derive(Debug)]
@@ -69,10 +86,7 @@ impl Inert {
 /// Ends with the first object that somebody has made; false if the watch is lost before.
 async fn has_one(mut watch: Watch) -> bool {
     while let Ok(events) = watch.next().await {
-        let is_made = |event: &harbormaster_apiserver::Event| {
-            event.event == EventType::Added && (event.object.namespace(), event.object.name()) != OWN
-        };
-        if events.iter().any(is_made) {
+        if events.iter().any(|event| event.event == EventType::Added) {
             return true;
         }
     }

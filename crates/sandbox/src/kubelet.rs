@@ -1,39 +1,40 @@
-//! A stand-in for the kubelets of all nodes: pods start, finish and go.
+//! A stand-in for the kubelets of all nodes: pods start, fail, finish and go, unless their node is stopped.
+//!
+//! Reading order: `plan` (what is done next, by a pod's status and annotations), `status` (what is then written),
+//! `leases`.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+mod leases;
+mod plan;
+mod status;
 
-use harbormaster_api::args::GoDuration;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use harbormaster_api::Timestamp;
 use harbormaster_apiserver::{Event, EventType, Expired, Failure, Store, Watch};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
+pub use self::plan::{FAIL_AFTER, READY_AFTER, RUN_FOR};
+use self::{
+    leases::Leases,
+    plan::{Act, NodeState, Step},
+};
 use crate::{
-    Pace,
+    Clock, Pace,
     events::{Budget, Events, Kind, Source, reference},
-    fields::{controller, is_ending, is_finished, list, name, namespace, now, set_condition, text, uid},
+    fields::{annotation, condition, is_finished, list, name, namespace, text, uid},
     network::{Network, host_address},
     nodes,
     sandbox::{SandboxError, carry_on},
 };
 
-/// The annotation of a pod that may end: how long it runs, as in `90s` or `1m30s`.
-pub const RUN_FOR: &str = "sandbox.harbormaster.dev/run-for";
+/// The annotation of a node that is stopped, as if its power had been cut: `true`.
+pub const STOPPED: &str = "sandbox.harbormaster.dev/stopped";
 
 /// Of how many pods in a row kubelets tell what they do to their containers.
 const MOST_TOLD: f64 = 1000.0;
 /// Of how many more every second.
 const TOLD_PER_SECOND: f64 = 10.0;
-
-/// What a kubelet does to a pod next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Start,
-    Finish,
-    End,
-}
 
 #[derive(Debug)]
 pub(crate) struct Kubelet {
@@ -43,11 +44,17 @@ pub(crate) struct Kubelet {
     network: Network,
     /// How many nodes there have been.
     node_count: usize,
+    /// Nodes that are not ready.
+    troubled: HashMap<String, NodeState>,
+    /// Nodes that are stopped by their annotation.
+    stopped: HashSet<String>,
+    leases: Leases,
     pace: Pace,
+    clock: Clock,
     /// What is to be done when. The number tells apart what is due at the same time.
-    agenda: BTreeMap<(Instant, u64), Due>,
+    agenda: BTreeMap<(Timestamp, u64), Due>,
     /// By UID: what the agenda holds for a pod.
-    planned: HashMap<String, Act>,
+    planned: HashMap<String, Step>,
     /// How many entries the agenda has had.
     entries: u64,
     events: Events,
@@ -59,11 +66,11 @@ struct Due {
     namespace: String,
     name: String,
     uid: String,
-    act: Act,
+    step: Step,
 }
 
 impl Kubelet {
-    pub(crate) fn new(store: &Store, pace: Pace) -> Result<Self, SandboxError> {
+    pub(crate) fn new(store: &Store, pace: Pace, clock: Clock) -> Result<Self, SandboxError> {
         let mut network = Network::new();
         let (nodes, _) = store.list("nodes", "", "", "").map_err(|e| SandboxError::Store(e.to_string()))?;
         // All that have a range, before the first that has none gets one.
@@ -74,7 +81,11 @@ impl Kubelet {
             nodes: watch(store, "nodes")?,
             network,
             node_count: nodes.len(),
+            troubled: HashMap::new(),
+            stopped: HashSet::new(),
+            leases: Leases::new(store),
             pace,
+            clock,
             agenda: BTreeMap::new(),
             planned: HashMap::new(),
             entries: 0,
@@ -87,8 +98,8 @@ impl Kubelet {
     pub(crate) async fn run(mut self) {
         loop {
             let due = self.agenda.keys().next().map(|(at, _)| *at);
-            let wake = async {
-                match due {
+            let lease = async {
+                match self.leases.next() {
                     Some(at) => sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -98,7 +109,8 @@ impl Kubelet {
                 biased;
                 events = self.nodes.next() => self.take_in_nodes(events),
                 events = self.pods.next() => self.take_in(events),
-                () = wake => self.act(),
+                () = self.clock.reaches(due) => self.act(),
+                () = lease => self.renew_leases(),
             }
         }
     }
@@ -137,20 +149,29 @@ impl Kubelet {
         for Event { event, object } in events {
             let node = object.value();
             match event {
-                EventType::Deleted => self.network.remove_node(name(&node)),
+                EventType::Deleted => {
+                    self.network.remove_node(name(&node));
+                    self.troubled.remove(name(&node));
+                    self.stopped.remove(name(&node));
+                    carry_on("The kubelet", self.leases.remove(name(&node)));
+                }
                 EventType::Added | EventType::Modified => self.register(&node),
             }
         }
     }
 
-    /// Gives a node what it lacks: a status, and a range of addresses.
+    /// Gives a node what it lacks: a status, a range of addresses and a lease.
     fn register(&mut self, node: &Value) {
         self.network.add_node(node);
+        self.note_state(node);
         if !nodes::is_complete(node) {
             self.node_count += 1;
             let number = self.node_count;
             let change = |node: &mut Value| nodes::complete(node, number);
             carry_on("The kubelet", self.store.update_status("nodes", "", name(node), change).map(|_| ()));
+        }
+        if self.node_state(name(node)) != NodeState::Silent {
+            carry_on("The kubelet", self.leases.add(node, Instant::now()));
         }
         if text(node, "/spec/podCIDR").is_empty()
             && let Some(range) = self.network.free_range()
@@ -168,9 +189,56 @@ impl Kubelet {
         }
     }
 
+    /// Takes note of whether a node works. What waited for it to work goes on.
+    fn note_state(&mut self, node: &Value) {
+        let name = name(node);
+        let is_stopped = is_stopped(node);
+        let ready = condition(node, "Ready").map_or("True", |ready| text(ready, "/status"));
+        let state = match ready {
+            _ if is_stopped => NodeState::Silent,
+            "True" => NodeState::Ready,
+            "False" => NodeState::NotReady,
+            _ => NodeState::Silent,
+        };
+        if is_stopped {
+            self.stopped.insert(name.to_owned());
+        } else if self.stopped.remove(name) {
+            let revived = self.store.update_status("nodes", "", name, nodes::revive);
+            carry_on("The kubelet", revived.map(|_| ()));
+        }
+        let before = self.node_state(name);
+        match state {
+            NodeState::Ready => self.troubled.remove(name),
+            state => self.troubled.insert(name.to_owned(), state),
+        };
+        if before != state {
+            self.plan_all_on(name);
+        }
+    }
+
+    /// Plans anew what is done to the pods of a node whose state has changed.
+    fn plan_all_on(&mut self, node: &str) {
+        let pods = self.store.list("pods", "", "", &format!("spec.nodeName={node}"));
+        for pod in pods.map(|(pods, _)| pods).unwrap_or_default() {
+            let pod = pod.value();
+            self.planned.remove(uid(&pod));
+            self.plan(&pod);
+        }
+    }
+
+    fn node_state(&self, node: &str) -> NodeState {
+        self.troubled.get(node).copied().unwrap_or(NodeState::Ready)
+    }
+
+    fn renew_leases(&mut self) {
+        let troubled = &self.troubled;
+        let is_silent = |node: &str| troubled.get(node) == Some(&NodeState::Silent);
+        carry_on("The kubelet", self.leases.renew_due(Instant::now(), is_silent));
+    }
+
     fn plan(&mut self, pod: &Value) {
-        let Some((act, delay)) = self.next(pod) else { return };
-        if self.planned.insert(uid(pod).to_owned(), act) == Some(act) {
+        let Some((step, delay)) = self.next(pod) else { return };
+        if self.planned.insert(uid(pod).to_owned(), step) == Some(step) {
             return;
         }
         self.entries += 1;
@@ -178,98 +246,93 @@ impl Kubelet {
             namespace: namespace(pod).to_owned(),
             name: name(pod).to_owned(),
             uid: uid(pod).to_owned(),
-            act,
+            step,
         };
-        self.agenda.insert((Instant::now() + delay, self.entries), due);
+        self.agenda.insert((self.clock.now() + delay, self.entries), due);
     }
 
-    fn next(&self, pod: &Value) -> Option<(Act, Duration)> {
+    fn next(&self, pod: &Value) -> Option<(Step, std::time::Duration)> {
         let node = text(pod, "/spec/nodeName");
-        if node.is_empty() {
-            return None;
-        }
-        if is_ending(pod) {
-            return Some((Act::End, self.pace.stop));
-        }
-        match text(pod, "/status/phase") {
-            // Nobody speaks for a node that does not exist.
-            "Pending" if self.store.get("nodes", "", node).is_ok() => Some((Act::Start, self.pace.start)),
-            "Running" => Some((Act::Finish, self.run_time(pod)?)),
-            _ => None,
-        }
-    }
-
-    /// How long a pod runs, if it may end by itself.
-    fn run_time(&self, pod: &Value) -> Option<Duration> {
-        if text(pod, "/spec/restartPolicy") == "Always" {
-            return None;
-        }
-        let annotation = pod.pointer("/metadata/annotations").and_then(|all| all.get(RUN_FOR)?.as_str());
-        match annotation.map(str::parse::<GoDuration>) {
-            Some(Ok(given)) => Some(given.to_std()),
-            Some(Err(error)) => {
-                tracing::warn!(pod = name(pod), err = %error, "The annotation {RUN_FOR} is no duration");
-                None
+        let state = match self.node_state(node) {
+            NodeState::Ready if !node.is_empty() && self.store.get("nodes", "", node).is_err() => {
+                NodeState::Missing
             }
-            None => controller(pod).filter(|owner| owner["kind"] == "Job").map(|_| self.pace.run_for),
-        }
+            state => state,
+        };
+        plan::next(pod, state, self.pace)
     }
 
     /// Does everything that is due.
     fn act(&mut self) {
-        let now = Instant::now();
+        let now = self.clock.now();
         while let Some(first) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
             let due = first.remove();
             // Another plan may have taken its place.
-            if self.planned.get(&due.uid) != Some(&due.act) {
-                continue;
+            if self.planned.get(&due.uid) == Some(&due.step) {
+                carry_on("The kubelet", self.carry_out(&due));
             }
-            let done = match due.act {
-                Act::End => self.end(&due),
-                Act::Start => self.start(&due),
-                Act::Finish => self.change(&due, finish).map(|_| ()),
-            };
-            carry_on("The kubelet", done);
         }
     }
 
-    fn start(&mut self, due: &Due) -> Result<(), Failure> {
+    fn carry_out(&mut self, due: &Due) -> Result<(), Failure> {
         let pod = self.store.get("pods", &due.namespace, &due.name)?.value();
-        let node = self.store.get("nodes", "", text(&pod, "/spec/nodeName"))?.value();
-        if uid(&pod) != due.uid || is_ending(&pod) || is_finished(&pod) {
+        // The pod may be another one by now, or its plan out of date.
+        if uid(&pod) != due.uid || self.next(&pod).is_none_or(|(step, _)| step != due.step) {
             return Ok(());
         }
+        match due.step.act {
+            Act::Start => self.start(due, &pod),
+            Act::Ready => self.change(due, |pod| status::set_ready(pod, true)).map(|_| ()),
+            Act::Unready => {
+                let changed = self.change(due, |pod| status::set_ready(pod, false))?;
+                self.tell_unready(&changed);
+                Ok(())
+            }
+            Act::Fail => {
+                let failed = self.change(due, status::fail)?;
+                self.tell_failure(&failed);
+                Ok(())
+            }
+            Act::Restart => {
+                let restarted = self.change(due, status::restart)?;
+                self.tell_start(&restarted);
+                Ok(())
+            }
+            Act::Finish => self.change(due, status::finish).map(|_| ()),
+            Act::End => self.end(&pod),
+        }
+    }
+
+    fn start(&mut self, due: &Due, pod: &Value) -> Result<(), Failure> {
+        let node = self.store.get("nodes", "", text(pod, "/spec/nodeName"))?.value();
         let host = host_address(&node);
         let address = match pod["spec"]["hostNetwork"] == true {
             true => host.to_owned(),
-            false => self.network.address(&pod),
+            false => self.network.address(pod),
         };
-        let started = self.change(due, |pod| start(pod, &address, host))?;
+        let is_ready = self.node_state(name(&node)) == NodeState::Ready;
+        let started = self.change(due, |pod| status::start(pod, &address, host, is_ready))?;
         self.tell_start(&started);
+        if !plan::is_ready_at_once(&started) {
+            self.tell_unready(&started);
+        }
         Ok(())
     }
 
-    fn end(&mut self, due: &Due) -> Result<(), Failure> {
-        let pod = match self.store.get("pods", &due.namespace, &due.name) {
-            Ok(pod) => pod.value(),
-            Err(_) => return Ok(()),
-        };
-        if uid(&pod) != due.uid {
-            return Ok(());
-        }
-        if text(&pod, "/status/phase") == "Running" && self.told.spend() {
-            for container in list(&pod, "/spec/containers") {
+    fn end(&mut self, pod: &Value) -> Result<(), Failure> {
+        if text(pod, "/status/phase") == "Running" && self.told.spend() {
+            for container in list(pod, "/spec/containers") {
                 let message = format!("Stopping container {}", text(container, "/name"));
-                self.tell(&pod, "containers", container, "Killing", &message);
+                self.tell(pod, "containers", container, Kind::Normal, "Killing", &message);
             }
         }
-        self.store.delete("pods", &due.namespace, &due.name, Some(0))
+        self.store.delete("pods", namespace(pod), name(pod), Some(0))
     }
 
-    /// Changes the status of the pod that is due, unless it is being deleted or another one by now.
+    /// Changes the status of the pod that is due, unless its plan is out of date.
     fn change(&self, due: &Due, change: impl Fn(&mut Value)) -> Result<Value, Failure> {
         let change = |pod: &mut Value| {
-            if uid(pod) == due.uid && !is_ending(pod) {
+            if uid(pod) == due.uid && self.next(pod).is_some_and(|(step, _)| step == due.step) {
                 change(pod);
             }
         };
@@ -288,79 +351,53 @@ impl Kubelet {
                 let pulled = format!(
                     "Container image \"{image}\" already present on machine and can be accessed by the pod"
                 );
-                self.tell(pod, field, container, "Pulled", &pulled);
-                self.tell(pod, field, container, "Created", "Container created");
-                self.tell(pod, field, container, "Started", "Container started");
+                self.tell(pod, field, container, Kind::Normal, "Pulled", &pulled);
+                self.tell(pod, field, container, Kind::Normal, "Created", "Container created");
+                self.tell(pod, field, container, Kind::Normal, "Started", "Container started");
             }
         }
     }
 
-    fn tell(&self, pod: &Value, field: &str, container: &Value, reason: &str, message: &str) {
+    /// Tells that containers wait to be started again.
+    fn tell_failure(&mut self, pod: &Value) {
+        if !status::is_backing_off(pod) || !self.told.spend() {
+            return;
+        }
+        for container in list(pod, "/spec/containers") {
+            let message = format!(
+                "Back-off restarting failed container {} in pod {}_{}({})",
+                text(container, "/name"),
+                name(pod),
+                namespace(pod),
+                uid(pod)
+            );
+            self.tell(pod, "containers", container, Kind::Warning, "BackOff", &message);
+        }
+    }
+
+    fn tell_unready(&mut self, pod: &Value) {
+        if !self.told.spend() {
+            return;
+        }
+        for container in list(pod, "/spec/containers") {
+            let message = format!("Readiness probe failed: the annotation {READY_AFTER} says so");
+            self.tell(pod, "containers", container, Kind::Warning, "Unhealthy", &message);
+        }
+    }
+
+    fn tell(&self, pod: &Value, field: &str, container: &Value, kind: Kind, reason: &str, message: &str) {
         let mut about = reference(pod);
         about["fieldPath"] = format!("spec.{field}{{{}}}", text(container, "/name")).into();
         let source = Source { component: "kubelet", host: text(pod, "/spec/nodeName") };
-        self.events.tell_about(source, &about, Kind::Normal, reason, message);
+        self.events.tell_about(source, &about, kind, reason, message);
     }
+}
+
+/// Whether a node is stopped by its annotation.
+pub(crate) fn is_stopped(node: &Value) -> bool {
+    annotation(node, STOPPED) == Some("true")
 }
 
 fn watch(store: &Store, resource: &str) -> Result<Watch, SandboxError> {
     store.watch(resource, "", "", "").map_err(|e| SandboxError::Store(e.to_string()))
-}
-
-fn start(pod: &mut Value, ip: &str, host_ip: &str) {
-    if is_finished(pod) {
-        return;
-    }
-    let started = now();
-    let running = json!({"running": {"startedAt": started}});
-    let containers = containers(pod, "/spec/containers", true, |_| running.clone());
-    let done = json!({"exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": started});
-    let done = json!({"terminated": done});
-    let first = containers_of(pod, "/spec/initContainers", |container| {
-        // Sidecars run on.
-        if text(container, "/restartPolicy") == "Always" { running.clone() } else { done.clone() }
-    });
-    let status = &mut pod["status"];
-    status["phase"] = "Running".into();
-    status["startTime"] = started.into();
-    status["podIP"] = ip.into();
-    status["podIPs"] = json!([{"ip": ip}]);
-    status["hostIP"] = host_ip.into();
-    status["hostIPs"] = json!([{"ip": host_ip}]);
-    status["containerStatuses"] = containers;
-    if let Some(first) = first {
-        status["initContainerStatuses"] = first;
-    }
-    for condition in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"] {
-        set_condition(pod, condition, true, "", "");
-    }
-}
-
-fn finish(pod: &mut Value) {
-    if is_finished(pod) {
-        return;
-    }
-    let began = pod["status"]["startTime"].clone();
-    let state = json!({"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": began, "finishedAt": now()}});
-    pod["status"]["containerStatuses"] = containers(pod, "/spec/containers", false, |_| state.clone());
-    pod["status"]["phase"] = "Succeeded".into();
-    for condition in ["Ready", "ContainersReady"] {
-        set_condition(pod, condition, false, "PodCompleted", "");
-    }
-}
-
-fn containers_of(pod: &Value, pointer: &str, state: impl Fn(&Value) -> Value) -> Option<Value> {
-    if list(pod, pointer).is_empty() { None } else { Some(containers(pod, pointer, true, state)) }
-}
-
-fn containers(pod: &Value, pointer: &str, ready: bool, state: impl Fn(&Value) -> Value) -> Value {
-    let status = |container: &Value| {
-        let name = text(container, "/name");
-        json!({
-            "name": name, "image": container["image"], "imageID": format!("sandbox://{}", text(container, "/image")),
-            "containerID": format!("sandbox://{}/{name}", uid(pod)), "restartCount": 0, "ready": ready,
-            "started": ready, "state": state(container), "lastState": {},
-        })
-    };
-    list(pod, pointer).iter().map(status).collect()
 }

@@ -7,20 +7,23 @@
 //! `events`, [`clock`](Clock), `mirror` and `fields` (helpers).
 //!
 //! What the stand-ins do:
-//! - *kubelet*: nodes are ready and have a range of addresses; pods with a node that exists become Running and Ready,
-//!   with an address of its range; pods that are being deleted are gone after a moment; pods of Jobs, and others that
-//!   may end, finish after the time in their annotation [`RUN_FOR`].
+//! - *kubelet*: nodes are ready, have a range of addresses and renew their leases, unless they are [`STOPPED`]; pods with
+//!   a node become Running and Ready, with an address of its range; pods that are being deleted are gone after a moment;
+//!   pods of Jobs, and others that may end, finish after the time in their annotation [`RUN_FOR`]; [`FAIL_AFTER`] and
+//!   [`READY_AFTER`] make pods fail, or become ready late or never.
 //! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs have their pods,
-//!   CronJobs their Jobs, disruption budgets their status; pods leave nodes with `NoExecute` taints that they do not
-//!   tolerate; what an owner leaves behind is deleted, and so are pods of nodes that are gone.
+//!   CronJobs their Jobs, disruption budgets their status, services their endpoints, load balancers an address; nodes have
+//!   the taints of their conditions; pods leave nodes with `NoExecute` taints that they do not tolerate; what an owner
+//!   leaves behind is deleted, and so are pods of nodes that are gone.
 //! - *volume controllers and provisioners*: claims get the smallest volume that will do, or one that is made for them, of
 //!   any class that names a provisioner, where their pod goes; ephemeral volumes and StatefulSets have their claims.
 //! - All of them write events, as many as client-go would send. Kubelets tell of 1,000 pods in a row what they do to
 //!   containers, and of ten more every second.
 //!
-//! What they do not: containers (logs, exec and the like are refused), autoscaling, services' endpoints, volumes that
-//! grow, claims that are kept from being deleted while pods use them, failing containers, readiness probes, histories of revisions (`kubectl rollout undo` of DaemonSets and
-//! StatefulSets), DaemonSets that surge. Nodes are ready, always.
+//! What they do not: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies,
+//! volumes that grow, claims that are kept from being deleted while pods use them, readiness gates, histories of revisions
+//! (`kubectl rollout undo` of DaemonSets and StatefulSets), indexes of Jobs, DaemonSets that surge. Nodes that fail are
+//! tainted one and all, however many there are.
 
 mod board;
 mod clock;
@@ -41,7 +44,7 @@ pub use board::{Board, News, PodState, PodView, Update};
 pub use clock::Clock;
 pub use controllers::Controllers;
 pub use harbormaster_sim::{Source, Validate};
-pub use kubelet::RUN_FOR;
+pub use kubelet::{FAIL_AFTER, READY_AFTER, RUN_FOR, STOPPED};
 pub use sandbox::{Sandbox, SandboxError};
 
 use harbormaster_core::EngineConfig;

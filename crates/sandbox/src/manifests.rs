@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Options,
-    fields::{is_ending, uid},
+    fields::{annotation, is_ending, uid},
     nodes,
     sandbox::SandboxError,
 };
@@ -29,6 +29,10 @@ pub(crate) fn load(
     };
     let manifests = Manifests::read(&options.manifests, intake, |_, _| Ok(()))?;
     let mut wrong = Vec::new();
+    if made_nodes > 0 && !has_class(&manifests) {
+        let created = store.create("storageclasses.storage.k8s.io", nodes::standard_class());
+        wrong.extend(created.err().map(|failure| format!("--nodes: {failure}")));
+    }
     let mut nodes = 0;
     for mut node in made {
         nodes += 1;
@@ -90,6 +94,13 @@ pub(crate) fn load(
         }
     }
     if wrong.is_empty() { Ok(manifests.notices()) } else { Err(SandboxError::Manifest(wrong.join("\n"))) }
+}
+
+/// Whether manifests bring the class of claims that name none, or one of the same name.
+fn has_class(manifests: &Manifests) -> bool {
+    let classes = manifests.objects.iter().filter(|manifest| manifest.kind.kind == "StorageClass");
+    let is_default = |class: &Value| annotation(class, nodes::DEFAULT_CLASS) == Some("true");
+    classes.clone().any(|class| class.name == nodes::STANDARD || is_default(&class.value()))
 }
 
 /// Creates a custom object with the status that the manifest says: there is no controller here that would set it, and no

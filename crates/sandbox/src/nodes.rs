@@ -1,9 +1,9 @@
-//! Nodes made from nothing.
+//! Nodes made from nothing, and what comes with them.
 
 use harbormaster_apiserver::VERSION;
 use serde_json::{Value, json};
 
-use crate::fields::{condition, now, set_condition};
+use crate::fields::{condition, now, set_condition, text};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
@@ -27,11 +27,53 @@ pub(crate) fn made(count: usize) -> impl Iterator<Item = Value> {
     })
 }
 
+/// The name of the class that comes with nodes from nothing.
+pub(crate) const STANDARD: &str = "standard";
+/// The annotation of the class of claims that name none.
+pub(crate) const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// The class of claims that name none: volumes are made where their pods go.
+pub(crate) fn standard_class() -> Value {
+    json!({
+        "metadata": {"name": STANDARD, "annotations": {DEFAULT_CLASS: "true"}},
+        "provisioner": "sandbox.harbormaster.dev/volumes",
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    })
+}
+
+/// What a healthy kubelet says about its node: condition, status, reason and message.
+const CONDITIONS: [(&str, bool, &str, &str); 4] = [
+    ("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", true, "KubeletReady", "kubelet is posting ready status"),
+];
+
 /// Whether a node says what a kubelet would say about it.
 pub(crate) fn is_complete(node: &Value) -> bool {
     condition(node, "Ready").is_some()
         && node["status"]["addresses"].is_array()
         && node["status"]["nodeInfo"].is_object()
+}
+
+/// Says of a node whose kubelet was silent what the kubelet says when it is back.
+pub(crate) fn revive(node: &mut Value) {
+    say_conditions(node, |condition| text(condition, "/status") == "Unknown");
+}
+
+/// Writes the conditions of a healthy node in place of those that are to be replaced, and of those that are missing.
+fn say_conditions(node: &mut Value, is_replaced: impl Fn(&Value) -> bool) {
+    for (name, holds, reason, message) in CONDITIONS {
+        if condition(node, name).is_some_and(|old| !is_replaced(old)) {
+            continue;
+        }
+        set_condition(node, name, holds, reason, message);
+        let all = node["status"]["conditions"].as_array_mut().into_iter().flatten();
+        for said in all.filter(|condition| text(condition, "/type") == name) {
+            said["lastHeartbeatTime"] = now().into();
+        }
+    }
 }
 
 /// Adds what a kubelet would say about its node, where the node says nothing.
@@ -40,10 +82,7 @@ pub(crate) fn complete(node: &mut Value, number: usize) {
         node["status"] = json!({});
     }
     if condition(node, "Ready").is_none() {
-        set_condition(node, "Ready", true, "KubeletReady", "kubelet is posting ready status");
-        if let Some(ready) = node["status"]["conditions"].as_array_mut().and_then(|all| all.last_mut()) {
-            ready["lastHeartbeatTime"] = now().into();
-        }
+        say_conditions(node, |_| false);
     }
     if !node["status"]["addresses"].is_array() {
         let name = node["metadata"]["name"].clone();

@@ -116,7 +116,7 @@ impl Sandbox {
         let board = Board::new(&store, schedulers.clone())?;
         let inert = Inert::new(&store)?;
         let mut stand_ins = JoinSet::new();
-        stand_ins.spawn(Kubelet::new(&store, options.pace)?.run());
+        stand_ins.spawn(Kubelet::new(&store, options.pace, options.clock.clone())?.run());
         let controllers = Controllers::new(&store)?.with_provisioners().with_clock(options.clock);
         stand_ins.spawn(controllers.run());
         let (mut inner, mut scheduler) = (None, None);

@@ -10,6 +10,14 @@ mod cron_jobs;
 mod daemon_sets;
 #[path = "sandbox/events.rs"]
 mod events;
+#[path = "sandbox/failing_pods.rs"]
+mod failing_pods;
+#[path = "sandbox/node_failure.rs"]
+mod node_failure;
+#[path = "sandbox/runtime_classes.rs"]
+mod runtime_classes;
+#[path = "sandbox/services.rs"]
+mod services;
 #[path = "sandbox/taint_evictions.rs"]
 mod taint_evictions;
 #[path = "sandbox/volumes.rs"]

@@ -25,6 +25,8 @@ pub(crate) struct Dump {
     namespaces: BTreeSet<String>,
     /// Priority classes of pods that have their priority already.
     classes: BTreeMap<String, Value>,
+    /// Runtime classes of pods that have their overhead already.
+    runtime_classes: BTreeMap<String, Value>,
     /// By identity: replica sets that own pods.
     sets: BTreeMap<String, Set>,
 }
@@ -75,6 +77,11 @@ impl Dump {
                 })
             });
         }
+        let class = text(pod, "/spec/runtimeClassName");
+        if !class.is_empty() && !uid(pod).is_empty() {
+            let value = || runtime_class(class, pod.pointer("/spec/overhead"));
+            self.runtime_classes.entry(class.to_owned()).or_insert_with(value);
+        }
         if let Some(owner) = controller(pod).filter(|owner| owner["kind"] == "ReplicaSet") {
             let set = self.sets.entry(text(owner, "/uid").to_owned()).or_insert_with(|| Set {
                 namespace: namespace(pod).to_owned(),
@@ -109,6 +116,11 @@ impl Dump {
                 known.contains(name) || SYSTEM_CLASSES.iter().any(|(system, ..)| *system == name)
             };
             let needed = self.classes.iter().filter(|(name, _)| !is_known(name));
+            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Place::default())));
+        }
+        if let Some(kind) = kind("RuntimeClass") {
+            let known = named(Rules::RuntimeClass);
+            let needed = self.runtime_classes.iter().filter(|(name, _)| !known.contains(name.as_str()));
             missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Place::default())));
         }
         if let Some(kind) = kind("ReplicaSet") {
@@ -194,4 +206,15 @@ fn take_keys(term: &mut Value) {
             !added.iter().any(|(key, operator)| has["key"] == *key && has["operator"] == *operator)
         });
     }
+}
+
+/// A runtime class that gives pods this overhead. How its containers run does not matter here.
+fn runtime_class(name: &str, overhead: Option<&Value>) -> Value {
+    let mut class = json!({
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "unknown",
+    });
+    if let Some(overhead) = overhead {
+        class["overhead"] = json!({"podFixed": overhead});
+    }
+    class
 }

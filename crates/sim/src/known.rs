@@ -9,27 +9,31 @@ use harbormaster_objects::{
 };
 use serde_json::{Map, Value, json};
 
-/// The objects that rules look up: priority classes.
+/// The objects that rules look up: priority and runtime classes.
 #[derive(Debug)]
 pub(crate) struct Known {
     classes: Vec<Value>,
+    runtime_classes: Vec<Value>,
 }
 
 impl Default for Known {
     /// What every cluster has.
     fn default() -> Self {
         let class = |(name, value, _): (&str, i64, &str)| json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": "PreemptLowerPriority"});
-        Self { classes: SYSTEM_CLASSES.into_iter().map(class).collect() }
+        Self { classes: SYSTEM_CLASSES.into_iter().map(class).collect(), runtime_classes: Vec::new() }
     }
 }
 
 impl Known {
     /// Another object, in its stored form.
     pub(crate) fn add(&mut self, kind: &Kind, object: &Value) {
-        if kind.rules == Rules::PriorityClass {
-            self.classes.retain(|class| name(class) != name(object));
-            self.classes.push(object.clone());
-        }
+        let known = match kind.rules {
+            Rules::PriorityClass => &mut self.classes,
+            Rules::RuntimeClass => &mut self.runtime_classes,
+            _ => return,
+        };
+        known.retain(|class| name(class) != name(object));
+        known.push(object.clone());
     }
 
     pub(crate) fn admission<'a>(&'a self, kind: &'a Kind) -> Admission<'a> {
@@ -44,14 +48,23 @@ impl Known {
     }
 }
 
+impl Known {
+    fn of(&self, resource: &str) -> &[Value] {
+        match resource {
+            "priorityclasses.scheduling.k8s.io" => &self.classes,
+            "runtimeclasses.node.k8s.io" => &self.runtime_classes,
+            _ => &[],
+        }
+    }
+}
+
 impl Others for Known {
     fn all(&self, resource: &str) -> Vec<Value> {
-        if resource.starts_with("priorityclasses.") { self.classes.clone() } else { Vec::new() }
+        self.of(resource).to_vec()
     }
 
     fn get(&self, resource: &str, wanted: &str) -> Option<Value> {
-        let classes = self.classes.iter().filter(|_| resource.starts_with("priorityclasses."));
-        classes.clone().find(|class| name(class) == wanted).cloned()
+        self.of(resource).iter().find(|class| name(class) == wanted).cloned()
     }
 }
 

@@ -7,7 +7,7 @@ use super::{length, since};
 use crate::{
     selector::as_text,
     time::human_duration,
-    value::{entries, has_condition, is_true, list, number, present, text},
+    value::{entries, has_condition, is_true, list, number, present, shown, text},
 };
 
 fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
@@ -47,6 +47,102 @@ pub(super) fn controller(revision: &Value) -> String {
     let group = text(owner, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
     let dot = if group.is_empty() { "" } else { "." };
     format!("{}{dot}{group}/{}", text(owner, "/kind").to_lowercase(), text(owner, "/name"))
+}
+
+// --- autoscalers ---
+
+pub(super) fn scaled(scaler: &Value) -> String {
+    let target = &scaler["spec"]["scaleTargetRef"];
+    format!("{}/{}", text(target, "/kind"), text(target, "/name"))
+}
+
+/// The first two metrics with what is measured and what is aimed at, and how many more there are.
+pub(super) fn scaling_targets(scaler: &Value) -> String {
+    let (metrics, measured) = (list(scaler, "/spec/metrics"), list(scaler, "/status/currentMetrics"));
+    let shown: Vec<String> = metrics
+        .iter()
+        .enumerate()
+        .take(2)
+        .map(|(at, metric)| scaling_target(metric, measured.get(at).unwrap_or(&Value::Null)))
+        .collect();
+    match metrics.len() {
+        0 => "<none>".to_owned(),
+        more @ 3.. => format!("{} + {} more...", shown.join(", "), more - shown.len()),
+        _ => shown.join(", "),
+    }
+}
+
+fn scaling_target(metric: &Value, measured: &Value) -> String {
+    let (source, of_resource) = match text(metric, "/type") {
+        "External" => ("external", false),
+        "Pods" => ("pods", false),
+        "Object" => ("object", false),
+        "ContainerResource" => ("containerResource", true),
+        _ => ("resource", true),
+    };
+    let (target, current) = (&metric[source]["target"], &measured[source]["current"]);
+    let amount = |of: &Value, field: &str| of.get(field).filter(|value| !value.is_null()).map(shown);
+    let percent = |of: &Value| amount(of, "averageUtilization").map(|percent| format!("{percent}%"));
+    let unknown = || "<unknown>".to_owned();
+    let average = amount(target, "averageValue");
+    if of_resource {
+        let name = text(&metric[source], "/name");
+        return match average {
+            Some(average) => {
+                format!("{name}: {}/{average}", amount(current, "averageValue").unwrap_or_else(unknown))
+            }
+            None => {
+                let aim = percent(target).unwrap_or_else(|| "<auto>".to_owned());
+                format!("{name}: {}/{aim}", percent(current).unwrap_or_else(unknown))
+            }
+        };
+    }
+    match average {
+        Some(average) => {
+            let suffix = if source == "pods" { "" } else { " (avg)" };
+            format!("{}/{average}{suffix}", amount(current, "averageValue").unwrap_or_else(unknown))
+        }
+        None => {
+            let aim = amount(target, "value").unwrap_or_default();
+            format!("{}/{aim}", amount(current, "value").unwrap_or_else(unknown))
+        }
+    }
+}
+
+// --- admission and other servers ---
+
+pub(super) fn parameter_kind(policy: &Value) -> String {
+    present(policy, "/spec/paramKind").map_or_else(
+        || "<unset>".to_owned(),
+        |kind| format!("{}/{}", text(kind, "/apiVersion"), text(kind, "/kind")),
+    )
+}
+
+pub(super) fn parameter(binding: &Value) -> String {
+    let Some(parameter) = present(binding, "/spec/paramRef") else { return "<unset>".to_owned() };
+    match (text(parameter, "/namespace"), text(parameter, "/name")) {
+        (_, "") => "<unset>".to_owned(),
+        ("", name) => format!("*/{name}"),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}
+
+pub(super) fn api_service(service: &Value) -> String {
+    present(service, "/spec/service").map_or_else(
+        || "Local".to_owned(),
+        |service| format!("{}/{}", text(service, "/namespace"), text(service, "/name")),
+    )
+}
+
+pub(super) fn availability(service: &Value) -> String {
+    let mut conditions = list(service, "/status/conditions").iter();
+    match conditions.find(|condition| text(condition, "/type") == "Available") {
+        None => "Unknown".to_owned(),
+        Some(condition) => match (text(condition, "/status"), text(condition, "/reason")) {
+            (status @ "True", _) | (status, "") => status.to_owned(),
+            (status, reason) => format!("{status} ({reason})"),
+        },
+    }
 }
 
 // --- ingresses ---

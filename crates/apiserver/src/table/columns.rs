@@ -206,6 +206,48 @@ pub(crate) const SCALES: &[Column] = &[
     number("Available", Cell::Number(".status.replicas")),
     AGE,
 ];
+pub(crate) const POD_TEMPLATES: &[Column] = &[
+    NAME,
+    text("Containers", Cell::All(".template.spec.containers[*].name")),
+    text("Images", Cell::All(".template.spec.containers[*].image")),
+    text("Pod Labels", Cell::Text(|template| cells::pairs(template, "/template/metadata/labels"))),
+];
+pub(crate) const AUTOSCALERS: &[Column] = &[
+    NAME,
+    text("Reference", Cell::Text(cells::scaled)),
+    text("Targets", Cell::Text(cells::scaling_targets)),
+    text("MinPods", Cell::Or(".spec.minReplicas", "<unset>")),
+    text("MaxPods", Cell::Number(".spec.maxReplicas")),
+    text("Replicas", Cell::Number(".status.currentReplicas")),
+    AGE,
+];
+pub(crate) const RUNTIME_CLASSES: &[Column] = &[NAME, text("Handler", Cell::At(".handler")), AGE];
+pub(crate) const WEBHOOKS: &[Column] = &[NAME, number("Webhooks", Cell::Count(".webhooks")), AGE];
+pub(crate) const MUTATING_POLICIES: &[Column] = &[
+    NAME,
+    number("Mutations", Cell::Count(".spec.mutations")),
+    text("ParamKind", Cell::Text(cells::parameter_kind)),
+    AGE,
+];
+pub(crate) const VALIDATING_POLICIES: &[Column] = &[
+    NAME,
+    number("Validations", Cell::Count(".spec.validations")),
+    text("ParamKind", Cell::Text(cells::parameter_kind)),
+    AGE,
+];
+pub(crate) const POLICY_BINDINGS: &[Column] = &[
+    NAME,
+    text("PolicyName", Cell::At(".spec.policyName")),
+    text("ParamRef", Cell::Text(cells::parameter)),
+    AGE,
+];
+pub(crate) const API_SERVICES: &[Column] = &[
+    NAME,
+    text("Service", Cell::Text(cells::api_service)),
+    text("Available", Cell::Text(cells::availability)),
+    AGE,
+];
+pub(crate) const ATTRIBUTES_CLASSES: &[Column] = &[NAME, text("DriverName", Cell::At(".driverName")), AGE];
 pub(crate) const QUOTAS: &[Column] = &[
     NAME,
     text("Request", Cell::Text(|quota| cells::quota(quota, false))),
@@ -285,15 +327,18 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
         ("", "persistentvolumes") => VOLUMES,
         ("", "persistentvolumeclaims") => CLAIMS,
         ("", "replicationcontrollers") => REPLICAS,
+        ("", "podtemplates") => POD_TEMPLATES,
         ("", "resourcequotas") => QUOTAS,
         ("", "limitranges") => CREATED,
         ("", "events") => EVENTS,
+        ("apiregistration.k8s.io", "apiservices") => API_SERVICES,
         ("apps", "deployments") => DEPLOYMENTS,
         ("apps", "replicasets") => REPLICAS,
         ("apps", "statefulsets") => STATEFUL_SETS,
         ("apps", "daemonsets") => DAEMON_SETS,
         ("apps", "controllerrevisions") => REVISIONS,
         ("events.k8s.io", "events") => EVENTS,
+        ("autoscaling", "horizontalpodautoscalers") => AUTOSCALERS,
         ("batch", "jobs") => JOBS,
         ("batch", "cronjobs") => CRON_JOBS,
         ("networking.k8s.io", "ingresses") => INGRESSES,
@@ -309,9 +354,18 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
         ("storage.k8s.io", "csidrivers") => CSI_DRIVERS,
         ("storage.k8s.io", "csistoragecapacities") => CREATED,
         ("storage.k8s.io", "volumeattachments") => ATTACHMENTS,
+        ("storage.k8s.io", "volumeattributesclasses") => ATTRIBUTES_CLASSES,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => MUTATING_POLICIES,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => VALIDATING_POLICIES,
+        (
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
+        ) => WEBHOOKS,
+        ("admissionregistration.k8s.io", _) => POLICY_BINDINGS,
         ("apiextensions.k8s.io", "customresourcedefinitions") => CREATED,
         ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASSES,
         ("coordination.k8s.io", "leases") => LEASES,
+        ("node.k8s.io", "runtimeclasses") => RUNTIME_CLASSES,
         ("discovery.k8s.io", "endpointslices") => ENDPOINT_SLICES,
         ("resource.k8s.io", "resourceclaims") => RESOURCE_CLAIMS,
         ("resource.k8s.io", "resourceslices") => SLICES,

@@ -12,7 +12,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use harbormaster_config::FeatureGates;
 use harbormaster_core::Notes;
-use harbormaster_sandbox::{Board, News, PodState, Sandbox, Scheduler, Update};
+use harbormaster_sandbox::{Board, Clock, News, PodState, Sandbox, Scheduler, Update};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Validate;
 
@@ -34,6 +34,9 @@ pub(crate) struct Options {
     /// Make this many nodes from nothing, in three zones
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
+    /// Let time pass so many times as fast for tolerations, pauses after failures, deadlines and CronJobs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    clock_speed: u32,
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
@@ -149,7 +152,8 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
             ..harbormaster_sandbox::Options::default()
         },
     };
-    Ok(harbormaster_sandbox::Options { scheduler, extenders, port: options.port, ..given })
+    let clock = Clock::with_speed(options.clock_speed);
+    Ok(harbormaster_sandbox::Options { scheduler, extenders, port: options.port, clock, ..given })
 }
 
 fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<Option<Kubeconfig>, String> {

@@ -28,6 +28,10 @@ const fn of(
 }
 
 impl Row {
+    const fn in_version(self, version: &'static str) -> Self {
+        Self { version, ..self }
+    }
+
     const fn selected_by(self, fields: Names) -> Self {
         Self { fields, ..self }
     }
@@ -48,6 +52,7 @@ const RESOURCE: &str = "resource.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
 
 const EVENT_FIELDS: &[&str] = &[
     "involvedObject.kind",
@@ -109,9 +114,12 @@ pub(super) const ROWS: &[Row] = &[
         .selected_by(&["status.replicas"])
         .with_defaults(d::REPLICATION_CONTROLLER)
         .ruled_by(Rules::Workload),
+    core("podtemplates", "PodTemplate", &[], NAMESPACED | GENERATION | DELETED_OBJECT),
     core("resourcequotas", "ResourceQuota", &["quota"], NAMESPACED | STATUS | DELETED_OBJECT),
     core("limitranges", "LimitRange", &["limits"], NAMESPACED),
     core("events", "Event", &["ev"], NAMESPACED).selected_by(EVENT_FIELDS).ruled_by(Rules::Event),
+    of("apiregistration.k8s.io", "apiservices", "APIService", &[], STATUS | VERSIONED | PATH_NAME)
+        .with_defaults(d::API_SERVICE),
     of(APPS, "deployments", "Deployment", &["deploy"], WORKLOAD | SCALE)
         .with_defaults(d::DEPLOYMENT)
         .ruled_by(Rules::Workload),
@@ -135,6 +143,23 @@ pub(super) const ROWS: &[Row] = &[
     of(AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview", &[], REVIEW),
     of(AUTHORIZATION, "localsubjectaccessreviews", "LocalSubjectAccessReview", &[], REVIEW | NAMESPACED),
     of(AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview", &[], REVIEW),
+    of(
+        "autoscaling",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        &["hpa"],
+        NAMESPACED | STATUS | ALL,
+    )
+    .in_version("v2")
+    .ruled_by(Rules::Autoscaler),
+    of(
+        "autoscaling",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        &["hpa"],
+        NAMESPACED | STATUS | ALL,
+    )
+    .ruled_by(Rules::Autoscaler),
     of("batch", "jobs", "Job", &[], WORKLOAD)
         .selected_by(&["status.successful"])
         .with_defaults(d::JOB)
@@ -161,6 +186,49 @@ pub(super) const ROWS: &[Row] = &[
         .with_defaults(d::CSI_DRIVER),
     of(STORAGE, "csistoragecapacities", "CSIStorageCapacity", &[], NAMESPACED),
     of(STORAGE, "volumeattachments", "VolumeAttachment", &[], STATUS | VERSIONED | DELETED_OBJECT),
+    of(STORAGE, "volumeattributesclasses", "VolumeAttributesClass", &["vac"], DELETED_OBJECT),
+    of(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", &[], GENERATION | VERSIONED)
+        .with_defaults(d::ADMISSION_POLICY),
+    of(
+        ADMISSION,
+        "mutatingadmissionpolicybindings",
+        "MutatingAdmissionPolicyBinding",
+        &[],
+        GENERATION | VERSIONED,
+    )
+    .with_defaults(d::ADMISSION_BINDING),
+    of(
+        ADMISSION,
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        &[],
+        GENERATION | VERSIONED,
+    )
+    .with_defaults(d::MUTATING_WEBHOOKS),
+    of(
+        ADMISSION,
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        &[],
+        STATUS | GENERATION | VERSIONED,
+    )
+    .with_defaults(d::ADMISSION_POLICY),
+    of(
+        ADMISSION,
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        &[],
+        GENERATION | VERSIONED,
+    )
+    .with_defaults(d::ADMISSION_BINDING),
+    of(
+        ADMISSION,
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        &[],
+        GENERATION | VERSIONED,
+    )
+    .with_defaults(d::VALIDATING_WEBHOOKS),
     of(
         "apiextensions.k8s.io",
         "customresourcedefinitions",
@@ -173,6 +241,7 @@ pub(super) const ROWS: &[Row] = &[
         .with_defaults(d::PRIORITY_CLASS)
         .ruled_by(Rules::PriorityClass),
     of("coordination.k8s.io", "leases", "Lease", &[], NAMESPACED | VERSIONED).ruled_by(Rules::Lease),
+    of("node.k8s.io", "runtimeclasses", "RuntimeClass", &[], VERSIONED).ruled_by(Rules::RuntimeClass),
     of("discovery.k8s.io", "endpointslices", "EndpointSlice", &[], NAMESPACED | GENERATION),
     of(RESOURCE, "resourceclaims", "ResourceClaim", &[], NAMESPACED | STATUS | DELETED_OBJECT),
     of(RESOURCE, "resourceclaimtemplates", "ResourceClaimTemplate", &[], NAMESPACED | DELETED_OBJECT),

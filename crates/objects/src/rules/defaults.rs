@@ -54,7 +54,8 @@ const PROBE: Defaults = &[
     ("httpGet/scheme", Text("HTTP")),
 ];
 /// Where workloads have the spec of their pods.
-const TEMPLATES: [&str; 2] = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
+const TEMPLATES: [&str; 3] =
+    ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec", "/template/spec"];
 
 pub(crate) const REPLICATION_CONTROLLER: Defaults = &[("spec/replicas", Number(1))];
 pub(crate) const DEPLOYMENT: Defaults = &[
@@ -131,6 +132,42 @@ pub(crate) const CSI_DRIVER: Defaults = &[
     ("spec/seLinuxMount", False),
 ];
 pub(crate) const PRIORITY_CLASS: Defaults = &[("preemptionPolicy", Text("PreemptLowerPriority"))];
+
+pub(crate) const VALIDATING_WEBHOOKS: Defaults = &[
+    ("webhooks/*/failurePolicy", Text("Fail")),
+    ("webhooks/*/matchPolicy", Text("Equivalent")),
+    ("webhooks/*/namespaceSelector", Empty),
+    ("webhooks/*/objectSelector", Empty),
+    ("webhooks/*/timeoutSeconds", Number(10)),
+    ("webhooks/*/rules/*/scope", Text("*")),
+    ("webhooks/*/clientConfig/service/port", Number(443)),
+];
+pub(crate) const MUTATING_WEBHOOKS: Defaults = &[
+    ("webhooks/*/failurePolicy", Text("Fail")),
+    ("webhooks/*/matchPolicy", Text("Equivalent")),
+    ("webhooks/*/namespaceSelector", Empty),
+    ("webhooks/*/objectSelector", Empty),
+    ("webhooks/*/timeoutSeconds", Number(10)),
+    ("webhooks/*/reinvocationPolicy", Text("Never")),
+    ("webhooks/*/rules/*/scope", Text("*")),
+    ("webhooks/*/clientConfig/service/port", Number(443)),
+];
+pub(crate) const ADMISSION_POLICY: Defaults = &[
+    ("spec/failurePolicy", Text("Fail")),
+    ("spec/matchConstraints/matchPolicy", Text("Equivalent")),
+    ("spec/matchConstraints/namespaceSelector", Empty),
+    ("spec/matchConstraints/objectSelector", Empty),
+    ("spec/matchConstraints/resourceRules/*/scope", Text("*")),
+    ("spec/matchConstraints/excludeResourceRules/*/scope", Text("*")),
+];
+pub(crate) const ADMISSION_BINDING: Defaults = &[
+    ("spec/matchResources/matchPolicy", Text("Equivalent")),
+    ("spec/matchResources/namespaceSelector", Empty),
+    ("spec/matchResources/objectSelector", Empty),
+    ("spec/matchResources/resourceRules/*/scope", Text("*")),
+    ("spec/matchResources/excludeResourceRules/*/scope", Text("*")),
+];
+pub(crate) const API_SERVICE: Defaults = &[("spec/service/port", Number(443))];
 
 /// Fills in what an object does not say, also in the template of its pods.
 pub(super) fn apply(table: Defaults, object: &mut Value) {

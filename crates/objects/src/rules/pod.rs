@@ -6,9 +6,9 @@ use harbormaster_api::{
 use serde_json::{Value, json};
 
 use super::{
-    Context, Refusal, defaults, forbidden,
+    Context, Refusal, defaults,
     pod_checks::{PREFERRED, REQUIRED},
-    priority,
+    priority, runtime_class,
 };
 use crate::value::{default, list, list_mut, map, present, remove, text};
 
@@ -134,7 +134,8 @@ fn quality_of_service(spec: &Value) -> &'static str {
     }
 }
 
-/// What admission plugins add: the priority, and tolerations for nodes that are away for a short time.
+/// What admission plugins add: the priority, tolerations for nodes that are away for a short time, and what the runtime
+/// class says.
 pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());
@@ -142,11 +143,6 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusa
     let labels = pod["metadata"]["labels"].clone();
     let spec = &mut pod["spec"];
     add_label_keys(spec, &labels);
-    // Runtime classes are not known; whoever names one is believed.
-    if spec.get("overhead").is_some() && text(spec, "/runtimeClassName").is_empty() {
-        let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
-        return Err(forbidden("spec.overhead", why));
-    }
     for field in ["serviceAccountName", "serviceAccount"] {
         default(spec, field, "default");
     }
@@ -154,7 +150,7 @@ pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusa
     if context.default_tolerations {
         default_tolerations(&mut pod["spec"]);
     }
-    Ok(())
+    runtime_class::admit_pod(context, &mut pod["spec"])
 }
 
 /// Writes what `matchLabelKeys` and `mismatchLabelKeys` ask for into the selectors beside them.

@@ -1,11 +1,19 @@
 //! Deployments: one ReplicaSet per template, and pods moved from old ones to the new one.
 
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use harbormaster_api::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Owned, Tools, hash, write_status};
 use crate::{
     events::{Kind, Source},
-    fields::{is_ending, is_finished, name, namespace, number, owned_by, set_condition, share, text},
+    fields::{
+        condition, is_ending, is_finished, name, namespace, number, owned_by, set_condition, share, text, uid,
+    },
     mirror::Mirror,
     sandbox::carry_on,
 };
@@ -15,29 +23,100 @@ const SETS: &str = "replicasets.apps";
 const HASH_LABEL: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-pub(super) fn reconcile(tools: &Tools, deployments: &Mirror, sets: &Owned<'_>, pods: &Owned<'_>) {
-    for deployment in deployments.all().filter(|deployment| !is_ending(deployment)) {
-        let own: Vec<&Value> = sets.of(deployment).iter().copied().filter(|set| !is_ending(set)).collect();
-        let newest = own.iter().copied().find(|set| is_of(set, deployment));
-        let old: Vec<&Value> =
-            own.iter().copied().filter(|set| newest.is_none_or(|new| name(new) != name(set))).collect();
-        let paused = deployment["spec"]["paused"] == true;
-        match newest {
-            None if paused => {}
-            None => {
-                let has_pods = |set: &&Value| pods.of(set).iter().any(|pod| !is_finished(pod));
-                if is_recreated(deployment) && old.iter().any(has_pods) {
-                    old.iter().for_each(|set| scale(tools, deployment, set, 0));
-                } else {
-                    create(tools, deployment, &own);
-                }
-            }
-            Some(new) if is_recreated(deployment) || paused || old.iter().all(|set| wanted(set) == 0) => {
-                scale(tools, deployment, new, wanted(deployment));
-            }
-            Some(new) => roll(tools, deployment, new, &old),
+/// The stand-in for the deployment controller.
+#[derive(Debug, Default)]
+pub(super) struct Deployments {
+    /// By UID: deployments that have not got all that they want.
+    progress: HashMap<String, Progress>,
+}
+
+/// How far a deployment has come.
+#[derive(Debug)]
+struct Progress {
+    /// The newest set, and how many pods were updated, not updated, ready and available.
+    reached: (String, [i64; 4]),
+    /// When it came a step further.
+    at: Timestamp,
+}
+
+impl Deployments {
+    /// Returns when the next deployment takes too long.
+    pub(super) fn reconcile(
+        &mut self,
+        tools: &Tools,
+        deployments: &Mirror,
+        sets: &Owned<'_>,
+        pods: &Owned<'_>,
+    ) -> Option<Timestamp> {
+        let mut next = None;
+        let open: Vec<&Value> = deployments.all().filter(|deployment| !is_ending(deployment)).collect();
+        let known: HashSet<&str> = open.iter().map(|deployment| uid(deployment)).collect();
+        self.progress.retain(|uid, _| known.contains(uid.as_str()));
+        for deployment in open {
+            let own: Vec<&Value> =
+                sets.of(deployment).iter().copied().filter(|set| !is_ending(set)).collect();
+            let newest = own.iter().copied().find(|set| is_of(set, deployment));
+            step(tools, deployment, newest, &own, pods);
+            let deadline = self.deadline(deployment, newest, &own, tools.clock.now());
+            let is_late = deadline.is_some_and(|deadline| deadline <= tools.clock.now());
+            next = next.into_iter().chain(deadline.filter(|_| !is_late)).min();
+            let change = |deployment: &mut Value| status(deployment, newest, &own, is_late);
+            write_status(&tools.store, RESOURCE, deployment, change);
         }
-        write_status(&tools.store, RESOURCE, deployment, |deployment| status(deployment, newest, &own));
+        next
+    }
+
+    /// When a deployment that has not got all that it wants must have come further.
+    fn deadline(
+        &mut self,
+        deployment: &Value,
+        newest: Option<&Value>,
+        own: &[&Value],
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let counts = Counts::of(newest, own);
+        if counts.is_done(deployment)
+            || is_settled(deployment, &counts)
+            || deployment["spec"]["paused"] == true
+        {
+            self.progress.remove(uid(deployment));
+            return None;
+        }
+        let reached = [counts.updated, counts.updated - counts.total, counts.ready, counts.available];
+        let set = newest.map_or("", name);
+        let progress = self
+            .progress
+            .entry(uid(deployment).to_owned())
+            .or_insert_with(|| Progress { reached: (set.to_owned(), reached), at: now });
+        let is_further = progress.reached.1.iter().zip(&reached).any(|(before, after)| after > before);
+        if is_further || progress.reached.0 != set {
+            progress.at = now;
+        }
+        progress.reached = (set.to_owned(), reached);
+        let limit = number(deployment, "/spec/progressDeadlineSeconds").unwrap_or(600);
+        Some(progress.at + Duration::from_secs(u64::try_from(limit).unwrap_or(0)))
+    }
+}
+
+/// Makes the newest set, or moves pods to it.
+fn step(tools: &Tools, deployment: &Value, newest: Option<&Value>, own: &[&Value], pods: &Owned<'_>) {
+    let old: Vec<&Value> =
+        own.iter().copied().filter(|set| newest.is_none_or(|new| name(new) != name(set))).collect();
+    let paused = deployment["spec"]["paused"] == true;
+    match newest {
+        None if paused => {}
+        None => {
+            let has_pods = |set: &&Value| pods.of(set).iter().any(|pod| !is_finished(pod));
+            if is_recreated(deployment) && old.iter().any(has_pods) {
+                old.iter().for_each(|set| scale(tools, deployment, set, 0));
+            } else {
+                create(tools, deployment, own);
+            }
+        }
+        Some(new) if is_recreated(deployment) || paused || old.iter().all(|set| wanted(set) == 0) => {
+            scale(tools, deployment, new, wanted(deployment));
+        }
+        Some(new) => roll(tools, deployment, new, &old),
     }
 }
 
@@ -145,36 +224,78 @@ fn roll(tools: &Tools, deployment: &Value, new: &Value, old: &[&Value]) {
     let mut spare = sum(old, "/status/availableReplicas") + available(new) - least;
     for set in old {
         let useless = (wanted(set) - available(set)).min(spare_useless).max(0);
-        let useful = available(set).min(wanted(set)).min(spare).max(0);
-        (spare_useless, spare) = (spare_useless - useless, spare - useful);
+        // What has been taken away already may still seem available.
+        let useful = available(set).min(wanted(set)).min(spare).min(spare_useless - useless).max(0);
+        (spare_useless, spare) = (spare_useless - useless - useful, spare - useful);
         scale(tools, deployment, set, wanted(set) - useless - useful);
     }
 }
 
-fn status(deployment: &mut Value, new: Option<&Value>, own: &[&Value]) {
-    let new: Vec<&Value> = new.into_iter().collect();
-    let (total, updated) = (sum(own, "/status/replicas"), sum(&new, "/status/replicas"));
-    let available = sum(own, "/status/availableReplicas");
+/// How many pods a deployment has.
+struct Counts {
+    total: i64,
+    updated: i64,
+    ready: i64,
+    available: i64,
+}
+
+impl Counts {
+    fn of(newest: Option<&Value>, own: &[&Value]) -> Self {
+        Self {
+            total: sum(own, "/status/replicas"),
+            updated: newest.map_or(0, |new| sum(&[new], "/status/replicas")),
+            ready: sum(own, "/status/readyReplicas"),
+            available: sum(own, "/status/availableReplicas"),
+        }
+    }
+
+    /// Whether a deployment has what it wants.
+    fn is_done(&self, deployment: &Value) -> bool {
+        let replicas = wanted(deployment);
+        self.updated >= replicas && self.available >= replicas && self.total == self.updated
+    }
+}
+
+/// Whether a deployment had what it wants before: pods that fail afterwards are no matter of its progress.
+fn is_settled(deployment: &Value, counts: &Counts) -> bool {
+    let progressing = condition(deployment, "Progressing").map_or("", |condition| text(condition, "/reason"));
+    progressing == "NewReplicaSetAvailable" && counts.total == counts.updated
+}
+
+fn status(deployment: &mut Value, new: Option<&Value>, own: &[&Value], is_late: bool) {
+    let counts = Counts::of(new, own);
     let replicas = wanted(deployment);
     let generation = deployment["metadata"]["generation"].clone();
     for (field, value) in [
         ("observedGeneration", generation),
-        ("replicas", json!(total)),
-        ("updatedReplicas", json!(updated)),
-        ("readyReplicas", json!(sum(own, "/status/readyReplicas"))),
-        ("availableReplicas", json!(available)),
-        ("unavailableReplicas", json!((replicas - available).max(0))),
+        ("replicas", json!(counts.total)),
+        ("updatedReplicas", json!(counts.updated)),
+        ("readyReplicas", json!(counts.ready)),
+        ("availableReplicas", json!(counts.available)),
+        ("unavailableReplicas", json!((replicas - counts.available).max(0))),
     ] {
         deployment["status"][field] = value;
     }
     let limit = &deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"];
     let needed = replicas - share(limit, replicas, false).unwrap_or(0);
-    let (holds, reason) = match available >= needed {
-        true => (true, "MinimumReplicasAvailable"),
-        false => (false, "MinimumReplicasUnavailable"),
+    let (holds, reason, does) = match counts.available >= needed {
+        true => (true, "MinimumReplicasAvailable", "has"),
+        false => (false, "MinimumReplicasUnavailable", "does not have"),
     };
-    set_condition(deployment, "Available", holds, reason, "");
-    let is_done = updated >= replicas && available >= replicas && total == updated;
-    let reason = if is_done { "NewReplicaSetAvailable" } else { "ReplicaSetUpdated" };
-    set_condition(deployment, "Progressing", true, reason, "");
+    set_condition(
+        deployment,
+        "Available",
+        holds,
+        reason,
+        &format!("Deployment {does} minimum availability."),
+    );
+    let (holds, reason, does) = if counts.is_done(deployment) || is_settled(deployment, &counts) {
+        (true, "NewReplicaSetAvailable", "has successfully progressed")
+    } else if is_late {
+        (false, "ProgressDeadlineExceeded", "has timed out progressing")
+    } else {
+        (true, "ReplicaSetUpdated", "is progressing")
+    };
+    let message = new.map_or_else(String::new, |set| format!("ReplicaSet \"{}\" {does}.", name(set)));
+    set_condition(deployment, "Progressing", holds, reason, &message);
 }

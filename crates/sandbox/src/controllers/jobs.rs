@@ -1,5 +1,11 @@
-//! Jobs: pods until enough have succeeded.
+//! Jobs: pods until enough have succeeded, or too many have failed.
 
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use harbormaster_api::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -9,51 +15,173 @@ use super::{
 };
 use crate::{
     events::Kind,
-    fields::{condition, is_ending, is_finished, is_ready, name, now, number, set_condition, text, uid},
+    fields::{
+        condition, is_ending, is_finished, is_ready, list, name, now, number, set_condition, text, uid,
+    },
     mirror::Mirror,
     sandbox::carry_on,
 };
 
-pub(super) fn reconcile(tools: &Tools, jobs: &Mirror, pods: &Owned<'_>) {
-    for job in jobs.all().filter(|job| !is_ending(job) && condition(job, "Complete").is_none()) {
-        let control = PodControl { tools, component: "job-controller", owner: job, words: Words::Usual };
-        let own = pods.of(job);
-        let active: Vec<&Value> =
-            own.iter().copied().filter(|pod| !is_ending(pod) && !is_finished(pod)).collect();
-        let in_phase = |phase: &str| own.iter().filter(|pod| text(pod, "/status/phase") == phase).count();
-        let (succeeded, failed) = (in_phase("Succeeded"), in_phase("Failed"));
-        let wanted = wanted(job, succeeded);
-        for _ in active.len()..wanted.min(active.len() + MOST_AT_ONCE) {
-            carry_on("The Job controller", control.create(pod(job)));
-        }
-        if job["spec"]["suspend"] == true {
-            active.iter().for_each(|pod| control.delete(pod));
-        }
-        if is_complete(job, succeeded, active.len()) {
-            control.tell(Kind::Normal, "Completed", "Job completed");
-        }
-        write_status(&tools.store, "jobs.batch", job, |job| {
-            let ready = active.iter().filter(|pod| is_ready(pod)).count();
-            for (field, value) in
-                [("active", active.len()), ("ready", ready), ("succeeded", succeeded), ("failed", failed)]
-            {
-                job["status"][field] = json!(value);
-            }
-            if !job["status"]["startTime"].is_string() {
-                job["status"]["startTime"] = now().into();
-            }
-            if is_complete(job, succeeded, active.len()) {
-                job["status"]["completionTime"] = now().into();
-                set_condition(
-                    job,
-                    "Complete",
-                    true,
-                    "CompletionsReached",
-                    "Reached expected number of succeeded pods",
-                );
-            }
-        });
+/// The first pause after a pod that failed; each that follows is twice as long.
+const PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// The stand-in for the Job controller.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    /// By UID: jobs that have not ended.
+    tried: HashMap<String, Tried>,
+}
+
+/// What has been tried of a job.
+#[derive(Debug)]
+struct Tried {
+    began: Timestamp,
+    failed: usize,
+    /// Until when no pod is made, after a failure.
+    pause: Option<Timestamp>,
+}
+
+/// The pods of a job.
+struct Pods<'a> {
+    active: Vec<&'a Value>,
+    /// Whether some are still being deleted.
+    is_ending: bool,
+    succeeded: usize,
+    failed: usize,
+}
+
+/// Why a job has failed: the reason of its condition, and the message.
+type Failure = (&'static str, &'static str);
+
+const TOO_MANY: Failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
+const TOO_LONG: Failure = ("DeadlineExceeded", "Job was active longer than specified deadline");
+
+impl Jobs {
+    /// Returns when the next job is to be looked at, even if nothing changes.
+    pub(super) fn reconcile(&mut self, tools: &Tools, jobs: &Mirror, pods: &Owned<'_>) -> Option<Timestamp> {
+        let now = tools.clock.now();
+        let has_ended = |job: &Value| ["Complete", "Failed"].iter().any(|end| condition(job, end).is_some());
+        let open: Vec<&Value> = jobs.all().filter(|job| !is_ending(job) && !has_ended(job)).collect();
+        let known: HashSet<&str> = open.iter().map(|job| uid(job)).collect();
+        self.tried.retain(|uid, _| known.contains(uid.as_str()));
+        open.into_iter().filter_map(|job| self.step(tools, job, &Pods::of(job, pods), now)).min()
     }
+
+    /// One step of a job. Returns when the next is due.
+    fn step(&mut self, tools: &Tools, job: &Value, pods: &Pods<'_>, now: Timestamp) -> Option<Timestamp> {
+        let control = PodControl { tools, component: "job-controller", owner: job, words: Words::Usual };
+        let tried = self.tried.entry(uid(job).to_owned()).or_insert_with(|| Tried {
+            began: now,
+            failed: pods.failed,
+            pause: None,
+        });
+        if pods.failed > tried.failed {
+            tried.pause = Some(now + pause(pods.failed));
+        }
+        tried.failed = pods.failed;
+        tried.pause = tried.pause.filter(|end| *end > now);
+        let deadline = seconds(job, "activeDeadlineSeconds").map(|seconds| tried.began + seconds);
+        let failure = failure(job, pods, deadline.is_some_and(|deadline| deadline <= now));
+        if let Some((reason, message)) = failure {
+            if condition(job, "FailureTarget").is_none() {
+                control.tell(Kind::Warning, reason, message);
+            }
+            pods.active.iter().for_each(|pod| control.delete(pod));
+        } else {
+            let wanted = if tried.pause.is_some() { 0 } else { wanted(job, pods.succeeded) };
+            for _ in pods.active.len()..wanted.min(pods.active.len() + MOST_AT_ONCE) {
+                carry_on("The Job controller", control.create(pod(job)));
+            }
+            if job["spec"]["suspend"] == true {
+                pods.active.iter().for_each(|pod| control.delete(pod));
+            }
+            if pods.complete(job) {
+                control.tell(Kind::Normal, "Completed", "Job completed");
+            }
+        }
+        write_status(&tools.store, "jobs.batch", job, |job| status(job, pods, failure));
+        tried.pause.into_iter().chain(deadline.filter(|at| *at > now)).min()
+    }
+}
+
+impl<'a> Pods<'a> {
+    fn of(job: &Value, pods: &Owned<'a>) -> Self {
+        let own = pods.of(job);
+        let in_phase = |phase: &str| own.iter().filter(|pod| text(pod, "/status/phase") == phase).count();
+        Self {
+            active: own.iter().copied().filter(|pod| !is_ending(pod) && !is_finished(pod)).collect(),
+            is_ending: own.iter().any(|pod| is_ending(pod)),
+            succeeded: in_phase("Succeeded"),
+            failed: in_phase("Failed"),
+        }
+    }
+
+    fn complete(&self, job: &Value) -> bool {
+        match count(job, "completions") {
+            Some(completions) => self.succeeded >= completions,
+            None => self.succeeded > 0 && self.active.is_empty(),
+        }
+    }
+}
+
+fn status(job: &mut Value, pods: &Pods<'_>, failure: Option<Failure>) {
+    let ready = pods.active.iter().filter(|pod| is_ready(pod)).count();
+    for (field, value) in [
+        ("active", pods.active.len()),
+        ("ready", ready),
+        ("succeeded", pods.succeeded),
+        ("failed", pods.failed),
+    ] {
+        job["status"][field] = json!(value);
+    }
+    if !job["status"]["startTime"].is_string() {
+        job["status"]["startTime"] = now().into();
+    }
+    if let Some((reason, message)) = failure {
+        set_condition(job, "FailureTarget", true, reason, message);
+        if pods.active.is_empty() && !pods.is_ending {
+            set_condition(job, "Failed", true, reason, message);
+        }
+    } else if pods.complete(job) {
+        job["status"]["completionTime"] = now().into();
+        set_condition(
+            job,
+            "Complete",
+            true,
+            "CompletionsReached",
+            "Reached expected number of succeeded pods",
+        );
+    }
+}
+
+/// Why a job fails, if it does. One that has begun to fail goes on.
+fn failure(job: &Value, pods: &Pods<'_>, is_late: bool) -> Option<Failure> {
+    if let Some(condition) = condition(job, "FailureTarget") {
+        return Some(if text(condition, "/reason") == TOO_LONG.0 { TOO_LONG } else { TOO_MANY });
+    }
+    let limit = count(job, "backoffLimit").unwrap_or(6);
+    // A pod that starts its containers again fails without coming to its end.
+    let restarts = |pod: &&Value| -> i64 {
+        let statuses = list(pod, "/status/containerStatuses").iter();
+        statuses.filter_map(|status| number(status, "/restartCount")).sum()
+    };
+    let restarts = usize::try_from(pods.active.iter().map(restarts).sum::<i64>()).unwrap_or(0);
+    let in_place = text(job, "/spec/template/spec/restartPolicy") == "OnFailure";
+    if pods.failed > limit || (in_place && restarts > 0 && restarts >= limit) {
+        return Some(TOO_MANY);
+    }
+    is_late.then_some(TOO_LONG)
+}
+
+/// The pause after so many pods have failed.
+fn pause(failed: usize) -> Duration {
+    let doublings = u32::try_from(failed.saturating_sub(1)).unwrap_or(u32::MAX).min(6);
+    (PAUSE * (1 << doublings)).min(LONGEST_PAUSE)
+}
+
+fn seconds(job: &Value, field: &str) -> Option<Duration> {
+    u64::try_from(number(&job["spec"], &format!("/{field}"))?).ok().map(Duration::from_secs)
 }
 
 fn count(job: &Value, field: &str) -> Option<usize> {
@@ -74,13 +202,6 @@ fn wanted(job: &Value, succeeded: usize) -> usize {
     }
 }
 
-fn is_complete(job: &Value, succeeded: usize, active: usize) -> bool {
-    match count(job, "completions") {
-        Some(completions) => succeeded >= completions,
-        None => succeeded > 0 && active == 0,
-    }
-}
-
 fn pod(job: &Value) -> Value {
     let mut pod = pod_of(job);
     pod["metadata"]["generateName"] = format!("{}-", name(job)).into();
@@ -93,4 +214,38 @@ fn pod(job: &Value) -> Value {
         pod["metadata"]["labels"][label] = value.into();
     }
     pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pods(active: Vec<&Value>, failed: usize) -> Pods<'_> {
+        Pods { active, is_ending: false, succeeded: 0, failed }
+    }
+
+    #[test]
+    fn a_job_fails_when_more_pods_have_failed_than_its_limit() {
+        let job = json!({"spec": {"backoffLimit": 2}});
+        assert_eq!(failure(&job, &pods(Vec::new(), 2), false), None);
+        assert_eq!(failure(&job, &pods(Vec::new(), 3), false), Some(TOO_MANY));
+        assert_eq!(failure(&job, &pods(Vec::new(), 0), true), Some(TOO_LONG));
+        assert_eq!(failure(&json!({"spec": {}}), &pods(Vec::new(), 6), false), None);
+    }
+
+    #[test]
+    fn restarts_of_containers_count_as_failures() {
+        let template = json!({"spec": {"restartPolicy": "OnFailure"}});
+        let restarted = json!({"status": {"containerStatuses": [{"restartCount": 2}]}});
+        for (limit, expected) in [(0, Some(TOO_MANY)), (2, Some(TOO_MANY)), (3, None)] {
+            let job = json!({"spec": {"backoffLimit": limit, "template": template}});
+            assert_eq!(failure(&job, &pods(vec![&restarted], 0), false), expected, "{limit}");
+        }
+    }
+
+    #[test]
+    fn each_failure_doubles_the_pause_up_to_ten_minutes() {
+        let seconds: Vec<u64> = [1, 2, 3, 6, 7, 100].into_iter().map(|n| pause(n).as_secs()).collect();
+        assert_eq!(seconds, [10, 20, 40, 320, 600, 600]);
+    }
 }

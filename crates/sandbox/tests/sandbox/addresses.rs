@@ -21,7 +21,9 @@ async fn pods_have_addresses_of_their_node_and_nodes_that_come_later_are_ready()
     let ranges = ["10.244.2.0/24", "10.244.0.0/24", "10.244.1.0/24"];
     assert_eq!(texts(&sandbox, "nodes", "/spec/podCIDR"), ranges);
     let late = store.get("nodes", "", "late").unwrap().value();
-    assert_eq!(late["status"]["conditions"][0]["status"], "True");
+    let conditions = late["status"]["conditions"].as_array().unwrap();
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
+    assert_eq!(ready["status"], "True");
     let hosts = texts(&sandbox, "nodes", "/status/addresses/0/address");
     assert_eq!(hosts, ["172.18.0.3", "172.18.0.1", "172.18.0.2"]);
 

@@ -1,5 +1,7 @@
 //! Pods leave nodes whose taints they do not tolerate, at once or after a while.
 
+use harbormaster_sandbox::STOPPED;
+
 use super::*;
 
 fn tolerating(name: &str, toleration: &str) -> String {
@@ -47,18 +49,21 @@ async fn a_pod_whose_node_recovers_in_time_stays() {
     let clock = options.clock.clone();
     let mut sandbox = Sandbox::start(options).await.unwrap();
     assert!(sandbox.settled(LIMIT).await);
-    let unreachable = json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]);
-    taint(&sandbox, &unreachable);
+    let stop = |stopped: Value| {
+        let patch = json!({"metadata": {"annotations": {STOPPED: stopped}}});
+        sandbox.store().merge("nodes", "", "node-1", false, &patch).unwrap();
+    };
+    stop(json!("true"));
     // Nothing shows that the taint has been seen.
     tokio::time::sleep(Duration::from_secs(2)).await;
     clock.advance(Duration::from_secs(200));
-    taint(&sandbox, &json!([]));
+    stop(Value::Null);
     eventually(|| messages(&sandbox) == ["Cancelling deletion of Pod default/web"]).await;
-    taint(&sandbox, &unreachable);
+    stop(json!("true"));
     tokio::time::sleep(Duration::from_millis(500)).await;
     clock.advance(Duration::from_secs(200));
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(names(&sandbox), ["default/web"], "the 300 s begin anew");
     clock.advance(Duration::from_secs(301));
-    assert!(sandbox.shows(LIMIT, |board| board.pods().count() == 0).await);
+    assert!(sandbox.shows(LIMIT, |board| board.count(PodState::Ending) == 1).await);
 }

@@ -153,3 +153,27 @@ async fn volumes_that_are_there_go_to_the_claims_that_they_suit_and_are_kept() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn nodes_from_nothing_bring_a_class_for_claims_that_name_none() {
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteOnce], \
+                 resources: {requests: {storage: 1Gi}}}\n---\n";
+    let pod = pod("db", "1").trim_end_matches("---\n").to_owned()
+        + "  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n---\n";
+    let manifests = format!("{claim}{pod}");
+    let first = sandbox(3, &manifests).await;
+    assert_eq!(count(&first, PodState::Placed), 1, "{:?}", first.board);
+    assert_eq!(phases(&first, "persistentvolumeclaims"), ["data Bound"]);
+    assert_eq!(read(&first, "persistentvolumeclaims", "data")["spec"]["storageClassName"], "standard");
+    first.stop().await.unwrap();
+
+    let own = CLASSES.replace(
+        "name: waits",
+        "name: waits, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}",
+    );
+    let second = sandbox(3, &format!("{own}{manifests}")).await;
+    assert_eq!(read(&second, "persistentvolumeclaims", "data")["spec"]["storageClassName"], "waits");
+    let (classes, _) = second.store().list("storageclasses.storage.k8s.io", "", "", "").unwrap();
+    assert_eq!(classes.len(), 2, "a class of that kind in the manifests is the only one");
+    second.stop().await.unwrap();
+}

@@ -105,7 +105,7 @@ fn unknown_fields_are_mistakes_or_told_of_or_left_out() {
 fn kinds_are_known_or_left_out_or_mistakes() {
     for (version, kind, expected) in [
         ("v1", "ConfigMap", ""),
-        ("autoscaling/v2", "HorizontalPodAutoscaler", "ignored"),
+        ("certificates.k8s.io/v1", "CertificateSigningRequest", "ignored"),
         ("example.com/v1", "Thing", "ignored"),
         ("serving.knative.dev/v1", "Service", "ignored"),
         ("v1", "Deployment", "in version \"v1\" (did you mean `apps/v1`?)"),

@@ -1,0 +1,115 @@
+//! Horizontal pod autoscalers, which are stored as `autoscaling/v2` and can be read and written as `autoscaling/v1`.
+
+use serde_json::{Value, json};
+
+use super::{
+    Errors,
+    checks::{
+        self,
+        Check::{Fields, Number, Required},
+        Checks,
+    },
+};
+use crate::{
+    FieldError,
+    value::{default, list, map, number, present, remove, text},
+};
+
+/// The share of the CPU that is aimed at if nobody says anything else.
+const USUAL_PERCENT: i64 = 80;
+
+pub(super) fn defaults(scaler: &mut Value) {
+    let Some(spec) = scaler.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+    default(spec, "minReplicas", 1);
+    if list(spec, "/metrics").is_empty() {
+        spec["metrics"] = json!([cpu_metric(USUAL_PERCENT)]);
+    }
+    if !spec.get("behavior").is_some_and(Value::is_object) {
+        return;
+    }
+    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    for (direction, window, policies) in
+        [("scaleUp", Some(0), json!([pods, percent])), ("scaleDown", None, json!([percent]))]
+    {
+        if map(&mut spec["behavior"], direction).is_some() {
+            let rules = &mut spec["behavior"][direction];
+            default(rules, "selectPolicy", "Max");
+            default(rules, "policies", policies);
+            if let Some(window) = window {
+                default(rules, "stabilizationWindowSeconds", window);
+            }
+        }
+    }
+}
+
+fn cpu_metric(percent: i64) -> Value {
+    let target = json!({"type": "Utilization", "averageUtilization": percent});
+    json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+const REFERENCE: Checks = &[("kind", Required("")), ("name", Required(""))];
+const SPEC: Checks = &[
+    ("minReplicas", Number(1..=i64::MAX, "must be greater than or equal to 1")),
+    ("maxReplicas", Number(0..=i64::MAX, "must be greater than or equal to 1")),
+];
+
+pub(super) fn check(scaler: &Value, errors: &mut Errors) {
+    let spec = &scaler["spec"];
+    let (least, most) = (number(spec, "/minReplicas"), number(spec, "/maxReplicas"));
+    if most == 0 {
+        errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0"));
+    }
+    checks::check(spec, "spec", SPEC, errors);
+    if most < least {
+        let why = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid("spec.maxReplicas", most, why));
+    }
+    checks::check(spec, "spec", &[("scaleTargetRef", Fields(REFERENCE))], errors);
+}
+
+/// The percentage of CPU of an `autoscaling/v1` autoscaler becomes a metric.
+pub(crate) fn to_new(scaler: &mut Value) {
+    let Some(percent) =
+        scaler.get_mut("spec").and_then(|spec| remove(spec, "targetCPUUtilizationPercentage"))
+    else {
+        return;
+    };
+    if let Some(percent) = percent.as_i64() {
+        scaler["spec"]["metrics"] = json!([cpu_metric(percent)]);
+    }
+}
+
+/// Of the metrics `autoscaling/v1` has the percentage of CPU only; it has neither conditions nor behavior.
+pub(crate) fn to_old(scaler: &mut Value) {
+    let Some(spec) = scaler.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+    let percent = list(spec, "/metrics").iter().find_map(|metric| {
+        let is_cpu = text(metric, "/resource/name") == "cpu";
+        present(metric, "/resource/target/averageUtilization").filter(|_| is_cpu).cloned()
+    });
+    remove(spec, "metrics");
+    remove(spec, "behavior");
+    if let Some(percent) = percent {
+        spec["targetCPUUtilizationPercentage"] = percent;
+    }
+    if let Some(status) = scaler.get_mut("status").filter(|status| status.is_object()) {
+        remove(status, "currentMetrics");
+        remove(status, "conditions");
+        default(status, "currentReplicas", 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_form_and_the_new_one_say_the_same() {
+        let old = json!({"spec": {"maxReplicas": 5, "targetCPUUtilizationPercentage": 50}});
+        let mut scaler = old.clone();
+        to_new(&mut scaler);
+        assert_eq!(scaler["spec"]["metrics"], json!([cpu_metric(50)]));
+        to_old(&mut scaler);
+        assert_eq!(scaler, old);
+    }
+}

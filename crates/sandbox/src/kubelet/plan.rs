@@ -1,0 +1,240 @@
+//! What a kubelet does to a pod next, by the pod's status and annotations.
+
+use std::time::Duration;
+
+use harbormaster_api::args::GoDuration;
+use serde_json::Value;
+
+use super::status::{is_backing_off, restarts};
+use crate::{
+    Pace,
+    fields::{annotation, controller, is_ending, is_ready, name, text},
+};
+
+/// The annotation of a pod that may end: how long it runs, as in `90s` or `1m30s`.
+pub const RUN_FOR: &str = "sandbox.harbormaster.dev/run-for";
+/// The annotation of a pod that fails: how long its containers run until they exit with code 1, every time that they are
+/// started.
+pub const FAIL_AFTER: &str = "sandbox.harbormaster.dev/fail-after";
+/// The annotation of a pod that is slow: how long its containers run until they are ready, or `never`.
+pub const READY_AFTER: &str = "sandbox.harbormaster.dev/ready-after";
+
+/// The longest time until a container that failed is started again.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
+/// A container that ran for this long is started again at once.
+const LONG_RUN: Duration = Duration::from_secs(600);
+
+/// What a kubelet does to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Start,
+    /// Says that the pod is ready.
+    Ready,
+    /// Says that it is not.
+    Unready,
+    /// Lets the containers end with an error.
+    Fail,
+    /// Starts the containers again.
+    Restart,
+    Finish,
+    End,
+}
+
+/// What is done next, in one of the lives that the containers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) act: Act,
+    restarts: i64,
+}
+
+/// What can be expected of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeState {
+    /// It works.
+    Ready,
+    /// Its kubelet works and says that it is not ready.
+    NotReady,
+    /// Its kubelet is silent.
+    Silent,
+    /// There is none.
+    Missing,
+}
+
+/// The next step of a pod, and the time until then.
+pub(super) fn next(pod: &Value, node: NodeState, pace: Pace) -> Option<(Step, Duration)> {
+    if text(pod, "/spec/nodeName").is_empty() || node == NodeState::Silent {
+        return None;
+    }
+    let (act, delay) = match text(pod, "/status/phase") {
+        _ if is_ending(pod) => (Act::End, pace.stop),
+        // Nobody speaks for a node that does not exist.
+        "Pending" if node != NodeState::Missing => (Act::Start, pace.start),
+        "Running" if is_backing_off(pod) => (Act::Restart, back_off(restarts(pod))),
+        "Running" => running(pod, node, pace)?,
+        _ => return None,
+    };
+    Some((Step { act, restarts: restarts(pod) }, delay))
+}
+
+/// What comes first in the life of a container that runs.
+fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Act, Duration)> {
+    let ready_after = ready_after(pod);
+    let readiness = match (is_ready(pod), ready_after) {
+        (true, Readiness::Never) => Some((Act::Unready, Duration::ZERO)),
+        (false, Readiness::After(delay)) if node == NodeState::Ready => Some((Act::Ready, delay)),
+        _ => None,
+    };
+    // A pod that is ready has run for that long.
+    let gone = match ready_after {
+        Readiness::After(delay) if is_ready(pod) => delay,
+        _ => Duration::ZERO,
+    };
+    let end =
+        [fail_after(pod).map(|after| (Act::Fail, after)), run_time(pod, pace).map(|of| (Act::Finish, of))];
+    let end = end.into_iter().flatten().map(|(act, delay)| (act, delay.saturating_sub(gone)));
+    end.chain(readiness).min_by_key(|(_, delay)| *delay)
+}
+
+/// When the containers of a pod are ready, from their start on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readiness {
+    After(Duration),
+    Never,
+}
+
+fn ready_after(pod: &Value) -> Readiness {
+    match annotation(pod, READY_AFTER) {
+        Some("never") => Readiness::Never,
+        _ => Readiness::After(duration(pod, READY_AFTER).unwrap_or_default()),
+    }
+}
+
+/// Whether a pod is ready as soon as its containers run.
+pub(super) fn is_ready_at_once(pod: &Value) -> bool {
+    ready_after(pod) == Readiness::After(Duration::ZERO)
+}
+
+fn fail_after(pod: &Value) -> Option<Duration> {
+    duration(pod, FAIL_AFTER)
+}
+
+/// How long a pod runs, if it may end by itself.
+fn run_time(pod: &Value, pace: Pace) -> Option<Duration> {
+    if text(pod, "/spec/restartPolicy") == "Always" {
+        return None;
+    }
+    let of_jobs = || {
+        let owner = controller(pod).filter(|owner| owner["kind"] == "Job");
+        // A pod that is to fail does not come to a good end before.
+        owner.filter(|_| annotation(pod, FAIL_AFTER).is_none()).map(|_| pace.run_for)
+    };
+    // What is no duration was told of, and means nothing.
+    if annotation(pod, RUN_FOR).is_some() { duration(pod, RUN_FOR) } else { of_jobs() }
+}
+
+fn duration(pod: &Value, key: &str) -> Option<Duration> {
+    let given = annotation(pod, key)?;
+    match given.parse::<GoDuration>() {
+        Ok(given) => Some(given.to_std()),
+        Err(error) => {
+            tracing::warn!(pod = name(pod), err = %error, "The annotation {key} is no duration");
+            None
+        }
+    }
+}
+
+/// Whether a pod that fails is started again without a pause.
+pub(super) fn restarts_at_once(pod: &Value) -> bool {
+    restarts(pod) == 0 || fail_after(pod).is_some_and(|after| after >= LONG_RUN)
+}
+
+/// How long a container that has been started again so often waits before the next time.
+pub(super) fn back_off(restarts: i64) -> Duration {
+    let doublings = u32::try_from(restarts.saturating_sub(1)).unwrap_or(0).min(5);
+    (Duration::from_secs(10) * (1 << doublings)).min(LONGEST_BACK_OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PACE: Pace = Pace {
+        start: Duration::from_secs(1),
+        stop: Duration::from_secs(2),
+        run_for: Duration::from_secs(30),
+    };
+
+    fn pod(annotations: &Value, phase: &str, ready: bool) -> Value {
+        let status = if ready { "True" } else { "False" };
+        json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"nodeName": "n", "restartPolicy": "OnFailure"},
+            "status": {"phase": phase, "conditions": [{"type": "Ready", "status": status}]},
+        })
+    }
+
+    fn planned(pod: &Value, node: NodeState) -> Option<(Act, u64)> {
+        next(pod, node, PACE).map(|(step, delay)| (step.act, delay.as_secs()))
+    }
+
+    #[test]
+    fn what_is_due_first_comes_first() {
+        let fails = json!({FAIL_AFTER: "20s"});
+        let slow = json!({FAIL_AFTER: "20s", READY_AFTER: "5s"});
+        let late = json!({FAIL_AFTER: "20s", READY_AFTER: "1m"});
+        let never = json!({READY_AFTER: "never"});
+        let short = json!({FAIL_AFTER: "20s", RUN_FOR: "10s"});
+        let running =
+            |annotations: &Value, ready| planned(&pod(annotations, "Running", ready), NodeState::Ready);
+        for (annotations, ready, expected) in [
+            (&fails, true, Some((Act::Fail, 20))),
+            (&slow, false, Some((Act::Ready, 5))),
+            (&slow, true, Some((Act::Fail, 15))),
+            (&late, false, Some((Act::Fail, 20))),
+            (&never, true, Some((Act::Unready, 0))),
+            (&never, false, None),
+            (&short, true, Some((Act::Finish, 10))),
+            (&json!({}), false, Some((Act::Ready, 0))),
+            (&json!({}), true, None),
+        ] {
+            assert_eq!(running(annotations, ready), expected, "{annotations} {ready}");
+        }
+    }
+
+    #[test]
+    fn pods_of_jobs_finish_unless_they_are_to_fail() {
+        for (annotations, expected) in [
+            (json!({}), (Act::Finish, 30)),
+            (json!({FAIL_AFTER: "1h"}), (Act::Fail, 3600)),
+            (json!({FAIL_AFTER: "1h", RUN_FOR: "1m"}), (Act::Finish, 60)),
+        ] {
+            let mut pod = pod(&annotations, "Running", true);
+            pod["metadata"]["ownerReferences"] = json!([{"kind": "Job", "controller": true}]);
+            assert_eq!(planned(&pod, NodeState::Ready), Some(expected), "{annotations}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_can_do_depends_on_its_state() {
+        let plain = json!({});
+        let mut ending = pod(&plain, "Running", true);
+        ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        for (node, expected) in [
+            (NodeState::Ready, [Some((Act::Start, 1)), Some((Act::Ready, 0)), Some((Act::End, 2))]),
+            (NodeState::NotReady, [Some((Act::Start, 1)), None, Some((Act::End, 2))]),
+            (NodeState::Silent, [None, None, None]),
+            (NodeState::Missing, [None, None, Some((Act::End, 2))]),
+        ] {
+            let pods = [pod(&plain, "Pending", false), pod(&plain, "Running", false), ending.clone()];
+            assert_eq!(pods.map(|pod| planned(&pod, node)), expected, "{node:?}");
+        }
+    }
+
+    #[test]
+    fn the_back_off_doubles_up_to_five_minutes() {
+        let seconds: Vec<u64> = [1, 2, 3, 4, 5, 6, 100].into_iter().map(|n| back_off(n).as_secs()).collect();
+        assert_eq!(seconds, [10, 20, 40, 80, 160, 300, 300]);
+    }
+}
