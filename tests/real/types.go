@@ -10,6 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kubernetes/pkg/generated/openapi"
 )
 
 // leaves are types that are not described by their fields.
@@ -34,6 +37,7 @@ func runTypes() int {
 	for _, name := range os.Args[1:] {
 		wanted[name] = true
 	}
+	documents = openapi.GetOpenAPIDefinitions(func(string) spec.Ref { return spec.Ref{} })
 	table := typeTable{}
 	for kind, of := range scheme.Scheme.AllKnownTypes() {
 		if kind.Version == "v1" && wanted[groupName(kind)+"."+kind.Kind] {
@@ -55,6 +59,23 @@ func runTypes() int {
 		fmt.Fprintln(out, strings.TrimSpace(name+" "+strings.Join(table[name], " ")))
 	}
 	return 0
+}
+
+// documents are what OpenAPI says of the types, by their names there.
+var documents map[string]common.OpenAPIDefinition
+
+// document is what OpenAPI says of a type; nothing for types that it does not know.
+func document(of reflect.Type) spec.Schema {
+	if named, ok := reflect.Zero(of).Interface().(interface{ OpenAPIModelName() string }); ok {
+		return documents[named.OpenAPIModelName()].Schema
+	}
+	return spec.Schema{}
+}
+
+// said is the text of an extension.
+func said(of spec.Schema, extension string) string {
+	text, _ := of.Extensions.GetString("x-kubernetes-" + extension)
+	return text
 }
 
 func groupName(kind schema.GroupVersionKind) string {
@@ -92,8 +113,12 @@ func (table typeTable) add(of reflect.Type) string {
 		table[known] = []string{"1:items:!*" + table.element(of.Elem())}
 		return known
 	}
+	document := document(of)
+	if said(document, "map-type") == "atomic" {
+		table[known] = []string{"@"}
+	}
 	for index := range of.NumField() {
-		if text := table.field(of.Field(index)); text != "" {
+		if text := table.field(document, of.Field(index)); text != "" {
 			table[known] = append(table[known], text)
 		}
 	}
@@ -118,8 +143,25 @@ func (table typeTable) element(of reflect.Type) string {
 	panic("no letter for " + of.String())
 }
 
-// field describes a field; those that protobuf does not have are empty.
-func (table typeTable) field(of reflect.StructField) string {
+// identity is what tells the elements of a list apart: nothing of a list that is one value, no field of a set.
+func identity(list spec.Schema, element reflect.Type) string {
+	if said(list, "list-type") == "set" {
+		return "[]"
+	}
+	if said(list, "list-type") != "map" {
+		return ""
+	}
+	keys, _ := list.Extensions.GetStringSlice("x-kubernetes-list-map-keys")
+	for index, key := range keys {
+		if text, ok := document(element).Properties[key].Default.(string); ok && text != "" {
+			keys[index] += "=" + text
+		}
+	}
+	return "[" + strings.Join(keys, ",") + "]"
+}
+
+// field describes a field of a type; those that protobuf does not have are empty.
+func (table typeTable) field(document spec.Schema, of reflect.StructField) string {
 	wire := strings.Split(of.Tag.Get("protobuf"), ",")
 	if len(wire) < 2 {
 		return ""
@@ -140,7 +182,7 @@ func (table typeTable) field(of reflect.StructField) string {
 	isBytes := of.Type.Kind() == reflect.Slice && of.Type.Elem().Kind() == reflect.Uint8
 	switch {
 	case of.Type.Kind() == reflect.Slice && !isBytes:
-		signs, element = "*", of.Type.Elem()
+		signs, element = "*"+identity(document.Properties[json[0]], of.Type.Elem()), of.Type.Elem()
 	case of.Type.Kind() == reflect.Map:
 		signs, element = "%", of.Type.Elem()
 	}
@@ -154,8 +196,16 @@ func (table typeTable) field(of reflect.StructField) string {
 	if of.Type.Kind() == reflect.Pointer || isBytes || letters == "RawExtension" || letters == "FieldsV1" {
 		isAlways = false
 	}
+	if said(document.Properties[json[0]], "map-type") == "atomic" {
+		signs = "@" + signs
+	}
 	if isAlways {
 		signs = "!" + signs
+	}
+	for _, name := range document.Required {
+		if name == json[0] {
+			signs = "+" + signs
+		}
 	}
 	return wire[1] + ":" + json[0] + ":" + signs + letters
 }

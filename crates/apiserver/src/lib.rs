@@ -3,17 +3,17 @@
 //!
 //! Reading order: `kinds` (what is served: the table of `harbormaster-objects`, and definitions), `object` and `shelf`
 //! (what is stored, and how watchers read it), `store` (what requests do; its rules are those of `harbormaster-objects`),
-//! `server` (HTTP), `serve` (sockets), `read` (lists and watches on the wire), `discovery` and `table` (what kubectl
-//! needs besides).
+//! `apply` (server-side apply, and who wrote what), `server` (HTTP), `serve` (sockets), `read` (lists and watches on the
+//! wire), `discovery` and `table` (what kubectl needs besides).
 //!
 //! An object is encoded once, when it is written; lists and watches send those bytes. Watchers have no queues: each
 //! reads one bounded history at its own pace, and is cut when it falls behind it, or does not read at all.
 //!
 //! There are no controllers and no kubelets, with these exceptions: deleting a namespace removes what is in it, each
 //! namespace has a service account `default`, definitions of custom resources are established at once, and take their
-//! objects with them. What is not there says so: server-side apply, answers in protobuf, logs and exec, quotas,
-//! authorization.
+//! objects with them. What is not there says so: answers in protobuf, logs and exec, quotas, authorization.
 
+mod apply;
 mod certificate;
 mod discovery;
 mod extent;
@@ -50,7 +50,7 @@ pub use status::Failure;
 pub use store::Store;
 pub use watch::{Event, EventType, Expired, Watch};
 
-use harbormaster_objects::{rules, schema, value};
+use harbormaster_objects::{ownership, rules, schema, value};
 
 /// How a server behaves. The defaults suit tests.
 #[derive(Clone, Debug)]

@@ -15,6 +15,11 @@ const MOST_OPERATIONS: usize = 10_000;
 /// How many bytes a JSON patch may copy and move.
 const MOST_COPIED: usize = 3 << 20;
 
+/// Whether a request is one of server-side apply.
+pub(crate) fn is_apply(content_type: &str) -> bool {
+    content_type == "application/apply-patch+yaml"
+}
+
 /// A patch that has been read.
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
@@ -58,17 +63,11 @@ impl Patch {
                 Value::Object(patch) => Ok(Self::Strategic(patch.clone())),
                 _ => Err(Failure::bad_request("json: a strategic merge patch is an object")),
             },
-            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-                Err(Failure::unsupported_media(
-                    "this API server does not support server-side apply: use client-side apply (kubectl apply without \
-                 --server-side)",
-                ))
-            }
             _ => {
                 let strategic = if custom { "" } else { ", application/strategic-merge-patch+json" };
                 Err(Failure::unsupported_media(format!(
                     "the body of the request was in an unknown format - accepted media types include: \
-                     application/json-patch+json, application/merge-patch+json{strategic}"
+                     application/json-patch+json, application/merge-patch+json{strategic}, application/apply-patch+yaml"
                 )))
             }
         }
@@ -180,10 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn server_side_apply_is_refused_with_advice() {
-        let failure = Patch::parse("application/apply-patch+yaml", false, &json!({})).unwrap_err();
-        assert_eq!((failure.code, failure.reason), (415, "UnsupportedMediaType"));
-        assert!(failure.message.contains("client-side apply"), "{failure}");
+    fn custom_resources_take_no_strategic_patches() {
         let strategic = "application/strategic-merge-patch+json";
         assert_eq!(
             Patch::parse(strategic, true, &json!({})).unwrap_err().code,

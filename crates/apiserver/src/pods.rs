@@ -6,7 +6,7 @@ use crate::{
     kinds::Kind,
     shelf::Range,
     status::{About, Failure, FieldError, Result},
-    store::{Deletion, Part, Store},
+    store::{Deletion, Manner, Store},
     time::now,
     value::{default, entries, list, map, number, remove, text},
 };
@@ -28,7 +28,7 @@ pub(crate) fn bind(store: &Store, namespace: &str, name: &str, binding: &Value, 
         return Err(Failure::invalid(about, &[FieldError::required("target.name", "")]));
     }
     let about = About { group: "", plural: "pods/binding", kind: "Pod", name };
-    store.modify(&pods, namespace, name, Part::Whole, dry_run, |old| {
+    store.modify(&pods, namespace, name, Manner::whole(dry_run), |old| {
         for (field, path) in [("UID", "/metadata/uid"), ("ResourceVersion", "/metadata/resourceVersion")] {
             let (wanted, found) = (text(binding, path), text(old, path));
             if !wanted.is_empty() && wanted != found {
@@ -125,7 +125,7 @@ pub(crate) fn evict(
         }
     }
     if !how.dry_run {
-        store.modify(&pods, namespace, name, Part::Whole, false, |old| {
+        store.modify(&pods, namespace, name, Manner::whole(false), |old| {
             let mut new = old.clone();
             let condition = json!({
             "type": "DisruptionTarget",
@@ -163,7 +163,7 @@ fn spend(
     pod: &str,
     dry_run: bool,
 ) -> Result<()> {
-    store.modify(budgets, namespace, budget, Part::Whole, dry_run, |old| {
+    store.modify(budgets, namespace, budget, Manner::whole(dry_run), |old| {
         let number = |pointer: &str| number(old, pointer);
         const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
         let refused =

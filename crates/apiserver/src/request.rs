@@ -12,6 +12,9 @@ use crate::{
     table::Include,
 };
 
+/// Longest name of who writes fields.
+const LONGEST_MANAGER: usize = 128;
+
 /// A request without its body.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -20,6 +23,8 @@ pub(crate) struct Request {
     pub(crate) path: Vec<String>,
     query: Vec<(String, String)>,
     accept: String,
+    /// The program that sends it: `kubectl`, say.
+    agent: String,
     /// Without parameters.
     pub(crate) content_type: String,
     /// What the client is warned of.
@@ -85,6 +90,13 @@ impl Request {
             path: uri.path().split('/').filter(|part| !part.is_empty()).map(decoded).collect(),
             query: uri.query().into_iter().flat_map(|query| query.split('&')).map(pair).collect(),
             accept: header(header::ACCEPT),
+            agent: header(header::USER_AGENT)
+                .split('/')
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .take(LONGEST_MANAGER)
+                .collect(),
             content_type,
             warnings: Arc::default(),
         }
@@ -125,6 +137,31 @@ impl Request {
         }
     }
 
+    /// Under which name the client wants fields to be kept that it writes.
+    pub(crate) fn field_manager(&self) -> Result<Option<&str>> {
+        let name = self.query("fieldManager");
+        if name.chars().count() > LONGEST_MANAGER {
+            let error = FieldError::too_long("fieldManager", LONGEST_MANAGER);
+            return Err(Failure::invalid_options(self.options(), error));
+        }
+        Ok(Some(name).filter(|name| !name.is_empty()))
+    }
+
+    /// Under which name fields are kept that are applied.
+    pub(crate) fn applier(&self) -> Result<&str> {
+        self.field_manager()?.ok_or_else(|| {
+            Failure::invalid_options(
+                self.options(),
+                FieldError::required("fieldManager", "is required for apply patch"),
+            )
+        })
+    }
+
+    /// Under which name fields are kept in any case.
+    pub(crate) fn writer(&self) -> Result<&str> {
+        Ok(self.field_manager()?.unwrap_or(&self.agent))
+    }
+
     /// Whether nothing is to be stored.
     pub(crate) fn dry_run(&self) -> Result<bool> {
         match self.query("dryRun") {
@@ -134,14 +171,17 @@ impl Request {
         }
     }
 
-    fn invalid(&self, name: &str, value: impl Into<Value>, supported: &[&'static str]) -> Failure {
-        let options = match self.method {
+    fn options(&self) -> &'static str {
+        match self.method {
             Method::POST => "CreateOptions",
             Method::PUT => "UpdateOptions",
             Method::PATCH => "PatchOptions",
             _ => "DeleteOptions",
-        };
-        Failure::invalid_options(options, FieldError::unsupported(name, value, supported))
+        }
+    }
+
+    fn invalid(&self, name: &str, value: impl Into<Value>, supported: &[&'static str]) -> Failure {
+        Failure::invalid_options(self.options(), FieldError::unsupported(name, value, supported))
     }
 
     /// What becomes of fields that the type does not have.

@@ -14,18 +14,20 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    Options, discovery, forms,
+    Options,
+    apply::{Application, Writer},
+    discovery, forms,
     kinds::{DELETED_OBJECT, Kind, REVIEW, Rules},
     object::Object,
     openapi,
-    patch::Patch,
+    patch::{self, Patch},
     pods, protobuf, read,
     reply::{self, Answer},
     request::{Request, Target, UnknownFields},
     reviews, rules, scale, schema,
     shelf::Range,
     status::{About, Failure, FieldError, Result, done, success},
-    store::{Deleted, Deletion, Part, Store},
+    store::{Deleted, Deletion, Manner, Part, Store, Tracking},
     time::now,
     tokens,
     value::{present, text},
@@ -35,6 +37,8 @@ use crate::{
 const MOST_BYTES: usize = 3 << 20;
 /// How much of a body that is too large is read all the same: a client that still writes does not see the answer.
 const MOST_IGNORED: usize = 4 * MOST_BYTES;
+/// How often an apply is tried when others make the object or delete it.
+const TRIES: u32 = 10;
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
@@ -193,7 +197,11 @@ impl ApiServer {
                 let object = self.body(request, &body)?;
                 check_named(kind, &object)?;
                 check_strictly(request, kind, &object)?;
-                let created = self.store.create_in(kind, namespace, object, dry_run)?;
+                let manager = request.field_manager()?;
+                let tracking = manager.map_or(Tracking::Nothing, |manager| {
+                    Tracking::Update(Writer { manager, subresource: "" })
+                });
+                let created = self.store.create_in(kind, namespace, object, dry_run, tracking)?;
                 if rules::may_warn(kind) {
                     rules::warnings(kind, None, &created.value()).iter().for_each(|text| request.warn(text));
                 }
@@ -217,6 +225,10 @@ impl ApiServer {
                 read::collection(&self.store, target, request, self.ending()).await
             }
             Method::GET => Ok(read::object(kind, view, 200, &*self.found(target)?)),
+            Method::PATCH if patch::is_apply(&request.content_type) => {
+                let (code, object) = self.apply(request, target, Part::Main, &body)?;
+                Ok(read::object(kind, view, code, &object))
+            }
             Method::PUT | Method::PATCH => {
                 let changed = self.change(request, target, Part::Main, body)?;
                 Ok(read::object(kind, view, 200, &changed))
@@ -264,6 +276,10 @@ impl ApiServer {
         match (subresource.as_str(), &request.method) {
             ("status" | "ephemeralcontainers", &Method::GET) => {
                 Ok(read::object(kind, request.view()?, 200, &*self.found(target)?))
+            }
+            ("status", &Method::PATCH) if patch::is_apply(&request.content_type) => {
+                let (code, object) = self.apply(request, target, Part::Status, &body)?;
+                Ok(read::object(kind, request.view()?, code, &object))
             }
             ("status" | "ephemeralcontainers", &Method::PUT | &Method::PATCH) => {
                 let part = if subresource == "status" { Part::Status } else { Part::Whole };
@@ -316,10 +332,11 @@ impl ApiServer {
     /// Replaces or patches an object.
     fn change(&self, request: &Request, target: &Target, part: Part, body: Bytes) -> Result<Arc<Object>> {
         let Target { kind, namespace, name, .. } = target;
-        let dry_run = request.dry_run()?;
+        let subresource = if part == Part::Status { "status" } else { "" };
+        let manner = manner(request, part, subresource)?;
         let change = self.changer(request, target, &body)?;
         let mut warnings = Vec::new();
-        let changed = self.store.modify(kind, namespace, name, part, dry_run, |old| {
+        let changed = self.store.modify(kind, namespace, name, manner, |old| {
             let new = change.apply(&kind.kind, old)?;
             if part == Part::Main && rules::may_warn(kind) {
                 warnings = rules::warnings(kind, Some(old), &new);
@@ -342,11 +359,57 @@ impl ApiServer {
         Ok(changed)
     }
 
+    /// Applies a configuration (server-side apply); with whether it has made the object.
+    fn apply(
+        &self,
+        request: &Request,
+        target: &Target,
+        part: Part,
+        body: &Bytes,
+    ) -> Result<(u16, Arc<Object>)> {
+        let Target { kind, namespace, name, subresource } = target;
+        let dry_run = request.dry_run()?;
+        let manager = request.applier()?;
+        let config = if body.first() == Some(&b'{') { parse_json(body)? } else { yaml(body)? };
+        let writer = Writer { manager, subresource };
+        let application = Application { writer, force: request.flag("force"), config: &config };
+        let time = || now().to_rfc3339();
+        for _ in 0..TRIES {
+            let manner = Manner { part, dry_run, tracking: Tracking::Said };
+            let changed = self.store.modify(kind, namespace, name, manner, |old| {
+                application.check(kind)?;
+                let new = application.apply(kind, Some(old), &time())?;
+                check_place(&new, namespace, name)?;
+                Ok(new)
+            });
+            match changed {
+                Err(failure) if failure.code == 404 && part == Part::Main => {}
+                changed => return changed.map(|object| (200, object)),
+            }
+            application.check(kind)?;
+            let uid = text(&config, "/metadata/uid");
+            if !uid.is_empty() {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(Failure::conflict(kind.about(name), &why));
+            }
+            let new = application.apply(kind, None, &time())?;
+            check_place(&new, namespace, name)?;
+            match self.store.create_in(kind, namespace, new, dry_run, Tracking::Said) {
+                // Somebody else was faster.
+                Err(failure) if failure.code == 409 && failure.reason == "AlreadyExists" => {}
+                created => return created.map(|object| (201, object)),
+            }
+        }
+        Err(Failure::conflict(kind.about(name), "others are faster again and again"))
+    }
+
     fn rescale(&self, request: &Request, target: &Target, body: Bytes) -> Answer {
         let Target { kind, namespace, name, .. } = target;
-        let dry_run = request.dry_run()?;
+        let manner = manner(request, Part::Main, "scale")?;
         let change = self.changer(request, target, &body)?;
-        let changed = self.store.modify(kind, namespace, name, Part::Main, dry_run, |old| {
+        let changed = self.store.modify(kind, namespace, name, manner, |old| {
             let scaled = change.apply("Scale", &scale::of(kind, old))?;
             let mut new = old.clone();
             scale::write(kind, &scaled, &mut new)?;
@@ -358,6 +421,10 @@ impl ApiServer {
     fn changer(&self, request: &Request, target: &Target, body: &Bytes) -> Result<Change> {
         let Target { kind, namespace, name, .. } = target;
         if request.method == Method::PATCH {
+            if !request.query("force").is_empty() {
+                let why = "may not be specified for non-apply patch";
+                return Err(Failure::invalid_options("PatchOptions", FieldError::forbidden("force", why)));
+            }
             // An unknown type of patch counts before what is wrong with its text.
             Patch::parse(&request.content_type, kind.is_custom(), &json!({})).or_else(|failure| {
                 if failure.code == 415 { Err(failure) } else { Ok(Patch::Merge(Value::Null)) }
@@ -408,6 +475,15 @@ impl ApiServer {
         let value = parsed(request, body)?;
         Ok(if value.is_null() { json!({}) } else { value })
     }
+}
+
+/// How a request changes a part of an object, and what is kept of that.
+fn manner<'a>(request: &'a Request, part: Part, subresource: &'a str) -> Result<Manner<'a>> {
+    let tracking = match part {
+        Part::Whole => Tracking::Nothing,
+        Part::Main | Part::Status => Tracking::Update(Writer { manager: request.writer()?, subresource }),
+    };
+    Ok(Manner { part, dry_run: request.dry_run()?, tracking })
 }
 
 /// How a request changes an object.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use serde_json::{Value, json};
 
 pub(crate) use delete::{Deleted, Deletion};
-pub(crate) use write::Part;
+pub(crate) use write::{Manner, Part, Tracking};
 
 use crate::{
     Options,

@@ -22,7 +22,8 @@ use e2e::{
     volumes::{CLAIMS, CLASSES, NOBODY, SELECTED_NODE, VOLUMES, claim, class, users_of, volume},
 };
 use harbormaster_oracle::components::{
-    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Error, Helm, Kubectl, KubectlVersion, free_ports,
+    ApiClient, ControlPlane, ControlPlaneOptions, Endpoint, Error, Helm, HelmVersion, Kubectl,
+    KubectlVersion, free_ports,
 };
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ fn overlay(name: &str) -> String {
 }
 
 fn chart(release: &str, values: &str) -> Result<String, String> {
-    let helm = Helm::ensure().expect("Helm can be built");
+    let helm = Helm::ensure(HelmVersion::Three).expect("Helm can be built");
     helm.render(&deploy("helm/harbormaster"), release, NAMESPACE, values).expect("Helm runs")
 }
 

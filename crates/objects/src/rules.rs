@@ -96,11 +96,20 @@ impl Context<'_> {
     /// # Errors
     /// What is wrong with it.
     pub fn create(&self, object: &mut Value) -> Result<()> {
+        self.create_noting(object, |_| {})
+    }
+
+    /// As [`Self::create`]; `note` is called when the object is complete, before admission changes it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn create_noting(&self, object: &mut Value, note: impl FnOnce(&mut Value)) -> Result<()> {
         if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
             remove(object, "status");
         }
         self.fit(object)?;
         self.defaults(object);
+        note(object);
         match self.kind.rules {
             Rules::Pod => pod::admit(self, object)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
@@ -117,8 +126,22 @@ impl Context<'_> {
     /// # Errors
     /// What is wrong with it.
     pub fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
+        self.update_noting(old, object, |_| {})
+    }
+
+    /// As [`Self::update`]; `note` is called when the object is complete, before admission changes it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn update_noting(
+        &self,
+        old: &Value,
+        object: &mut Value,
+        note: impl FnOnce(&mut Value),
+    ) -> Result<()> {
         self.fit(object)?;
         self.defaults(object);
+        note(object);
         match self.kind.rules {
             Rules::Pod => pod::admit_update(self, old, object),
             Rules::Service => service::admit(self, Some(old), object).map_err(Refusal::Invalid)?,

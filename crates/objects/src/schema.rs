@@ -23,6 +23,24 @@ pub struct Field {
     pub of: &'static str,
     /// Written even when it is zero or absent.
     always: bool,
+    /// Asked of whoever writes the type.
+    pub required: bool,
+    /// A map that belongs as a whole to who writes it.
+    pub whole: bool,
+    /// What tells the elements of a list apart.
+    pub identity: Identity<'static>,
+}
+
+/// What tells the elements of a list apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Identity<'a> {
+    /// Nothing: the list is one value.
+    #[default]
+    Whole,
+    /// Their values: it is a set.
+    Values,
+    /// These fields, each with what it says where it is missing.
+    Keys(Vec<(&'a str, Option<&'a str>)>),
 }
 
 /// How a field holds its type.
@@ -48,8 +66,30 @@ pub type Fields = HashMap<u64, Field>;
 pub struct Type {
     /// Its fields.
     pub fields: Fields,
+    /// Whether a value belongs as a whole to who writes it.
+    pub whole: bool,
     /// Numbers by name; the fields of inlined types are in those.
     by_name: HashMap<&'static str, u64>,
+}
+
+impl Type {
+    /// A field by its name in JSON, its own or one of a type that it inlines.
+    pub fn field(&'static self, name: &str) -> Option<&'static Field> {
+        field_named("", self, name).map(|(_, field)| field)
+    }
+
+    /// All fields, with those of inlined types, in the order of their names.
+    pub fn all_fields(&'static self) -> Vec<&'static Field> {
+        let mut all = Vec::new();
+        for field in self.fields.values() {
+            match find(field.of).filter(|_| field.shape == Shape::Inline) {
+                Some(inlined) => all.extend(inlined.all_fields()),
+                None => all.push(field),
+            }
+        }
+        all.sort_unstable_by_key(|field| field.name);
+        all
+    }
 }
 
 /// A type of the table.
@@ -64,11 +104,12 @@ fn types() -> &'static HashMap<&'static str, Type> {
         let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#'));
         lines
             .filter_map(|line| {
-                let mut words = line.split(' ');
+                let mut words = line.split(' ').peekable();
                 let name = words.next()?;
+                let whole = words.peek() == Some(&"@");
                 let fields: Fields = words.filter_map(field).collect();
                 let by_name = fields.iter().map(|(number, field)| (field.name, *number)).collect();
-                Some((name, Type { fields, by_name }))
+                Some((name, Type { fields, whole, by_name }))
             })
             .collect()
     })
@@ -77,11 +118,25 @@ fn types() -> &'static HashMap<&'static str, Type> {
 fn field(word: &'static str) -> Option<(u64, Field)> {
     let mut parts = word.splitn(3, ':');
     let (number, name, of) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
-    let (always, of) = of.strip_prefix('!').map_or((false, of), |of| (true, of));
+    let sign = |of: &'static str, sign: char| of.strip_prefix(sign).map_or((false, of), |of| (true, of));
+    let (required, of) = sign(of, '+');
+    let (always, of) = sign(of, '!');
+    let (whole, of) = sign(of, '@');
     let shapes = [('?', Shape::Shy), ('*', Shape::List), ('%', Shape::Map), ('^', Shape::Inline)];
     let found = shapes.into_iter().find_map(|(sign, shape)| of.strip_prefix(sign).map(|of| (shape, of)));
     let (shape, of) = found.unwrap_or((Shape::Single, of));
-    Some((number, Field { name, shape, of, always }))
+    let (identity, of) = match of.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        None => (Identity::Whole, of),
+        Some(("", of)) => (Identity::Values, of),
+        Some((keys, of)) => {
+            let key = |key: &'static str| {
+                let (key, default) = key.split_once('=').unwrap_or((key, ""));
+                (key, Some(default))
+            };
+            (Identity::Keys(keys.split(',').map(key).collect()), of)
+        }
+    };
+    Some((number, Field { name, shape, of, always, required, whole, identity }))
 }
 
 /// The name of the type of a kind, as in `apps.Deployment`: those of versions other than `v1` have the version, too, as
@@ -93,7 +148,7 @@ pub fn type_name(group: &str, version: &str, kind: &str) -> String {
 }
 
 /// The name of the type of a kind's objects as they are stored, if it is in the table.
-fn type_of(kind: &Kind) -> Option<String> {
+pub fn type_of(kind: &Kind) -> Option<String> {
     let (group, version) = match &kind.form {
         Form::NewEvents => ("", "v1"),
         Form::OldAutoscalers => (kind.group.as_str(), "v2"),

@@ -23,7 +23,7 @@ pub use component::Component;
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use endpoint::Endpoint;
 pub use ports::free_ports;
-pub use real_binary::{Helm, Kubectl, KubectlVersion, RealBinary, Rendered, YamlLibrary};
+pub use real_binary::{Helm, HelmVersion, Kubectl, KubectlVersion, RealBinary, Rendered, YamlLibrary};
 
 use std::fmt;
 use std::io;

@@ -1,7 +1,8 @@
 //! HTTP requests that go wrong are answered by the embedded API server as by
 //! the real kube-apiserver: status, content type and body, and so are those
-//! about custom resources. The requests are in `tests/scripts/requests.script`
-//! and `custom_resources.script`, what may differ is in
+//! about custom resources and those of server-side apply. The requests are in
+//! `tests/scripts/requests.script`, `custom_resources.script` and
+//! `apply.script`, what may differ is in
 //! `tests/scripts/requests_differences.yaml`.
 
 mod servers;
@@ -25,9 +26,14 @@ fn requests_about_custom_resources_are_answered_the_same() {
 }
 
 #[test]
+fn applied_configurations_are_answered_the_same() {
+    are_answered_the_same("apply.script");
+}
+
+#[test]
 fn the_scripts_are_long_and_each_wanted_difference_is_in_them() {
     let wanted = servers::wanted("requests_differences.yaml");
-    let scripts = ["requests.script", "custom_resources.script"].map(servers::script);
+    let scripts = ["requests.script", "custom_resources.script", "apply.script"].map(servers::script);
     for script in &scripts {
         assert!(script.steps.len() >= 80);
     }

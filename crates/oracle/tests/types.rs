@@ -16,8 +16,11 @@ const TABLE: &str = "../objects/src/schema.txt";
 /// The types that no other type has fields of: kinds.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let words = |line: &'a str| line.split(' ');
-    let of_field =
-        |word: &'a str| word.rsplit(':').next().map(|of| of.trim_start_matches(['!', '?', '*', '%', '^']));
+    let of_field = |word: &'a str| {
+        let of = word.rsplit(':').next()?;
+        let of = of.rsplit_once(']').map_or(of, |(_, of)| of);
+        Some(of.trim_start_matches(['+', '!', '@', '?', '*', '%', '^']))
+    };
     let used: BTreeSet<&str> =
         lines.iter().flat_map(|line| words(line).skip(1)).filter_map(of_field).collect();
     lines.iter().filter_map(|line| words(line).next()).filter(|name| !used.contains(name)).collect()

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Deletion, Part, Store};
+use super::{Deletion, Manner, Part, Store, Tracking};
 use crate::{
-    kinds::Kind,
+    apply::Writer,
+    kinds::{Kind, Rules},
     object::{Object, key},
     shelf::Range,
     status::{Failure, Result},
@@ -67,7 +68,7 @@ impl Store {
             "" if kind.is_namespaced() => "default".to_owned(),
             namespace => namespace.to_owned(),
         };
-        self.create_in(&kind, &namespace, object, false)
+        self.create_in(&kind, &namespace, object, false, Tracking::Nothing)
     }
 
     /// Changes an object but for its status. `change` may be called more than once, when others are faster.
@@ -107,7 +108,11 @@ impl Store {
         mut change: impl FnMut(&mut Value),
     ) -> Result<Arc<Object>> {
         let kind = self.kind(resource)?;
-        self.modify(&kind, namespace, name, part, false, |old| {
+        // Under these names a cluster's own components write.
+        let manager = if kind.rules == Rules::Pod { "kubelet" } else { "kube-controller-manager" };
+        let writer = Writer { manager, subresource: if part == Part::Status { "status" } else { "" } };
+        let manner = Manner { part, dry_run: false, tracking: Tracking::Update(writer) };
+        self.modify(&kind, namespace, name, manner, |old| {
             let mut new = old.clone();
             change(&mut new);
             Ok(new)

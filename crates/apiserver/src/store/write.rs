@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Store;
 use crate::{
+    apply::{Writer, note},
     extent, forms,
     kinds::{Kind, Rules, STATUS, VERSIONED},
     object::{Draft, Object, key, parse_version},
@@ -33,6 +34,32 @@ pub(crate) enum Part {
     Whole,
 }
 
+/// What is kept of who writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tracking<'a> {
+    /// Nothing: what is kept stays as it is.
+    Nothing,
+    /// What an update changes is its writer's.
+    Update(Writer<'a>),
+    /// The object says it itself: it has been applied.
+    Said,
+}
+
+/// How an object is changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner<'a> {
+    pub(crate) part: Part,
+    pub(crate) dry_run: bool,
+    pub(crate) tracking: Tracking<'a>,
+}
+
+impl Manner<'_> {
+    /// The server itself writes.
+    pub(crate) fn whole(dry_run: bool) -> Self {
+        Self { part: Part::Whole, dry_run, tracking: Tracking::Nothing }
+    }
+}
+
 /// What the words for a lost race are.
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
@@ -45,6 +72,7 @@ impl Store {
         namespace: &str,
         mut object: Value,
         dry_run: bool,
+        tracking: Tracking<'_>,
     ) -> Result<Arc<Object>> {
         forms::check(kind, &object)?;
         if kind.custom.as_ref().is_some_and(|custom| custom.ending) {
@@ -64,10 +92,17 @@ impl Store {
         if generates {
             object["metadata"]["name"] = format!("{prefix}{}", self.0.random.suffix()).into();
         }
-        rules::stamp(kind, &mut object, &self.0.random.uid(), &now().to_rfc3339());
+        let said = object.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
+        let time = now().to_rfc3339();
+        rules::stamp(kind, &mut object, &self.0.random.uid(), &time);
         let _until_it_is_stored = self.addressing(kind);
         let name = text(&object, "/metadata/name").to_owned();
-        self.rules(kind, &name, Part::Main, |rules| rules.create(&mut object))?;
+        let note = |new: &mut Value| match (&tracking, said) {
+            (Tracking::Update(writer), _) => note(kind, None, new, writer, &time),
+            (Tracking::Said, Some(said)) => new["metadata"]["managedFields"] = said,
+            (Tracking::Said | Tracking::Nothing, _) => {}
+        };
+        self.rules(kind, &name, Part::Main, |rules| rules.create_noting(&mut object, note))?;
         self.complete(kind, &mut object);
         extent::check(&object)?;
         let mut tries = 0;
@@ -122,10 +157,10 @@ impl Store {
         kind: &Kind,
         namespace: &str,
         name: &str,
-        part: Part,
-        dry_run: bool,
+        manner: Manner<'_>,
         mut change: impl FnMut(&Value) -> Result<Value>,
     ) -> Result<Arc<Object>> {
+        let Manner { part, dry_run, tracking } = manner;
         let about = kind.about(name);
         let key = key(namespace, name);
         for _ in 0..TRIES {
@@ -140,7 +175,11 @@ impl Store {
             if part == Part::Whole {
                 new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
             } else {
-                self.rules(kind, name, part, |rules| rules.update(&old, &mut new))?;
+                let note = |new: &mut Value| match tracking {
+                    Tracking::Update(writer) => note(kind, Some(&old), new, &writer, &now().to_rfc3339()),
+                    Tracking::Nothing | Tracking::Said => {}
+                };
+                self.rules(kind, name, part, |rules| rules.update_noting(&old, &mut new, note))?;
                 self.complete(kind, &mut new);
             }
             if new == old {
@@ -221,6 +260,8 @@ fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
             take(&given, &mut new, "status");
             if !kind.is_custom() {
                 take(&given, &mut new, "metadata");
+            } else if let Some(given) = given.get("metadata") {
+                take(given, &mut new["metadata"], "managedFields");
             }
         }
     }

@@ -6,7 +6,11 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::format;
-use crate::value::{entries, is_true, list, text};
+use crate::{
+    ownership::{Inner, Parts, Place, Plain},
+    schema::Identity,
+    value::{entries, is_true, list, text},
+};
 
 /// The schema of a value.
 #[derive(Debug, Default)]
@@ -38,6 +42,8 @@ pub struct Schema {
     /// The value is an object of Kubernetes itself.
     pub(super) embedded: bool,
     pub(super) list_type: ListType,
+    /// An object that belongs as a whole to who writes it.
+    pub(super) whole: bool,
 }
 
 /// What is asked of properties without a schema of their own.
@@ -139,6 +145,7 @@ impl Schema {
                 "map" => ListType::Map(texts("/x-kubernetes-list-map-keys")),
                 _ => ListType::Atomic,
             },
+            whole: text(schema, "/x-kubernetes-map-type") == "atomic",
         }
     }
 
@@ -148,6 +155,56 @@ impl Schema {
             Additional::Of(schema) => Some(schema),
             _ => None,
         })
+    }
+
+    /// What a value consists of.
+    pub(crate) fn parts(&self, value: &Value) -> Parts<'_> {
+        match value {
+            Value::Object(_) if !self.whole => Parts::Fields,
+            Value::Array(_) => match &self.list_type {
+                ListType::Atomic => Parts::None,
+                ListType::Set => Parts::Elements(Identity::Values),
+                ListType::Map(keys) => {
+                    let default = |key: &str| {
+                        let schema = self.items.as_ref().and_then(|items| items.properties.get(key));
+                        schema.and_then(|schema| schema.default.as_ref()?.as_str())
+                    };
+                    Parts::Elements(Identity::Keys(
+                        keys.iter().map(|key| (key.as_str(), default(key))).collect(),
+                    ))
+                }
+            },
+            _ => Parts::None,
+        }
+    }
+
+    /// The type of the plain values that there may be.
+    pub(crate) fn plain(&self) -> Option<Plain> {
+        match self.types.as_slice() {
+            [only] if only == "string" => Some(Plain::Text),
+            [only] if only == "integer" || only == "number" => Some(Plain::Number),
+            [only] if only == "boolean" => Some(Plain::Truth),
+            _ => None,
+        }
+    }
+
+    /// The place of a property.
+    pub(crate) fn inner(&self, name: &str) -> Option<Inner<'_>> {
+        if self.embedded && matches!(name, "kind" | "apiVersion" | "metadata") {
+            return Some(Inner { place: Place::Unsaid, named: true });
+        }
+        match (self.properties.get(name), &self.additional) {
+            (Some(schema), _) => Some(Inner { place: Place::Schema(schema), named: true }),
+            (None, Additional::Of(schema)) => Some(Inner { place: Place::Schema(schema), named: false }),
+            (None, Additional::Any) => Some(Inner { place: Place::Unsaid, named: false }),
+            (None, _) if self.preserves => Some(Inner { place: Place::Unsaid, named: false }),
+            (None, Additional::Never | Additional::Unsaid) => None,
+        }
+    }
+
+    /// The place of the elements of a list.
+    pub(crate) fn element(&self) -> Place<'_> {
+        self.items.as_deref().map_or(Place::Unsaid, Place::Schema)
     }
 
     /// The names of the properties.

@@ -188,7 +188,6 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
                 None => metadata.remove(name),
             };
         }
-        metadata.remove("managedFields");
         let had = list(old, "/metadata/finalizers");
         let has = metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten();
         let names: Vec<String> = has.filter(|name| !had.contains(name)).map(ToString::to_string).collect();

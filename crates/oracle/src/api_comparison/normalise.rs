@@ -71,12 +71,19 @@ fn pretty(text: &str) -> Option<String> {
     Some(lines)
 }
 
-/// Who wrote which field is kept for server-side apply, which is its own
-/// wanted difference.
+/// Who wrote which field is compared of objects that have been applied, in the
+/// order of the names: of others our server keeps it only where a client names
+/// itself.
 fn without_managers(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            map.remove("managedFields");
+            let managers = map.get_mut("managedFields").and_then(Value::as_array_mut);
+            match managers.filter(|all| all.iter().any(|one| one["operation"] == "Apply")) {
+                Some(all) => all.sort_by_key(|one| {
+                    format!("{} {} {}", one["manager"], one["operation"], one["subresource"])
+                }),
+                None => drop(map.remove("managedFields")),
+            }
             map.values_mut().for_each(without_managers);
         }
         Value::Array(list) => list.iter_mut().for_each(without_managers),

@@ -71,16 +71,21 @@ impl Go {
         Self { directory: directory.to_owned(), environment: self.environment.clone() }
     }
 
-    /// Builds the program of the Go module, which then takes itself for
-    /// `version` of Kubernetes.
-    pub(super) fn build(&self, output: &Path, version: &str, mod_files: ModFiles) -> Result<(), Error> {
+    /// Builds a program, which then takes itself for `version` of Kubernetes.
+    pub(super) fn build(
+        &self,
+        package: &str,
+        output: &Path,
+        version: &str,
+        mod_files: ModFiles,
+    ) -> Result<(), Error> {
         let mut child = self
             .command()
             .args(["build", "-v", mod_files.flag(), "-ldflags"])
             .arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"))
             .arg("-o")
             .arg(output)
-            .arg(".")
+            .arg(package)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -170,7 +175,7 @@ mod tests {
             .unwrap();
         let output = directory.path().join("out");
         let go = Go::in_directory(directory.path());
-        let error = go.build(&output, "v1", ModFiles::AsTheyAre).unwrap_err();
+        let error = go.build(".", &output, "v1", ModFiles::AsTheyAre).unwrap_err();
         assert!(error.to_string().contains("undefined: missing"), "{error}");
     }
 }

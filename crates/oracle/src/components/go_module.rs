@@ -15,6 +15,8 @@ use super::{Error, io_error};
 pub(super) struct GoModule {
     /// Where it lies, under the workspace.
     pub(super) directory: &'static str,
+    /// What is built: `.`, or a package of another module.
+    pub(super) package: &'static str,
     /// The program is `target/real/NAME-KEY`, with the key of its sources.
     pub(super) name: &'static str,
     /// The module whose version in `go.mod` says which version of Kubernetes
@@ -84,7 +86,7 @@ impl GoModule {
             fs::read_to_string(&go_mod).map_err(io_error(format!("reading {}", go_mod.display())))?;
         let pinned = kubernetes_version(required(&pinned, self.reference).unwrap_or_default());
         let go = Go::in_directory(sources);
-        let failure = match go.build(output, &pinned, ModFiles::AsTheyAre) {
+        let failure = match go.build(self.package, output, &pinned, ModFiles::AsTheyAre) {
             Err(failure @ Error::Build { .. }) => failure,
             done => return done.map(|()| pinned),
         };
@@ -96,7 +98,7 @@ impl GoModule {
             substitute.description()
         ));
         let version = kubernetes_version(&substitute.version()?);
-        substitute.go().build(output, &version, ModFiles::Updated)?;
+        substitute.go().build(self.package, output, &version, ModFiles::Updated)?;
         Ok(version)
     }
 
@@ -187,7 +189,14 @@ mod tests {
         for file in files {
             fs::write(directory.path().join(file), "").unwrap();
         }
-        let module = GoModule { directory: "", name: "kubectl-1.27", reference: "", what: "", minutes: 0 };
+        let module = GoModule {
+            directory: "",
+            package: ".",
+            name: "kubectl-1.27",
+            reference: "",
+            what: "",
+            minutes: 0,
+        };
         module.remove_outdated(directory.path());
         assert_eq!(files.map(|file| directory.path().join(file).exists()), [false, false, true, true]);
     }

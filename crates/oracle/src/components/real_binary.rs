@@ -11,6 +11,7 @@ use super::go_module::{GoModule, Program};
 
 const COMPONENTS: GoModule = GoModule {
     directory: "tests/real",
+    package: ".",
     name: "components",
     reference: "k8s.io/kubernetes",
     what: "the real Kubernetes components",
@@ -64,7 +65,7 @@ impl KubectlVersion {
             Self::Oldest => ("tests/kubectl/1.27", "kubectl-1.27", "kubectl"),
             Self::Newest => ("tests/kubectl/1.37", "kubectl-1.37", "kubectl"),
         };
-        GoModule { directory, name, reference: "k8s.io/kubectl", what, minutes: 2 }
+        GoModule { directory, package: ".", name, reference: "k8s.io/kubectl", what, minutes: 2 }
     }
 
     /// `1.27`, say.
@@ -113,6 +114,7 @@ impl YamlLibrary {
     pub fn ensure() -> Result<Self, Error> {
         let module = GoModule {
             directory: "tests/yaml",
+            package: ".",
             name: "yaml",
             reference: "sigs.k8s.io/yaml",
             what: "Kubernetes' YAML",
@@ -128,29 +130,71 @@ impl YamlLibrary {
     }
 }
 
-/// Helm's renderer.
-#[derive(Debug, Clone)]
-pub struct Helm(PathBuf);
+/// The Helms that are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HelmVersion {
+    /// 3, which compares what it has installed with what there is, and patches.
+    Three,
+    /// 4, which applies on the side of the server.
+    Four,
+}
 
-impl Helm {
-    /// Returns the renderer, building it first as [`RealBinary::ensure`] does.
-    pub fn ensure() -> Result<Self, Error> {
-        let module = GoModule {
-            directory: "tests/helm",
-            name: "helm",
+impl HelmVersion {
+    fn module(self) -> GoModule {
+        let three = GoModule {
+            directory: "tests/helm/3",
+            package: "helm.sh/helm/v3/cmd/helm",
+            name: "helm-3",
             reference: "helm.sh/helm/v3",
             what: "Helm",
-            minutes: 2,
+            minutes: 3,
         };
-        module.ensure().map(|program| Self(program.path))
+        match self {
+            Self::Three => three,
+            Self::Four => GoModule {
+                directory: "tests/helm/4",
+                package: ".",
+                name: "helm-4",
+                reference: "helm.sh/helm/v4",
+                ..three
+            },
+        }
+    }
+}
+
+/// A real helm.
+#[derive(Debug, Clone)]
+pub struct Helm {
+    path: PathBuf,
+    version: HelmVersion,
+}
+
+impl Helm {
+    /// Returns helm of that version, building it first as
+    /// [`RealBinary::ensure`] does.
+    pub fn ensure(version: HelmVersion) -> Result<Self, Error> {
+        version.module().ensure().map(|program| Self { path: program.path, version })
     }
 
-    /// The manifests of a chart, as `helm template` prints them, or what Helm
-    /// says against the values, which are YAML.
+    /// The executable file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Which one it is.
+    #[must_use]
+    pub fn version(&self) -> HelmVersion {
+        self.version
+    }
+
+    /// The manifests of a chart, or what helm says against the values, which
+    /// are YAML.
     pub fn render(&self, chart: &Path, release: &str, namespace: &str, values: &str) -> io::Result<Rendered> {
-        let mut child = Command::new(&self.0)
+        let mut child = Command::new(&self.path)
+            .args(["template", release])
             .arg(chart)
-            .args([release, namespace])
+            .args(["--namespace", namespace, "--values", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

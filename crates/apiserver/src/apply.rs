@@ -1,0 +1,237 @@
+//! Server-side apply: an object laid over another one by somebody who owns what it says, and who owns which fields.
+//!
+//! Reading order: [`apply()`] and [`note`] (what requests do), `managers` (who has written what), `fields` (sets of
+//! fields), `walk` (objects taken apart). Which values belong together is in [`ownership`](crate::ownership).
+//!
+//! Who writes what is kept of an object from the moment when a client that names itself creates it, or when it is
+//! applied; what was in it by then belongs to `before-first-apply`.
+
+mod fields;
+mod managers;
+mod walk;
+
+use serde_json::{Value, json};
+
+use self::{
+    fields::{Fields, field},
+    managers::{Manager, Managers},
+    walk::Changes,
+};
+use crate::{
+    kinds::{Kind, STATUS},
+    ownership::Place,
+    status::{Failure, Result},
+    value::{list, map, remove, text},
+};
+
+/// Where client-side apply keeps what was applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Who takes over from client-side apply.
+const KUBECTL: &str = "kubectl";
+
+/// Who writes an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer<'a> {
+    /// The name under which fields are kept.
+    pub(crate) manager: &'a str,
+    /// Empty for the object itself.
+    pub(crate) subresource: &'a str,
+}
+
+impl Writer<'_> {
+    fn manager(&self, kind: &Kind, applies: bool) -> Manager {
+        Manager {
+            name: self.manager.to_owned(),
+            applies,
+            version: kind.api_version(),
+            subresource: self.subresource.to_owned(),
+        }
+    }
+
+    /// What a request cannot write is not kept either.
+    fn limit(&self, kind: &Kind, fields: &mut Fields) {
+        match self.subresource {
+            "" if kind.has(STATUS) => fields.cut(&field("status")),
+            "status" => {
+                fields.cut(&field("spec"));
+                if kind.is_custom() {
+                    fields.cut(&field("metadata"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn limit_changes(&self, kind: &Kind, mut changes: Changes) -> Changes {
+        self.limit(kind, &mut changes.written);
+        self.limit(kind, &mut changes.removed);
+        changes
+    }
+}
+
+/// Writes into a new version of an object who wrote what. Without an old one the object is new; of an old one of which
+/// nothing is kept, nothing is.
+pub(crate) fn note(kind: &Kind, old: Option<&Value>, new: &mut Value, writer: &Writer<'_>, now: &str) {
+    let said = new.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let is_reset = said.is_some_and(|said| match said.as_slice() {
+        [] => true,
+        [only] => only == &json!({}),
+        _ => false,
+    });
+    let before = || old.map(Managers::read).unwrap_or_default();
+    let mut managers = match Managers::read(new) {
+        _ if !writer.subresource.is_empty() => before(),
+        _ if is_reset => Managers::default(),
+        given if given.is_empty() => before(),
+        given => given,
+    };
+    if let Some(metadata) = map(new, "metadata") {
+        metadata.remove("managedFields");
+    }
+    if managers.is_empty() && old.is_some() {
+        return;
+    }
+    let nothing = json!({});
+    let old = without_managers(old.unwrap_or(&nothing));
+    let changes = walk::compare(Place::of(kind), Some(&old), Some(new));
+    let changes = writer.limit_changes(kind, changes);
+    // A scale that nobody owns stays so.
+    if writer.subresource != "scale" || managers.owns(&changes) {
+        managers.update(writer.manager(kind, false), &changes, now);
+    }
+    managers.write(new);
+}
+
+/// A configuration that somebody applies.
+pub(crate) struct Application<'a> {
+    pub(crate) writer: Writer<'a>,
+    /// Whether fields of others are taken over.
+    pub(crate) force: bool,
+    pub(crate) config: &'a Value,
+}
+
+impl Application<'_> {
+    /// Refuses what is no object of the kind, or says what only the server may say.
+    pub(crate) fn check(&self, kind: &Kind) -> Result<()> {
+        let config = self.config;
+        let (version, name) = (text(config, "/apiVersion"), text(config, "/kind"));
+        if version != kind.api_version() || name != kind.kind {
+            let slash = if version.contains('/') { "" } else { "/" };
+            let why = format!("invalid object type: {slash}{version}, Kind={name}");
+            return Err(Failure::bad_request(why));
+        }
+        if config.pointer("/metadata/managedFields").is_some_and(|given| !given.is_null()) {
+            return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        }
+        match walk::mistake(Place::of(kind), config, "") {
+            None => Ok(()),
+            Some(why) => {
+                let place = match text(config, "/metadata/namespace") {
+                    "" => format!("/{}", text(config, "/metadata/name")),
+                    namespace => format!("{namespace}/{}", text(config, "/metadata/name")),
+                };
+                let (group, version) = (&kind.group, &kind.version);
+                let what = format!("{place}; {group}/{version}, Kind={}", kind.kind);
+                Err(Failure::internal(format!("failed to create typed patch object ({what}): {why}")))
+            }
+        }
+    }
+
+    /// The object with the configuration laid over it, and who owns what in it; a new object without an old one.
+    pub(crate) fn apply(&self, kind: &Kind, live: Option<&Value>, now: &str) -> Result<Value> {
+        let place = Place::of(kind);
+        let manager = self.writer.manager(kind, true);
+        let mut managers = live.map(Managers::read).unwrap_or_default();
+        let nothing = json!({});
+        let old = without_managers(live.unwrap_or(&nothing));
+        if managers.is_empty() && live.is_some() {
+            let before = Manager { name: "before-first-apply".to_owned(), applies: false, ..manager.clone() };
+            let all = walk::compare(place, Some(&nothing), Some(&old));
+            managers.update(before, &self.writer.limit_changes(kind, all), now);
+        }
+        let mut fields = walk::fields_of(place, self.config);
+        self.writer.limit(kind, &mut fields);
+        let mut new = walk::merge(place, Some(old.clone()), self.config);
+        if let Some(last) = managers.find(&manager) {
+            let mut kept = managers.others(&manager);
+            kept.add(&fields);
+            walk::prune(place, &mut new, &last.fields, &kept);
+        }
+        let changes = self.writer.limit_changes(kind, walk::compare(place, Some(&old), Some(&new)));
+        let conflicts = managers.conflicts(&manager, &changes);
+        if !self.force && !conflicts.is_empty() {
+            self.settle(place, &old, conflicts)?;
+        }
+        let is_changed = new != old;
+        managers.apply(manager, fields, &changes, is_changed.then_some(now));
+        if live.is_none() {
+            // There is no version yet that could be meant.
+            remove(&mut new["metadata"], "resourceVersion");
+        }
+        if self.writer.manager == KUBECTL && !last_applied(&old).is_empty() {
+            let config = without_managers(self.config);
+            new["metadata"]["annotations"][LAST_APPLIED] = format!("{config}\n").into();
+        }
+        managers.write(&mut new);
+        Ok(new)
+    }
+
+    /// Refuses conflicts, unless kubectl takes over what it has applied itself from the side of the client.
+    fn settle(&self, place: Place<'_>, old: &Value, mut conflicts: Vec<(&Manager, Fields)>) -> Result<()> {
+        let applied = serde_json::from_str::<Value>(last_applied(old)).ok();
+        if let Some(applied) = applied.filter(|applied| {
+            self.writer.manager == KUBECTL && applied["apiVersion"] == self.config["apiVersion"]
+        }) {
+            let changes = walk::compare(place, Some(&applied), Some(old));
+            let mut own = walk::fields_of(place, &applied);
+            own.subtract(&changes.written);
+            own.subtract(&changes.removed);
+            conflicts.iter_mut().for_each(|(_, fields)| fields.subtract(&own));
+            conflicts.retain(|(_, fields)| !fields.is_empty());
+        }
+        if conflicts.is_empty() { Ok(()) } else { Err(conflict(&conflicts)) }
+    }
+}
+
+fn last_applied(object: &Value) -> &str {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|all| all.get(LAST_APPLIED)?.as_str()).unwrap_or_default()
+}
+
+/// That others own what a configuration says otherwise.
+fn conflict(conflicts: &[(&Manager, Fields)]) -> Failure {
+    let mut all: Vec<(String, Vec<String>)> =
+        conflicts.iter().map(|(manager, fields)| (manager.shown(), fields.paths())).collect();
+    all.sort();
+    let causes = all.iter().flat_map(|(manager, paths)| {
+        let message = format!("conflict with {manager}");
+        paths
+            .iter()
+            .map(move |path| json!({"reason": "FieldManagerConflict", "message": message, "field": path}))
+    });
+    let causes: Vec<Value> = causes.collect();
+    let message = match (all.as_slice(), causes.len()) {
+        ([(manager, paths)], 1) => {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {}", paths.concat())
+        }
+        (_, count) => {
+            let lines = all.iter().flat_map(|(manager, paths)| {
+                let paths = paths.iter().map(|path| format!("- {path}"));
+                std::iter::once(format!("conflicts with {manager}:")).chain(paths)
+            });
+            format!("Apply failed with {count} conflicts: {}", lines.collect::<Vec<_>>().join("\n"))
+        }
+    };
+    let mut failure = Failure::new(409, "Conflict", message);
+    failure.details.insert("causes".to_owned(), causes.into());
+    failure
+}
+
+/// The object without what is kept of its writers.
+fn without_managers(object: &Value) -> Value {
+    let mut object = object.clone();
+    if !list(&object, "/metadata/managedFields").is_empty() {
+        remove(&mut object["metadata"], "managedFields");
+    }
+    object
+}

@@ -1,0 +1,180 @@
+//! Sets of fields, as `metadata.managedFields` tells them (`FieldsV1`).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// A set of fields of an object: a tree in which each level is a step into a value.
+///
+/// Steps are written as in `FieldsV1`: `f:NAME` is a field, `k:{…}` an element with these keys, `v:…` an element of
+/// that value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fields {
+    /// Whether the value itself is in the set.
+    pub(super) own: bool,
+    /// What is in the set of what the value consists of.
+    pub(super) below: BTreeMap<String, Fields>,
+}
+
+/// What stands in `FieldsV1` for the value itself.
+const ITSELF: &str = ".";
+
+impl Fields {
+    /// Reads `FieldsV1`; none if it is something else.
+    pub(super) fn parse(value: &Value) -> Option<Self> {
+        let mut fields = Self::default();
+        let map = value.as_object()?;
+        for (step, value) in map {
+            if step == ITSELF {
+                fields.own = true;
+                continue;
+            }
+            if !matches!(step.as_bytes(), [b'f' | b'k' | b'v' | b'i', b':', ..]) {
+                return None;
+            }
+            let mut inner = Self::parse(value)?;
+            inner.own |= inner.below.is_empty();
+            fields.below.insert(step.clone(), inner);
+        }
+        Some(fields)
+    }
+
+    /// The set as `FieldsV1`.
+    pub(super) fn json(&self) -> Value {
+        let mut map = Map::new();
+        if self.own && !self.below.is_empty() {
+            map.insert(ITSELF.to_owned(), Value::Object(Map::new()));
+        }
+        map.extend(self.below.iter().map(|(step, fields)| (step.clone(), fields.json())));
+        Value::Object(map)
+    }
+
+    /// Whether nothing is in the set.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.own && self.below.is_empty()
+    }
+
+    /// The set of what is below a step.
+    pub(super) fn at(&self, step: &str) -> Option<&Self> {
+        self.below.get(step)
+    }
+
+    /// Puts a field into the set.
+    pub(super) fn insert(&mut self, path: &[String]) {
+        match path {
+            [] => self.own = true,
+            [step, rest @ ..] => self.below.entry(step.clone()).or_default().insert(rest),
+        }
+    }
+
+    /// Puts another set into this one.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.own |= other.own;
+        for (step, fields) in &other.below {
+            self.below.entry(step.clone()).or_default().add(fields);
+        }
+    }
+
+    /// Takes another set out of this one.
+    pub(super) fn subtract(&mut self, other: &Self) {
+        self.own &= !other.own;
+        for (step, fields) in &other.below {
+            if let Some(own) = self.below.get_mut(step) {
+                own.subtract(fields);
+                if own.is_empty() {
+                    self.below.remove(step);
+                }
+            }
+        }
+    }
+
+    /// Takes a field out of the set, with everything below it.
+    pub(super) fn cut(&mut self, step: &str) {
+        self.below.remove(step);
+    }
+
+    /// What is in both sets.
+    pub(super) fn common(&self, other: &Self) -> Self {
+        let both = self.below.iter().filter_map(|(step, fields)| {
+            let common = fields.common(other.below.get(step)?);
+            (!common.is_empty()).then(|| (step.clone(), common))
+        });
+        Self { own: self.own && other.own, below: both.collect() }
+    }
+
+    /// The paths of all fields of the set, for people: `.spec.containers[name="a"].image`. Those of a level come before
+    /// those below them.
+    pub(super) fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.collect("", &mut paths);
+        paths
+    }
+
+    fn collect(&self, before: &str, paths: &mut Vec<String>) {
+        let steps = || self.below.iter().map(|(step, fields)| (format!("{before}{}", shown(step)), fields));
+        paths.extend(steps().filter(|(_, fields)| fields.own).map(|(path, _)| path));
+        for (path, fields) in steps() {
+            fields.collect(&path, paths);
+        }
+    }
+}
+
+/// The step into a field.
+pub(super) fn field(name: &str) -> String {
+    format!("f:{name}")
+}
+
+/// A step for people.
+pub(super) fn shown(step: &str) -> String {
+    let (kind, rest) = step.split_at_checked(2).unwrap_or((step, ""));
+    match (kind, serde_json::from_str::<Map<String, Value>>(rest)) {
+        ("f:", _) => format!(".{rest}"),
+        ("v:", _) => format!("[={rest}]"),
+        ("k:", Ok(keys)) => {
+            let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("[{}]", keys.join(","))
+        }
+        _ => format!("[{rest}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_set_is_read_and_written_as_it_was() {
+        let told = json!({
+            "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+            "f:spec": {"f:replicas": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}}}},
+        });
+        let fields = Fields::parse(&told).unwrap();
+        assert_eq!(fields.json(), told);
+        assert_eq!(
+            fields.paths(),
+            [
+                ".metadata.labels",
+                ".metadata.labels.app",
+                ".spec.replicas",
+                ".spec.ports[port=80,protocol=\"TCP\"]",
+                ".spec.ports[port=80,protocol=\"TCP\"].name",
+            ]
+        );
+        assert_eq!(Fields::parse(&json!({"x": {}})), None);
+    }
+
+    #[test]
+    fn sets_are_added_subtracted_and_compared() {
+        let set = |value: Value| Fields::parse(&value).unwrap();
+        let mut all = set(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
+        let some = set(json!({"f:a": {"f:b": {}}, "f:d": {}}));
+        assert_eq!(all.common(&some), set(json!({"f:a": {"f:b": {}}})));
+        all.subtract(&some);
+        assert_eq!(all, set(json!({"f:a": {}, "f:c": {}})));
+        all.add(&some);
+        assert_eq!(all, set(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}, "f:d": {}})));
+        all.subtract(&all.clone());
+        assert!(all.is_empty());
+    }
+}

@@ -1,0 +1,242 @@
+//! Who wrote which fields: `metadata.managedFields`.
+
+use serde_json::{Value, json};
+
+use super::{fields::Fields, walk::Changes};
+use crate::value::{list, map, text};
+
+/// Most entries of updates that an object keeps.
+const MOST_UPDATES: usize = 10;
+/// Who wrote what is older than those.
+const ANCIENT: &str = "ancient-changes";
+
+/// One way in which somebody writes an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manager {
+    pub(super) name: String,
+    /// Whether it applies, rather than updates.
+    pub(super) applies: bool,
+    pub(super) version: String,
+    pub(super) subresource: String,
+}
+
+impl Manager {
+    /// Whether two are the same; those that apply are so whatever version they use.
+    fn is(&self, other: &Self) -> bool {
+        let same = (&self.name, self.applies, &self.subresource);
+        same == (&other.name, other.applies, &other.subresource)
+            && (self.applies || self.version == other.version)
+    }
+
+    /// As conflicts name it.
+    pub(super) fn shown(&self) -> String {
+        let mut text = format!("{:?}", self.name);
+        if !self.subresource.is_empty() {
+            text.push_str(&format!(" with subresource {:?}", self.subresource));
+        }
+        if !self.applies {
+            text.push_str(&format!(" using {}", self.version));
+        }
+        text
+    }
+}
+
+/// What a manager has written.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) manager: Manager,
+    /// When; empty for unknown.
+    time: String,
+    pub(super) fields: Fields,
+}
+
+/// All entries of an object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Managers(pub(super) Vec<Entry>);
+
+impl Managers {
+    /// Reads the entries of an object. Unless all are right there are none.
+    pub(super) fn read(object: &Value) -> Self {
+        let entries = list(object, "/metadata/managedFields").iter().map(Entry::read);
+        Self(entries.collect::<Option<_>>().unwrap_or_default())
+    }
+
+    /// Writes the entries into an object: those who apply first, then by time and name.
+    pub(super) fn write(mut self, object: &mut Value) {
+        let Some(metadata) = map(object, "metadata") else { return };
+        if self.0.is_empty() {
+            metadata.remove("managedFields");
+            return;
+        }
+        self.0.sort_by(|a, b| a.order().cmp(&b.order()));
+        metadata.insert("managedFields".to_owned(), self.0.iter().map(Entry::json).collect());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn find(&self, manager: &Manager) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.manager.is(manager))
+    }
+
+    /// The fields of all others together.
+    pub(super) fn others(&self, manager: &Manager) -> Fields {
+        let mut all = Fields::default();
+        self.0.iter().filter(|entry| !entry.manager.is(manager)).for_each(|entry| all.add(&entry.fields));
+        all
+    }
+
+    /// The fields of others that a change touches.
+    pub(super) fn conflicts(&self, manager: &Manager, changes: &Changes) -> Vec<(&Manager, Fields)> {
+        let others = self.0.iter().filter(|entry| !entry.manager.is(manager));
+        let touched = others.map(|entry| (&entry.manager, entry.fields.common(&changes.written)));
+        touched.filter(|(_, fields)| !fields.is_empty()).collect()
+    }
+
+    /// Whether a change touches what somebody has.
+    pub(super) fn owns(&self, changes: &Changes) -> bool {
+        self.0.iter().any(|entry| !entry.fields.common(&changes.written).is_empty())
+    }
+
+    /// Takes what a change writes or removes from all but one.
+    fn lose(&mut self, but: Option<&Manager>, changes: &Changes) {
+        for entry in &mut self.0 {
+            if but.is_none_or(|manager| !entry.manager.is(manager)) {
+                entry.fields.subtract(&changes.written);
+                entry.fields.subtract(&changes.removed);
+            }
+        }
+        self.0.retain(|entry| !entry.fields.is_empty());
+    }
+
+    /// Notes what an update has changed.
+    pub(super) fn update(&mut self, manager: Manager, changes: &Changes, now: &str) {
+        let before = self.find(&manager).cloned();
+        self.lose(None, changes);
+        let mut fields = changes.written.clone();
+        strip(&mut fields);
+        if !fields.is_empty() {
+            if let Some(before) = before {
+                fields.add(&before.fields);
+                fields.subtract(&changes.removed);
+            }
+            self.set(Entry { manager, time: now.to_owned(), fields });
+        }
+        self.cap();
+    }
+
+    /// Notes what has been applied: `fields`, which changed the object so; at no time if nothing did.
+    pub(super) fn apply(
+        &mut self,
+        manager: Manager,
+        mut fields: Fields,
+        changes: &Changes,
+        now: Option<&str>,
+    ) {
+        let before = self.find(&manager).map(|entry| entry.time.clone()).unwrap_or_default();
+        self.lose(Some(&manager), changes);
+        strip(&mut fields);
+        self.set(Entry { manager, time: now.map_or(before, str::to_owned), fields });
+    }
+
+    fn set(&mut self, entry: Entry) {
+        self.0.retain(|other| !other.manager.is(&entry.manager));
+        if !entry.fields.is_empty() {
+            self.0.push(entry);
+        }
+    }
+
+    /// Puts the oldest updates of a version together when there are too many.
+    fn cap(&mut self) {
+        let updates = self.0.iter().filter(|entry| !entry.manager.applies).count();
+        let mut too_many = updates.saturating_sub(MOST_UPDATES);
+        if too_many == 0 {
+            return;
+        }
+        self.0.sort_by(|a, b| a.order().cmp(&b.order()));
+        let mut kept: Vec<Entry> = Vec::new();
+        for mut entry in std::mem::take(&mut self.0) {
+            let older = kept
+                .iter_mut()
+                .find(|older| !older.manager.applies && older.manager.version == entry.manager.version);
+            match older {
+                Some(older) if too_many > 0 && !entry.manager.applies => {
+                    too_many -= 1;
+                    older.manager.name = ANCIENT.to_owned();
+                    older.manager.subresource.clear();
+                    older.time = std::mem::take(&mut entry.time);
+                    older.fields.add(&entry.fields);
+                }
+                _ => kept.push(entry),
+            }
+        }
+        self.0 = kept;
+    }
+}
+
+impl Entry {
+    fn read(entry: &Value) -> Option<Self> {
+        let applies = match text(entry, "/operation") {
+            "Apply" => true,
+            "Update" => false,
+            _ => return None,
+        };
+        let said = |pointer| text(entry, pointer).to_owned();
+        let version = Some(said("/apiVersion")).filter(|version| !version.is_empty())?;
+        let fields = Some(entry).filter(|entry| text(entry, "/fieldsType") == "FieldsV1")?.get("fieldsV1");
+        Some(Self {
+            manager: Manager { name: said("/manager"), applies, version, subresource: said("/subresource") },
+            time: said("/time"),
+            fields: fields.map_or(Some(Fields::default()), Fields::parse)?,
+        })
+    }
+
+    fn json(&self) -> Value {
+        let Manager { name, applies, version, subresource } = &self.manager;
+        let mut entry = json!({
+            "manager": name,
+            "operation": if *applies { "Apply" } else { "Update" },
+            "apiVersion": version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": self.fields.json(),
+        });
+        for (field, value) in [("time", &self.time), ("subresource", subresource)] {
+            if !value.is_empty() {
+                entry[field] = value.as_str().into();
+            }
+        }
+        entry
+    }
+
+    fn order(&self) -> (bool, &str, &str, &str, &str) {
+        let Manager { name, applies, version, subresource } = &self.manager;
+        (!applies, &self.time, name, version, subresource)
+    }
+}
+
+/// Takes out of a set what belongs to the server.
+fn strip(fields: &mut Fields) {
+    for name in ["apiVersion", "kind"] {
+        fields.cut(&super::fields::field(name));
+    }
+    let at = super::fields::field("metadata");
+    if let Some(metadata) = fields.below.get_mut(&at) {
+        metadata.own = false;
+        for name in [
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        ] {
+            metadata.cut(&super::fields::field(name));
+        }
+        if metadata.is_empty() {
+            fields.cut(&at);
+        }
+    }
+}

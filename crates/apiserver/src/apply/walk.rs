@@ -1,0 +1,391 @@
+//! Objects and configurations walked part by part: what is in them, what differs, and what becomes of both.
+
+use serde_json::{Map, Value};
+
+use super::fields::{Fields, field, shown as step_shown};
+use crate::{
+    ownership::{Inner, Parts, Place, Plain},
+    schema::Identity,
+    value::shown,
+};
+
+/// The step into an element that has none of the keys.
+const NO_KEY: &str = "k:{}";
+
+/// What differs between two objects.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// What is new or has another value.
+    pub(super) written: Fields,
+    pub(super) removed: Fields,
+}
+
+/// The fields that a value has.
+pub(super) fn fields_of(place: Place<'_>, value: &Value) -> Fields {
+    let mut fields = Fields::default();
+    match (place.parts(value), value) {
+        (Parts::Fields, Value::Object(map)) => {
+            for (name, value) in map {
+                let Inner { place, named } = inner(place, name);
+                let mut below = fields_of(place, value);
+                below.own |= !named || value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                if !below.is_empty() {
+                    fields.below.insert(field(name), below);
+                }
+            }
+        }
+        (Parts::Elements(identity), Value::Array(list)) => {
+            for element in list {
+                let mut below = fields_of(place.element(), element);
+                below.own = true;
+                fields.below.entry(step(&identity, element)).or_default().add(&below);
+            }
+        }
+        // A list or a map that is missing or of another type has nothing.
+        (Parts::Elements(_), _) | (Parts::Fields, Value::Null) => {}
+        (Parts::None | Parts::Fields, _) => fields.own = true,
+    }
+    fields
+}
+
+/// What differs between two values, of which at most one is missing.
+pub(super) fn compare(place: Place<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
+    let mut changes = Changes::default();
+    walk(place, old, new, &mut Vec::new(), &mut changes);
+    changes
+}
+
+fn walk<'v>(
+    place: Place<'_>,
+    old: Option<&'v Value>,
+    new: Option<&'v Value>,
+    path: &mut Vec<String>,
+    changes: &mut Changes,
+) {
+    let Some(one) = new.filter(|new| !new.is_null()).or(old).or(new) else { return };
+    let is_leaf = match place.parts(one) {
+        Parts::None => true,
+        Parts::Fields => {
+            let mut names: Vec<&String> =
+                old.into_iter().chain(new).filter_map(Value::as_object).flat_map(Map::keys).collect();
+            names.sort_unstable();
+            names.dedup();
+            for name in &names {
+                let get = |value: Option<&'v Value>| value.and_then(|value| value.get(name.as_str()));
+                path.push(field(name));
+                walk(inner(place, name).place, get(old), get(new), path, changes);
+                path.pop();
+            }
+            names.is_empty()
+        }
+        Parts::Elements(identity) => {
+            let (old, new) = (steps(&identity, old), steps(&identity, new));
+            for (at, old) in &old {
+                path.push(at.clone());
+                walk(place.element(), Some(old), found(&new, at), path, changes);
+                path.pop();
+            }
+            for (at, new) in new.iter().filter(|(at, _)| found(&old, at).is_none()) {
+                path.push(at.clone());
+                walk(place.element(), None, Some(new), path, changes);
+                path.pop();
+            }
+            old.is_empty() && new.is_empty()
+        }
+    };
+    match (old, new) {
+        (None, _) => changes.written.insert(path),
+        (_, None) => changes.removed.insert(path),
+        (Some(old), Some(new)) if is_leaf && old != new => changes.written.insert(path),
+        _ => {}
+    }
+}
+
+/// A configuration laid over a value. Lists of elements that are told apart take the order of the configuration.
+pub(super) fn merge(place: Place<'_>, live: Option<Value>, config: &Value) -> Value {
+    let Some(live) = live else { return config.clone() };
+    match (place.parts(if config.is_null() { &live } else { config }), live, config) {
+        (Parts::Fields, live @ Value::Object(_), Value::Null)
+        | (Parts::Elements(_), live @ Value::Array(_), Value::Null) => live,
+        (Parts::Fields, Value::Object(mut live), Value::Object(config)) => {
+            for (name, value) in config {
+                let merged = merge(inner(place, name).place, live.remove(name), value);
+                live.insert(name.clone(), merged);
+            }
+            Value::Object(live)
+        }
+        (Parts::Elements(identity), live @ Value::Array(_), config @ Value::Array(_)) => {
+            let (live, config) = (steps(&identity, Some(&live)), steps(&identity, Some(config)));
+            Value::Array(merge_lists(place.element(), &live, &config))
+        }
+        (_, _, config) => config.clone(),
+    }
+}
+
+fn merge_lists(place: Place<'_>, live: &[(String, &Value)], config: &[(String, &Value)]) -> Vec<Value> {
+    let mut list = Vec::with_capacity(live.len().max(config.len()));
+    let (mut l, mut c) = (0, 0);
+    while l < live.len() || c < config.len() {
+        if let Some((at, element)) = live.get(l) {
+            let mut shared = config[c..].iter().filter(|(step, _)| found(live, step).is_some());
+            let is_next = shared.next().is_some_and(|(next, _)| next == at);
+            if found(config, at).is_none() {
+                // What only the object has stays in front of what it was in front of.
+                list.push((*element).clone());
+            }
+            if !is_next {
+                l += 1;
+                continue;
+            }
+        }
+        if let Some((at, element)) = config.get(c) {
+            list.push(merge(place, found(live, at).cloned(), element));
+            c += 1;
+        }
+    }
+    list
+}
+
+/// Removes from a value what was applied before (`last`) and nobody wants any longer (`kept`).
+pub(super) fn prune(place: Place<'_>, value: &mut Value, last: &Fields, kept: &Fields) {
+    let nothing = Fields::default();
+    // Of the types themselves, a field that somebody has a part of is had.
+    let has = |fields: Option<&Fields>, named: bool| {
+        fields.is_some_and(|fields| fields.own || (named && !fields.below.is_empty()))
+    };
+    let is_gone = |place: Place<'_>, at: &str, named: bool, value: &mut Value| {
+        let (last, kept) = (last.at(at), kept.at(at));
+        let goes = has(last, named) && !has(kept, named);
+        if let (false, Some(last)) = (goes, last) {
+            prune(place, value, last, kept.unwrap_or(&nothing));
+        }
+        goes
+    };
+    match (place.parts(value), &mut *value) {
+        (Parts::Fields, Value::Object(map)) => {
+            let before = map.len();
+            map.retain(|name, value| {
+                let Inner { place, named } = inner(place, name);
+                !is_gone(place, &field(name), named, value)
+            });
+            if map.is_empty() && before > 0 {
+                *value = Value::Null;
+            }
+        }
+        (Parts::Elements(identity), Value::Array(list)) => {
+            let before = list.len();
+            list.retain_mut(|element| {
+                let at = step(&identity, element);
+                !is_gone(place.element(), &at, false, element)
+            });
+            if list.is_empty() && before > 0 {
+                *value = Value::Null;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The first mistake that keeps a configuration from being applied: a field that there is none of, a value of another type
+/// or an element that comes twice.
+pub(super) fn mistake(place: Place<'_>, value: &Value, path: &str) -> Option<String> {
+    match (place.parts(value), value) {
+        (_, Value::Null) => None,
+        (Parts::Fields, Value::Object(map)) => map.iter().find_map(|(name, value)| {
+            let path = format!("{path}.{name}");
+            match place.field(name) {
+                Some(inner) => mistake(inner.place, value, &path),
+                None => Some(format!("{path}: field not declared in schema")),
+            }
+        }),
+        (Parts::Elements(identity), Value::Array(list)) => {
+            let steps: Vec<String> = list.iter().map(|element| step(&identity, element)).collect();
+            steps.iter().zip(list).enumerate().find_map(|(at, (own, element))| {
+                if own == NO_KEY && let Identity::Keys(keys) = &identity {
+                    let keys: Vec<String> = keys.iter().map(|(key, _)| format!("{key:?}")).collect();
+                    let keys = keys.join(" ");
+                    return Some(format!(
+                        "{path}: element {at}: associative list with keys has an element that omits all key fields [{keys}] \
+                         (and doesn't have default values for any key fields)"
+                    ));
+                }
+                let name = step_shown(own);
+                if steps[..at].contains(own) {
+                    return Some(format!("{path}: duplicate entries for key {name}"));
+                }
+                mistake(place.element(), element, &format!("{path}{name}"))
+            })
+        }
+        (Parts::None, value) => {
+            let expected = match (place.plain()?, value) {
+                (Plain::Text, Value::String(_))
+                | (Plain::Number, Value::Number(_))
+                | (Plain::Truth, Value::Bool(_)) => return None,
+                (Plain::Text, _) => format!("string, got &value.valueUnstructured{{Value:{value}}}"),
+                (Plain::Number, _) => format!("numeric (int or float), got {}", name_in_go(value)),
+                (Plain::Truth, _) => format!("boolean, got &{{{}}}", shown(value)),
+            };
+            Some(format!("{path}: expected {expected}"))
+        }
+        (Parts::Fields, other) => Some(format!("{path}: expected map, got &{{{}}}", shown(other))),
+        (Parts::Elements(_), other) => Some(format!("{path}: expected list, got &{{{}}}", shown(other))),
+    }
+}
+
+/// How Go names the type of a value.
+fn name_in_go(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A field of a place; of one that there is none of nothing is known.
+fn inner<'a>(place: Place<'a>, name: &str) -> Inner<'a> {
+    place.field(name).unwrap_or(Inner { place: Place::Unsaid, named: false })
+}
+
+/// The elements of a list with the steps into them.
+fn steps<'a>(identity: &Identity<'_>, list: Option<&'a Value>) -> Vec<(String, &'a Value)> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.map(|element| (step(identity, element), element)).collect()
+}
+
+/// The first element of that step.
+fn found<'a>(list: &[(String, &'a Value)], step: &str) -> Option<&'a Value> {
+    list.iter().find(|(other, _)| other == step).map(|(_, element)| *element)
+}
+
+/// The step into an element.
+fn step(identity: &Identity<'_>, element: &Value) -> String {
+    let Identity::Keys(keys) = identity else { return format!("v:{element}") };
+    let mut named: Vec<(&str, Value)> = keys
+        .iter()
+        .filter_map(|(key, default)| {
+            let said = element.get(key).filter(|value| !value.is_null()).cloned();
+            Some((*key, said.or_else(|| default.map(Value::from))?))
+        })
+        .collect();
+    named.sort_unstable_by_key(|(key, _)| *key);
+    let map: Map<String, Value> = named.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    format!("k:{}", Value::Object(map))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harbormaster_objects::kinds;
+    use serde_json::json;
+
+    fn pods() -> harbormaster_objects::Kind {
+        kinds::table().into_iter().find(|kind| kind.plural == "pods").unwrap()
+    }
+
+    fn fields(value: Value) -> Fields {
+        Fields::parse(&value).unwrap()
+    }
+
+    #[test]
+    fn the_fields_of_a_pod_follow_its_type() {
+        let pods = pods();
+        let pod = json!({
+            "metadata": {"labels": {"app": "web"}, "annotations": {}},
+            "spec": {
+                "nodeSelector": {"a": "b"},
+                "tolerations": [{"key": "x"}],
+                "containers": [{"name": "c", "args": ["x"], "ports": [{"containerPort": 80}], "resources": {}}],
+            },
+        });
+        let expected = json!({
+            "f:metadata": {"f:labels": {"f:app": {}}, "f:annotations": {}},
+            "f:spec": {
+                "f:nodeSelector": {},
+                "f:tolerations": {},
+                "f:containers": {"k:{\"name\":\"c\"}": {
+                    ".": {}, "f:name": {}, "f:args": {}, "f:resources": {},
+                    "f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}},
+                }},
+            },
+        });
+        assert_eq!(fields_of(Place::of(&pods), &pod).json(), expected);
+    }
+
+    #[test]
+    fn what_is_written_and_what_is_removed_are_told() {
+        let pods = pods();
+        let env = |list: Value| json!({"spec": {"containers": [{"name": "c", "env": list}]}});
+        let old = env(json!([{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]));
+        let new = env(json!([{"name": "C", "value": "1"}, {"name": "A", "value": "2"}]));
+        let changes = compare(Place::of(&pods), Some(&old), Some(&new));
+        let of_env = |below: Value| {
+            fields(json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {"f:env": below}}}}))
+        };
+        let written = json!({"k:{\"name\":\"A\"}": {"f:value": {}},
+                             "k:{\"name\":\"C\"}": {".": {}, "f:name": {}, "f:value": {}}});
+        assert_eq!(changes.written, of_env(written));
+        assert_eq!(
+            changes.removed,
+            of_env(json!({"k:{\"name\":\"B\"}": {".": {}, "f:name": {}, "f:value": {}}}))
+        );
+    }
+
+    #[test]
+    fn a_configuration_gives_the_order_and_what_is_not_in_it_stays() {
+        let pods = pods();
+        let containers = |names: &[&str]| json!({"spec": {"containers": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()}});
+        for (live, config, expected) in [
+            (&["a", "b"][..], &["b", "a"][..], &["b", "a"][..]),
+            (&["a", "x", "b"], &["b", "a"], &["x", "b", "a"]),
+            (&["a", "x"], &["n", "a"], &["n", "a", "x"]),
+            (&["x", "a"], &["a", "n"], &["x", "a", "n"]),
+            (&[], &["a"], &["a"]),
+            (&["a"], &[], &["a"]),
+        ] {
+            let merged = merge(Place::of(&pods), Some(containers(live)), &containers(config));
+            assert_eq!(merged, containers(expected), "{live:?} {config:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_longer_applied_goes_unless_somebody_else_has_it() {
+        let pods = pods();
+        let mut pod = json!({
+            "metadata": {"labels": {"a": "1", "b": "2"}, "annotations": {"x": "1"}},
+            "spec": {"hostname": "h", "containers": [{"name": "c", "env": [{"name": "A"}]}, {"name": "d", "image": "i"}]},
+        });
+        let last = fields(json!({
+            "f:metadata": {"f:labels": {"f:a": {}, "f:b": {}}, "f:annotations": {"f:x": {}}},
+            "f:spec": {"f:hostname": {}, "f:containers": {"k:{\"name\":\"d\"}": {".": {}, "f:name": {}}}},
+        }));
+        let kept = fields(json!({"f:metadata": {"f:labels": {"f:b": {}}}, "f:spec": {"f:containers": {}}}));
+        prune(Place::of(&pods), &mut pod, &last, &kept);
+        let expected = json!({
+            "metadata": {"labels": {"b": "2"}},
+            "spec": {"containers": [{"name": "c", "env": [{"name": "A"}]}]},
+        });
+        assert_eq!(pod, expected);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_path() {
+        let pods = pods();
+        for (pod, expected) in [
+            (json!({"spec": {"nonsense": 1}}), ".spec.nonsense: field not declared in schema"),
+            (
+                json!({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}),
+                ".spec.containers: duplicate entries for key [name=\"a\"]",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "a", "x": 1}]}}),
+                ".spec.containers[name=\"a\"].x: field not declared in schema",
+            ),
+        ] {
+            assert_eq!(mistake(Place::of(&pods), &pod, "").as_deref(), Some(expected));
+        }
+        assert_eq!(mistake(Place::of(&pods), &json!({"spec": {"containers": []}}), ""), None);
+    }
+}
