@@ -44,6 +44,11 @@ const ORDER: [ExtensionPoint; 14] = [
 pub trait PluginCatalog {
     /// The points a plugin extends; `None` if there is no such plugin.
     fn points(&self, plugin: &str) -> Option<PointSet>;
+
+    /// All plugins.
+    fn names(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 impl<F: Fn(&str) -> Option<PointSet>> PluginCatalog for F {
@@ -188,7 +193,8 @@ impl<'a> Planner<'a> {
         let mut errors = self.error(field, &format!("{point}Plugin {plugin:?} does not exist"));
         let help = in_tree::replacement(plugin);
         errors.iter_mut().for_each(|e| e.help = help.map(str::to_owned));
-        let meant = similar(plugin, in_tree::IN_TREE.iter().map(|known| known.name));
+        let known = in_tree::IN_TREE.iter().map(|known| known.name).chain(self.catalog.names());
+        let meant = similar(plugin, known);
         errors.into_iter().map(|e| e.meaning(meant)).collect()
     }
 

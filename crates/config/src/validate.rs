@@ -105,6 +105,10 @@ fn check_profiles(profiles: &[Profile], features: &Features, findings: &mut Find
         if !names.insert(profile.scheduler_name.as_str()) {
             // The value is a path, which Kubernetes prints as an empty structure.
             findings.duplicate(&format!("{path}.schedulerName"), "{}");
+            let same = |other: &&Profile| other.scheduler_name == profile.scheduler_name;
+            let first = profiles.iter().position(|other| same(&other)).unwrap_or_default();
+            let name = &profile.scheduler_name;
+            findings.help(Some(&format!("profiles[{first}] is called {name:?}, too")));
         }
     }
     check_queue_sort(profiles, findings);

@@ -1,13 +1,16 @@
 //! The command line of `harbormaster`, and of every other program that is a scheduler with plugins of its own.
 //!
 //! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`sandbox`] (a make-believe
-//! cluster), [`simulate`], [`files`] and [`table`] (scheduling manifests), [`generate`] (completions, manual pages and the schema),
+//! cluster), [`dump`] (what a real one has), [`simulate`], [`files`], [`table`], [`alike`] and [`layout`] (scheduling manifests), [`generate`] (completions, manual pages and the schema),
 //! [`log`] and [`log_output`] (log lines), [`reload`] (a changed configuration file),
 //! [`metric_limits`] (what is not shown of metrics). Under the name `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
 
+mod alike;
+mod dump;
 mod files;
 mod flags;
 mod generate;
+mod layout;
 mod log;
 mod log_output;
 mod metric_limits;
@@ -36,6 +39,9 @@ const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
 /// The name under which only the scheduler runs.
 const KUBE_SCHEDULER: &str = "kube-scheduler";
 const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
+
+const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps are not read; commands, arguments and environments of \
+     containers are left out.\n\nExit codes: 0 success; 1 any error.";
 
 /// How the commands end: with an error they have printed, or well.
 pub(crate) type Ended = Result<(), Failed>;
@@ -101,6 +107,7 @@ impl Program {
         match matches.subcommand() {
             Some(("sandbox", matches)) => with(matches, |options| sandbox::main(self, &options)),
             Some(("simulate", matches)) => with(matches, |options| simulate::main(self, &options)),
+            Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
             _ => {
                 let _ = self.command().print_help();
@@ -113,10 +120,13 @@ impl Program {
         // The documentation of the type would replace an earlier description.
         let simulate = simulate::Options::augment_args(Command::new("simulate"))
             .about("Show where the pods of manifests would be placed, without a cluster")
-            .after_help(simulate::EXIT_CODES);
+            .after_help(format!("{}\n\n{}", table::COLUMNS, simulate::EXIT_CODES));
         let sandbox = sandbox::Options::augment_args(Command::new("sandbox"))
             .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
             .after_help(AFTER_HELP);
+        let dump = dump::Options::augment_args(Command::new("dump"))
+            .about("Print everything of a cluster that scheduling depends on, for simulate and sandbox")
+            .after_help(DUMPED);
         let generate = generate::Options::augment_args(Command::new("generate"))
             .about("Make completions for shells, manual pages, and a schema for editors")
             .after_help(AFTER_HELP);
@@ -134,6 +144,7 @@ impl Program {
             .subcommand(flags::command("run"))
             .subcommand(sandbox)
             .subcommand(simulate)
+            .subcommand(dump)
             .subcommand(generate)
     }
 

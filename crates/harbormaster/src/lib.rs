@@ -40,6 +40,7 @@
 
 mod commands;
 mod scheduler;
+mod witness;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,9 @@
 //! A scheduler inside another program.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
@@ -13,6 +16,8 @@ use harbormaster_framework::registry::{Build, Registry};
 use harbormaster_sandbox::{Options, Sandbox, SandboxError};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, ManifestErrors, Reading, Report, Source};
+
+use crate::witness::Witness;
 
 /// Profiles with their plugins, ready to run against a cluster, to simulate or to be tried in a sandbox.
 #[derive(Clone, Debug)]
@@ -151,10 +156,14 @@ impl Scheduler {
         let mut cluster = Inventory::from_sources(manifests, Reading { full, ..Reading::default() })?;
         let mut notices = std::mem::take(&mut cluster.notices);
         notices.extend(cluster.custom_notices(&setup.engine));
-        if let Err(error) = lend_extenders(&mut setup, &mut cluster) {
+        let witness = lend_extenders(&mut setup, &mut cluster).unwrap_or_else(|error| {
             notices.push(error.to_string());
-        }
+            None
+        });
         let report = harbormaster_sim::simulate(setup.engine, cluster, &mut |_, _| {});
+        if let Some(witness) = witness {
+            notices.extend(witness.failure().into_iter().chain(witness.warnings()));
+        }
         Ok(Simulation { report, notices })
     }
 
@@ -211,17 +220,22 @@ pub(crate) fn extenders(config: &KubeSchedulerConfiguration) -> Vec<ExtenderConf
 ///
 /// # Errors
 /// When one cannot be reached with its configuration.
-pub(crate) fn lend_extenders(setup: &mut Setup, cluster: &mut Inventory) -> Result<(), ExtenderSetupError> {
+pub(crate) fn lend_extenders(
+    setup: &mut Setup,
+    cluster: &mut Inventory,
+) -> Result<Option<Arc<Witness>>, ExtenderSetupError> {
     if setup.engine.extenders.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     if let Some(host) = HttpExtenders::new(&extenders(&setup.config), Health::default())? {
         for (input, object) in std::mem::take(&mut cluster.full) {
             host.raw().take(&input, object.to_string().as_bytes());
         }
-        setup.engine.extenders = setup.engine.extenders.lent(host);
+        let witness = Witness::new(setup.engine.extenders.clone(), host);
+        setup.engine.extenders = setup.engine.extenders.lent(witness.clone());
+        return Ok(Some(witness));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// How the configuration, flags applied, has a leader elected.

@@ -178,3 +178,89 @@ fn a_kubeconfig_that_is_in_use_is_left_alone() {
     assert!(first.wait().expect("it ends").success());
     assert!(!path.exists());
 }
+
+#[test]
+fn the_exit_code_can_tell_of_pods_that_fit_nowhere() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("pods.yaml"), MANIFEST).expect("the manifest can be written");
+    let code = |args: &[&str]| {
+        let output = sandbox(directory.path()).args(["--nodes", "3", "-f", "pods.yaml"]).args(args).output();
+        output.expect("the binary runs").status.code()
+    };
+    assert_eq!(code(&["--exit-code"]), Some(2));
+    fs::write(directory.path().join("pods.yaml"), MANIFEST.replace("cpu: 64", "cpu: 1")).expect("written");
+    assert_eq!(code(&["--exit-code"]), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_cluster_has_is_dumped_for_a_simulation() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |file: &str| directory.path().join(file);
+    let manifest = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], storageClassName: standard, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: standard}
+provisioner: example.com/disk
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: password}
+stringData: {password: hunter2}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web, commit: '1234e567'}}
+    spec:
+      containers: [{name: c, image: i, env: [{name: TOKEN, value: hunter2}], resources: {requests: {cpu: 64}}}]
+      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+";
+    fs::write(at("m.yaml"), manifest).expect("the manifest can be written");
+    let mut child = sandbox(directory.path())
+        .args(["--nodes", "2", "--serve", "-f", "m.yaml"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut out = BufReader::new(child.stdout.take().expect("its output is read"));
+    let mut lines = String::new();
+    while lines.matches("pod default/web").count() < 3 {
+        assert_ne!(out.read_line(&mut lines).expect("lines are texts"), 0, "{lines}");
+    }
+    let harbormaster = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
+        let output = command.args(args).current_dir(directory.path()).output().expect("the binary runs");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{told}");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), told)
+    };
+    let (dump, told) = harbormaster(&["dump", "--kubeconfig", "harbormaster-sandbox.kubeconfig"]);
+    assert_eq!(told, "");
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.expect("signals can be sent").success());
+    child.wait().expect("it ends");
+    for kind in ["Node", "Pod", "PersistentVolumeClaim", "StorageClass", "PodDisruptionBudget", "ReplicaSet"]
+    {
+        assert!(dump.contains(&format!("\nkind: {kind}\n")), "{kind}\n{dump}");
+    }
+    assert!(!dump.contains("hunter2") && dump.contains("commit: 1234e567\n"), "{dump}");
+    fs::write(at("dump.yaml"), dump).expect("the dump can be written");
+    let (table, told) = harbormaster(&["simulate", "-f", "dump.yaml"]);
+    assert_eq!(told, "");
+    assert!(table.ends_with("3 pods: 0 placed, 3 unschedulable, 0 gated\n"), "{table}");
+}

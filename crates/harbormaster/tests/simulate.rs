@@ -233,3 +233,81 @@ fn what_claims_get_is_told_in_a_table() {
 fn what_claims_get_is_told_as_json() {
     assert_golden("storage.json", &[STORAGE.as_slice(), &["-o", "json"]].concat());
 }
+
+/// Answers every request with 404.
+fn lost_server() -> String {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 65536]);
+            let _ =
+                stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn an_extender_that_fails_is_an_error_unless_it_may_be_ignored() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (url, why) in [(format!("http://{unused}"), "Post"), (lost_server(), "code 404")] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("scheduler.yaml");
+        let path = path.to_str().unwrap();
+        let config = |more: &str| {
+            fs::write(
+                path,
+                format!(
+                    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n- urlPrefix: \
+                     {url}\n  filterVerb: fit\n  weight: 1\n{more}"
+                ),
+            )
+            .unwrap();
+        };
+        let simulate = ["simulate", "-f", "examples/", "--config", path];
+        config("");
+        let filter = format!("error: extender {url:?} failed to filter: ");
+        assert_fails(&simulate, &[&filter, why, &format!("{url}/fit"), "help: --no-extenders"]);
+        assert_eq!(text(&harbormaster(&simulate).stdout), "", "nothing is told that is not so");
+        let plain = harbormaster(&["simulate", "-f", "examples/"]);
+        let without = harbormaster(&[simulate.as_slice(), &["--no-extenders"]].concat());
+        assert_eq!(text(&without.stdout), text(&plain.stdout));
+        config("  ignorable: true\n");
+        let ignored = harbormaster(&simulate);
+        assert_eq!((ignored.status.code(), text(&ignored.stdout)), (Some(0), text(&plain.stdout)));
+        assert!(
+            text(&ignored.stderr).contains(&format!("warning: extender {url:?} ")),
+            "{}",
+            text(&ignored.stderr)
+        );
+    }
+}
+
+#[test]
+fn pods_on_missing_nodes_are_counted_or_scheduled_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("dump.yaml");
+    let pod = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: {name}}}\nspec: {{nodeName: gone, containers: \
+             [{{name: c, image: i}}]}}\nstatus: {{phase: Running}}\n"
+        )
+    };
+    let node =
+        "apiVersion: v1\nkind: Node\nmetadata: {name: here}\nstatus: {allocatable: {cpu: 1, pods: 9}}\n";
+    fs::write(&path, [node, &pod("a"), &pod("b")].concat()).unwrap();
+    let path = path.to_str().unwrap();
+    let plain = harbormaster(&["simulate", "-f", path]);
+    assert!(
+        text(&plain.stderr).contains("note: 2 pods are on nodes that the input does not have"),
+        "{plain:?}"
+    );
+    assert_eq!(text(&plain.stdout), "no pod waits for a node, 2 on missing nodes\n");
+    let anew = harbormaster(&["simulate", "-f", path, "--reschedule-missing"]);
+    assert!(text(&anew.stdout).ends_with("2 pods: 2 placed, 0 unschedulable, 0 gated\n"), "{anew:?}");
+    let json = harbormaster(&["simulate", "-f", path, "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["missingNodes"], serde_json::json!({"gone": 2}));
+}

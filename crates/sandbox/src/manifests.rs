@@ -15,10 +15,7 @@ use crate::{
 };
 
 /// Puts nodes from nothing and the objects of manifests into the store. Returns what the user should know.
-pub(crate) fn load(
-    store: &Store,
-    options: &Options,
-) -> Result<Vec<String>, SandboxError> {
+pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, SandboxError> {
     let made_nodes = options.nodes;
     let made: Vec<Value> = nodes::made(made_nodes).collect();
     let names: Vec<String> = made.iter().map(|node| name(node).to_owned()).collect();

@@ -12,7 +12,9 @@ use harbormaster_api::{
     points::{ExtensionPoint, PointSet},
     similar::similar,
 };
-use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration, ProfilePlan};
+use harbormaster_config::{
+    ConfigError, ConfigErrors, KubeSchedulerConfiguration, PluginCatalog, ProfilePlan,
+};
 use harbormaster_core::{EngineConfig, queue::Backoff};
 use harbormaster_framework::{
     extender::{Extender, Extenders},
@@ -80,10 +82,10 @@ impl Setup {
         harbormaster_config::validate(&config, &choices.features)?;
         config.ignore_managed_resources()?;
         let registry = &choices.plugins;
-        let catalog = |plugin: &str| registry.points(plugin);
-        let plans = harbormaster_config::plan_profiles(&config, &catalog, &choices.features)?;
+        let plans = harbormaster_config::plan_profiles(&config, &Catalog(registry), &choices.features)?;
         let engine = engine(&config, profiles(&config, &plans, choices)?, choices);
         let mut warnings = not_built(&config, &plans);
+        warnings.extend(weightless(&config));
         warnings.extend(unheeded(&config, registry));
         Ok(Self { warnings, config, engine })
     }
@@ -239,6 +241,40 @@ fn not_built(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<
          and say so",
         asked.join(", ")
     )]
+}
+
+/// The plugins that a configuration may name.
+struct Catalog<'a>(&'a Registry);
+
+impl PluginCatalog for Catalog<'_> {
+    fn points(&self, plugin: &str) -> Option<PointSet> {
+        self.0.points(plugin)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.0.names().collect()
+    }
+}
+
+/// Weights that are written and do not count.
+fn weightless(config: &KubeSchedulerConfiguration) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, profile) in config.profiles.iter().enumerate() {
+        let plugins = &profile.plugins;
+        for (list, set) in
+            [("score", plugins.at(ExtensionPoint::Score)), ("multiPoint", &plugins.multi_point)]
+        {
+            for (at, plugin) in set.enabled.iter().enumerate().filter(|(_, plugin)| plugin.weight == 0) {
+                let field = format!("profiles[{i}].plugins.{list}.enabled[{at}].weight");
+                if config.is_written(&field) {
+                    let message =
+                        format!("{field}: 0 counts as 1; {list}.disabled turns {:?} off", plugin.name);
+                    warnings.push(config.error(&field, message).to_string());
+                }
+            }
+        }
+    }
+    warnings
 }
 
 /// What the configuration says of plugins that do not exist, where kube-scheduler passes over it in silence.

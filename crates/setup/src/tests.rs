@@ -277,3 +277,25 @@ fn arguments_of_all_profiles_are_judged() {
     let fields: Vec<_> = errors.errors.iter().map(|error| error.field.as_str()).collect();
     assert_eq!(fields, ["profiles[0].pluginConfig[0].args", "profiles[1].pluginConfig[0].args"]);
 }
+
+#[test]
+fn a_plugin_of_ones_own_is_suggested_and_a_weight_of_0_is_told_of() {
+    let config = |plugins: &str| {
+        format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins: {plugins}\n"
+        )
+    };
+    let mut choices = Choices::default();
+    choices.plugins.register::<Guard>();
+    let read = |plugins: &str| Setup::read(Some(("s.yaml", &config(plugins))), &choices);
+    let error = read("{multiPoint: {enabled: [{name: Gard}]}}").unwrap_err().to_string();
+    assert!(error.ends_with("Plugin \"Gard\" does not exist (did you mean `Guard`?)"), "{error}");
+    let setup = read("{score: {enabled: [{name: NodeAffinity, weight: 0}]}}").unwrap();
+    assert_eq!(
+        setup.warnings.last().map(String::as_str),
+        Some(
+            "s.yaml:4:59: profiles[0].plugins.score.enabled[0].weight: 0 counts as 1; score.disabled turns \"NodeAffinity\" \
+             off"
+        )
+    );
+}

@@ -9,7 +9,7 @@ use harbormaster_objects::{
     Kind,
     kinds::Rules,
     rules::SYSTEM_CLASSES,
-    value::{controller, list_mut, name, namespace, owned_by, remove, text, uid},
+    value::{controller, list, list_mut, name, namespace, owned_by, remove, text, uid},
 };
 use serde_json::{Value, json};
 
@@ -29,6 +29,10 @@ pub(crate) struct Dump {
     runtime_classes: BTreeMap<String, Value>,
     /// By identity: replica sets that own pods.
     sets: BTreeMap<String, Set>,
+    /// Kinds that there are.
+    kinds: HashSet<String>,
+    /// By kind: objects that others name.
+    named: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,31 @@ impl Dump {
         for field in ["resourceVersion", "managedFields", "selfLink"] {
             remove(&mut object["metadata"], field);
         }
+        if !self.kinds.contains(&kind.kind) {
+            self.kinds.insert(kind.kind.clone());
+        }
+        match kind.rules {
+            Rules::Claim => {
+                self.name("PersistentVolume", text(object, "/spec/volumeName"));
+                // A new claim may mean a class that whoever reads this makes.
+                if !uid(object).is_empty() {
+                    self.name("StorageClass", text(object, "/spec/storageClassName"));
+                }
+            }
+            Rules::Pod => {
+                let volumes = list(object, "/spec/volumes").iter();
+                let of = namespace(object);
+                let claims = volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
+                for claim in claims.filter(|claim| !claim.is_empty()) {
+                    self.name("PersistentVolumeClaim", &format!("{of}/{claim}"));
+                }
+                let claims = list(object, "/spec/resourceClaims").iter();
+                for claim in claims.map(|claim| text(claim, "/resourceClaimName")).filter(|c| !c.is_empty()) {
+                    self.name("ResourceClaim", &format!("{of}/{claim}"));
+                }
+            }
+            _ => {}
+        }
         if !uid(object).is_empty() {
             self.uids.insert(uid(object).to_owned());
         }
@@ -56,6 +85,31 @@ impl Dump {
         if kind.rules == Rules::Pod {
             self.pod(object, place);
         }
+    }
+
+    fn name(&mut self, kind: &'static str, name: &str) {
+        if !name.is_empty() {
+            self.named.entry(kind).or_default().insert(name.to_owned());
+        }
+    }
+
+    /// Kinds of which objects name some and there are none; one line for all.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        let lacking = self.named.iter().filter(|(kind, _)| !self.kinds.contains(**kind));
+        let names = lacking.map(|(kind, names)| {
+            let first = names.first().map_or("", String::as_str);
+            match names.len() {
+                1 => format!("{kind} {first}"),
+                more => format!("{more} {kind}s ({first}, …)"),
+            }
+        });
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "the input names {}, but has no such kind: the dump command writes all that counts",
+                names.join(" and ")
+            )
+        })
     }
 
     fn pod(&mut self, pod: &mut Value, place: &Place) {

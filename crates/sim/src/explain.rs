@@ -68,8 +68,9 @@ pub fn explain_independent(
 
 /// Judges every pending pod of the cluster.
 pub fn independent(config: &EngineConfig, cluster: Inventory) -> Report {
+    let missing_nodes = cluster.missing_nodes.clone();
     let (mut judge, pending) = Judge::of(config, cluster);
-    Report { pods: pending.iter().map(|pod| judge.report(pod)).collect() }
+    Report { pods: pending.iter().map(|pod| judge.report(pod)).collect(), missing_nodes }
 }
 
 /// Says what every plugin thinks of every node, of those pods that `concerns` picks from the `report` that

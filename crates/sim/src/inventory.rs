@@ -48,6 +48,8 @@ pub struct Inventory {
     pub notices: Vec<String>,
     /// How many objects there are of kinds that nobody can read, by kind.
     pub ignored: BTreeMap<String, usize>,
+    /// How many objects there are of which version and kind that nothing among the manifests defines.
+    pub undefined: BTreeMap<(String, String), usize>,
     /// How many of the pods with a node are on which node that is not there.
     pub missing_nodes: BTreeMap<String, usize>,
     /// Nodes and pods as they are written, each with what the engine hears of it; kept if [`Reading::full`] asks for that.
@@ -203,12 +205,25 @@ impl Inventory {
         {
             *ignored.entry(object.kind.clone()).or_default() += 1;
         }
+        let mut unread = Vec::new();
+        for ((version, kind), count) in &self.undefined {
+            let (group, _) = version.split_once('/').unwrap_or(("", version));
+            match kinds.iter().find(|read| read.kind() == kind && read.name().group == group) {
+                Some(read) => unread.push(format!(
+                    "plugins of this configuration read {kind} of {version}, but {count} of them are left out: the input \
+                     lacks the CustomResourceDefinition {}.{group}",
+                    read.name().plural
+                )),
+                None => *ignored.entry(kind.clone()).or_default() += count,
+            }
+        }
         let mut cache = Cache::of(&config.profiles);
         for object in self.raw_objects(&kinds) {
             cache.cluster.set_custom(&object);
         }
         let undecodable = cache.cluster.take_undecodable();
-        ignored_line(&ignored).into_iter().chain(undecodable.iter().map(ToString::to_string)).collect()
+        let undecodable = undecodable.iter().map(ToString::to_string);
+        unread.into_iter().chain(ignored_line(&ignored)).chain(undecodable).collect()
     }
 
     /// Adds an object of a kind that counts. False if it is of none.
@@ -310,6 +325,7 @@ impl Builder {
         notices.extend(missing_nodes_line(&manifests.missing_nodes));
         self.cluster.missing_nodes = manifests.missing_nodes;
         self.cluster.ignored = manifests.ignored;
+        self.cluster.undefined = manifests.undefined;
         let kind = kinds::table().into_iter().find(|kind| kind.rules == Rules::Pod);
         let owners: HashSet<String> = self.workloads.iter().filter_map(Workload::owner).collect();
         let (mut left, mut left_pods) = (0, 0);

@@ -144,6 +144,8 @@ pub struct Manifests {
     pub objects: Vec<Manifest>,
     /// How many objects of which kind were left out.
     pub ignored: BTreeMap<String, usize>,
+    /// How many objects there are of which version and kind that nothing here defines.
+    pub undefined: BTreeMap<(String, String), usize>,
     /// What the user should know; one line each.
     pub warnings: Vec<String>,
     /// How many pods are on which node that is not there. None if they wait for a node again.
@@ -190,7 +192,11 @@ impl Manifests {
     /// What the user should know besides; one line each.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.warnings.clone();
-        notices.extend(ignored_line(&self.ignored));
+        let mut ignored = self.ignored.clone();
+        for ((_, kind), count) in &self.undefined {
+            *ignored.entry(kind.clone()).or_default() += count;
+        }
+        notices.extend(ignored_line(&ignored));
         notices.extend(missing_nodes_line(&self.missing_nodes));
         notices
     }
@@ -303,8 +309,10 @@ impl Reader {
                 self.known(&known, written, value);
             } else if let Some((field, problem)) = self.wrong_kind(version, kind) {
                 self.error(&written.place, kind.to_owned(), field, &problem);
-            } else {
+            } else if kinds::is_left_out(version, kind) {
                 *self.manifests.ignored.entry(kind.to_owned()).or_default() += 1;
+            } else {
+                *self.manifests.undefined.entry((version.to_owned(), kind.to_owned())).or_default() += 1;
             }
         }
     }
@@ -434,6 +442,7 @@ impl Reader {
         }
         let followed = scaling::follow_deployments(&mut self.manifests.objects);
         self.manifests.warnings.extend(followed);
+        self.manifests.warnings.extend(self.dump.lacks());
         self.manifests.objects.sort_by_key(Manifest::rank);
     }
 
@@ -445,7 +454,8 @@ impl Reader {
         let nodes: HashSet<String> = nodes.collect();
         let is_lost = |object: &Manifest| object.node.as_deref().is_some_and(|node| !nodes.contains(node));
         if !how.reschedule_missing {
-            for node in objects.iter().filter(|object| is_lost(object)).filter_map(|pod| pod.node.as_deref()) {
+            for node in objects.iter().filter(|object| is_lost(object)).filter_map(|pod| pod.node.as_deref())
+            {
                 *self.manifests.missing_nodes.entry(node.to_owned()).or_default() += 1;
             }
             return;
@@ -528,7 +538,10 @@ impl Reader {
             let names = shortened(labels);
             let objects = if labels.len() == 1 { "object" } else { "objects" };
             match earlier == later {
-                true => format!("{later} gives {} {objects} twice, and the later ones count: {names}", labels.len()),
+                true => format!(
+                    "{later} gives {} {objects} twice, and the later ones count: {names}",
+                    labels.len()
+                ),
                 false => format!("{later} replaces {} {objects} of {earlier}: {names}", labels.len()),
             }
         });

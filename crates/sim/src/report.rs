@@ -1,27 +1,51 @@
 //! What a simulation says about each pending pod, and about pods that had to make way. The JSON form is stable: tools read it.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use harbormaster_framework::{outcome::Reject, pod::PodInfo};
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use crate::volumes::Gets;
 
 /// Everything that was found out, pods in the order of the manifests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// One entry per pod that had no node, then one per pod that had one and lost it.
     pub pods: Vec<PodReport>,
+    /// How many other pods are on which node that is not there.
+    pub missing_nodes: BTreeMap<String, usize>,
+}
+
+impl Report {
+    /// Number of pods with that fate.
+    pub fn count(&self, fate: Fate) -> usize {
+        self.pods.iter().filter(|pod| pod.fate() == fate).count()
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let totals: BTreeMap<&str, usize> =
+            Fate::ALL.iter().map(|fate| (fate.word(), self.count(*fate))).collect();
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("pods", &self.pods)?;
+        map.serialize_entry("totals", &totals)?;
+        if !self.missing_nodes.is_empty() {
+            map.serialize_entry("missingNodes", &self.missing_nodes)?;
+        }
+        map.end()
+    }
 }
 
 /// One pod that had no node, or lost it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodReport {
     /// `namespace/name`.
     pub pod: String,
     /// `spec.schedulerName`.
     pub profile: String,
+    /// Whoever controls it: `ReplicaSet shop/web-6d4f`.
+    pub owner: Option<String>,
     /// Where it went.
     pub node: Option<String>,
     /// What keeps it out of the queue.
@@ -29,20 +53,45 @@ pub struct PodReport {
     /// Why it has no node, in kube-scheduler's words.
     pub message: Option<String>,
     /// What its claims get, in the order of its volumes: those that had nothing before the simulation.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<ClaimReport>,
+    /// The pods (`namespace/name`) that had to go for it.
+    pub victims: Vec<String>,
     /// The pod (`namespace/name`) for which it had to go.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preempted_by: Option<String>,
     /// How often it was tried.
-    #[serde(skip)]
     pub attempts: u32,
     /// How many nodes were looked at and how many of them fit, in the attempt that placed it.
-    #[serde(skip)]
     pub looked_at: Option<(usize, usize)>,
     /// No profile has its scheduler name.
-    #[serde(skip)]
     pub is_foreign: bool,
+}
+
+impl Serialize for PodReport {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("pod", &self.pod)?;
+        map.serialize_entry("profile", &self.profile)?;
+        map.serialize_entry("owner", &self.owner)?;
+        map.serialize_entry("state", self.fate().word())?;
+        map.serialize_entry("node", &self.node)?;
+        map.serialize_entry("preEnqueue", &self.pre_enqueue)?;
+        map.serialize_entry("message", &self.message)?;
+        map.serialize_entry("tried", &self.attempts)?;
+        if let Some((evaluated, fits)) = self.looked_at {
+            map.serialize_entry("fits", &fits)?;
+            map.serialize_entry("evaluated", &evaluated)?;
+        }
+        if !self.claims.is_empty() {
+            map.serialize_entry("claims", &self.claims)?;
+        }
+        if !self.victims.is_empty() {
+            map.serialize_entry("victims", &self.victims)?;
+        }
+        if let Some(by) = &self.preempted_by {
+            map.serialize_entry("preemptedBy", by)?;
+        }
+        map.end()
+    }
 }
 
 /// What a claim of a pod gets. Prints as a clause.
@@ -90,6 +139,23 @@ pub enum Fate {
     Foreign,
 }
 
+impl Fate {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Placed, Self::Unschedulable, Self::Gated, Self::Preempted, Self::Foreign];
+
+    /// Its name in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Placed => "placed",
+            Self::Unschedulable => "unschedulable",
+            Self::Gated => "gated",
+            Self::Preempted => "preempted",
+            Self::Foreign => "foreign",
+        }
+    }
+}
+
 /// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
@@ -118,7 +184,13 @@ impl Status {
 
 impl PodReport {
     pub(crate) fn of(pod: &PodInfo) -> Self {
-        Self { pod: pod.full_name(), profile: pod.spec.scheduler_name.as_str().to_owned(), ..Self::default() }
+        let owner = pod.controller.as_ref();
+        Self {
+            pod: pod.full_name(),
+            profile: pod.spec.scheduler_name.as_str().to_owned(),
+            owner: owner.map(|owner| format!("{} {}/{}", owner.kind, pod.namespace, owner.name)),
+            ..Self::default()
+        }
     }
 
     /// What became of the pod.

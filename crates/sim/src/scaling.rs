@@ -50,8 +50,9 @@ pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {
     for (label, namespace, deployment, wanted) in deployments {
         let is_own = |set: &&mut Set| {
             objects[set.at].namespace == namespace
-                && controller(&set.value)
-                    .is_some_and(|owner| owner["kind"] == "Deployment" && owner["name"] == deployment.as_str())
+                && controller(&set.value).is_some_and(|owner| {
+                    owner["kind"] == "Deployment" && owner["name"] == deployment.as_str()
+                })
         };
         let mut own: Vec<&mut Set> = sets.iter_mut().filter(is_own).collect();
         let has_active = own.iter().any(|set| set.replicas() > 0);
@@ -76,7 +77,8 @@ pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {
             *manifest = manifest.with(&set.value);
         }
         if had != wanted {
-            followed.push(format!("{label} asks for {wanted} pods, its ReplicaSets for {had}: they follow it"));
+            followed
+                .push(format!("{label} asks for {wanted} pods, its ReplicaSets for {had}: they follow it"));
         }
     }
     followed

@@ -3,7 +3,7 @@
 
 mod storage;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use harbormaster_api::{
     Pod, Str, Timestamp,
@@ -106,6 +106,7 @@ struct World<'a> {
     /// How often pods were tried since a pod was placed.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
+    missing_nodes: BTreeMap<String, usize>,
 }
 
 impl<'a> World<'a> {
@@ -122,6 +123,7 @@ impl<'a> World<'a> {
             version: 0,
             fruitless: FxHashMap::default(),
             placed: 0,
+            missing_nodes: cluster.missing_nodes.clone(),
         };
         world.load(&config, cluster);
         world
@@ -223,7 +225,7 @@ impl<'a> World<'a> {
             Outcome::Assumed { evaluated, feasible, .. } => report.looked_at = Some((evaluated, feasible)),
             Outcome::NoNodes | Outcome::Unschedulable(_) | Outcome::Error(_) => {
                 report.looked_at = None;
-                report.message = outcome.message();
+                report.message = outcome.message().map(without_echo);
             }
             Outcome::Skipped => {
                 report.message = Some(format!("skip schedule deleting pod: {}", pod.full_name()));
@@ -278,6 +280,9 @@ impl<'a> World<'a> {
     fn evict(&mut self, task: EvictTask) {
         let (victim, uid) = (task.victim.clone(), task.victim.uid.clone());
         let preemptor = self.objects.get(&task.preemptor).map(|p| format!("{}/{}", p.namespace, p.name));
+        if let Some(report) = self.reports.get_mut(&task.preemptor) {
+            report.victims.push(victim.full_name());
+        }
         match self.reports.get_mut(&uid) {
             Some(report) => {
                 self.placed -= usize::from(report.node.is_some());
@@ -346,7 +351,16 @@ impl<'a> World<'a> {
             report.looked_at = None;
         }
         let pending = self.order.iter().filter_map(|uid| self.reports.remove(uid));
-        Report { pods: pending.chain(self.evicted).collect() }
+        Report { pods: pending.chain(self.evicted).collect(), missing_nodes: self.missing_nodes }
+    }
+}
+
+/// Takes off what kube-scheduler adds to the reason of a PreFilter plugin: that a plugin behind it has not found what it
+/// would have prepared.
+fn without_echo(message: String) -> String {
+    match message.strip_suffix(" not found.") {
+        Some(rest) if rest.ends_with('.') => rest.to_owned(),
+        _ => message,
     }
 }
 

@@ -123,6 +123,16 @@ fn the_user_is_told_of_those_that_nobody_reads_and_of_those_that_nobody_can_read
     assert_eq!(cluster.custom_notices(&setup("").engine), ["ignored: 2 Gate"]);
     let other = serving("v2", &gate("a", "default", "true").replace("/v1", "/v2"));
     assert_eq!(other.custom_notices(&setup("{name: Gates}").engine), ["ignored: 1 Gate"], "not served in v1");
+    let pure = Source { name: "f.yaml".into(), text: gate("a", "default", "true") };
+    let undefined = Inventory::from_sources(&[pure], Reading::default()).unwrap();
+    assert_eq!(undefined.custom_notices(&setup("").engine), ["ignored: 1 Gate"]);
+    assert_eq!(
+        undefined.custom_notices(&setup("{name: Gates}").engine),
+        [
+            "plugins of this configuration read Gate of example.com/v1, but 1 of them are left out: the input lacks the \
+          CustomResourceDefinition gates.example.com"
+        ]
+    );
     assert_eq!(
         cluster.custom_notices(&setup("{name: Gates}").engine),
         ["Gate \"default/a\" counts as absent: spec.open: invalid type: string \"ajar\", expected a boolean"]

@@ -249,9 +249,11 @@ fn the_json_form_is_the_promised_one() {
     let code = "UnschedulableAndUnresolvable";
     let expected = json!({
         "pods": [{
-            "pod": "default/p", "profile": "default-scheduler", "node": null, "preEnqueue": null,
+            "pod": "default/p", "profile": "default-scheduler", "owner": null, "state": "unschedulable", "node": null,
+            "preEnqueue": null, "tried": 1,
             "message": format!("0/2 nodes are available: 1 Insufficient cpu, 1 {outside}."),
         }],
+        "totals": {"placed": 0, "unschedulable": 1, "gated": 0, "preempted": 0, "foreign": 0},
         "explanations": [{
             "pod": "default/p",
             "preFilter": null,

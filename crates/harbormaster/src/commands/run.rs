@@ -58,6 +58,8 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Ended 
         }
     };
     let level = log::start(output, given.parsed("v").unwrap_or(0), &program.plugins);
+    let commit = COMMIT.unwrap_or("unknown");
+    tracing::debug!(v = 2, version = VERSION, commit, kubernetes = "v1.36", "Starting Harbormaster");
     let ended = run(program, &given, &level);
     log_output::flush();
     match ended {

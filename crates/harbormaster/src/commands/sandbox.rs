@@ -4,6 +4,7 @@ mod kubeconfig;
 mod screen;
 
 use std::{
+    collections::HashSet,
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -31,6 +32,10 @@ pub(crate) struct Options {
     /// What becomes of fields that nobody knows or that are given twice: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     validate: Validate,
+    /// Have pods wait for a node again whose node is not there; otherwise they stay where they are. Those of DaemonSets
+    /// and static pods go with their nodes
+    #[arg(long)]
+    reschedule_missing: bool,
     /// Make this many nodes from nothing, in three zones
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
@@ -50,6 +55,9 @@ pub(crate) struct Options {
     /// Who places the pods; none leaves them to a scheduler of your own, and stays as --serve does
     #[arg(long, value_enum, default_value_t)]
     scheduler: Who,
+    /// End with 2 if a pod is unschedulable in the end
+    #[arg(long)]
+    exit_code: bool,
     /// The port of the API server on 127.0.0.1; 0 takes any that is free
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
@@ -90,13 +98,18 @@ pub(crate) fn main(program: &Program, options: &Options) -> Ended {
         .build()
         .map_err(|e| format!("starting the runtime: {e}"))
         .and_then(|runtime| runtime.block_on(play(program, options)));
-    ran.map_err(|why| {
-        eprintln!("error: {why}");
-        Failed::Error
-    })
+    match ran {
+        Ok(unschedulable) if options.exit_code && unschedulable > 0 => Err(Failed::Unschedulable),
+        Ok(_) => Ok(()),
+        Err(why) => {
+            eprintln!("error: {why}");
+            Err(Failed::Error)
+        }
+    }
 }
 
-async fn play(program: &Program, options: &Options) -> Result<(), String> {
+/// Returns how many pods are unschedulable in the end.
+async fn play(program: &Program, options: &Options) -> Result<usize, String> {
     let mut signals = Signals::new().map_err(|e| format!("listening to signals: {e}"))?;
     let mut sandbox = Sandbox::start(contents(program, options)?).await.map_err(|e| e.to_string())?;
     if options.is_demonstration() {
@@ -112,12 +125,13 @@ async fn play(program: &Program, options: &Options) -> Result<(), String> {
     let _kubeconfig = tell_how_to_connect(options, &sandbox)?;
     let mut view = View::new(options);
     let ended = watch(options, &mut sandbox, &mut signals, &mut view).await;
-    view.end(&sandbox.board).map_err(|e| format!("standard output: {e}"))?;
+    view.end(&sandbox).map_err(|e| format!("standard output: {e}"))?;
     if sandbox.board.pods().next().is_none() && !options.stays() {
         eprintln!("note: there were no pods; -f FILE gives some, --serve waits for yours");
     }
+    let unschedulable = sandbox.board.count(PodState::Unschedulable);
     tokio::select! {
-        stopped = sandbox.stop() => ended.and(stopped.map_err(|e| e.to_string())),
+        stopped = sandbox.stop() => ended.and(stopped.map_err(|e| e.to_string())).map(|()| unschedulable),
         () = signals.next() => Err("a second signal: ending at once".to_owned()),
     }
 }
@@ -148,6 +162,7 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
         false => harbormaster_sandbox::Options {
             manifests: files::read_all(&options.files)?,
             validate: options.validate,
+            reschedule_missing: options.reschedule_missing,
             nodes: options.nodes.unwrap_or(0),
             ..harbormaster_sandbox::Options::default()
         },
@@ -252,12 +267,13 @@ impl View {
     }
 
     /// Shows all pods once more where they were cut, and sums up.
-    fn end(&self, board: &Board) -> io::Result<()> {
+    fn end(&self, sandbox: &Sandbox) -> io::Result<()> {
+        let board = &sandbox.board;
         let table = match self {
             Self::Screen(screen) => screen.whole(board),
             Self::Lines => String::new(),
         };
-        match write(&format!("{table}\n{}\n", summary(board))) {
+        match write(&format!("{table}\n{}{}\n", summary(board), on_missing_nodes(sandbox))) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written,
         }
@@ -295,6 +311,18 @@ fn summary(board: &Board) -> String {
     .collect();
     let count = board.pods().count();
     format!("{count} {}: {}", if count == 1 { "pod" } else { "pods" }, parts.join(", "))
+}
+
+/// `, 12 of them on missing nodes`.
+fn on_missing_nodes(sandbox: &Sandbox) -> String {
+    let nodes = sandbox.store().list("nodes", "", "", "").map(|(nodes, _)| nodes).unwrap_or_default();
+    let nodes: HashSet<&str> = nodes.iter().map(|node| node.name()).collect();
+    let placed = sandbox.board.pods().filter(|pod| pod.state == PodState::Placed);
+    let is_lost = |node: Option<&str>| node.is_some_and(|node| !nodes.contains(node));
+    match placed.filter(|pod| is_lost(pod.node.as_deref())).count() {
+        0 => String::new(),
+        pods => format!(", {pods} of them on missing nodes"),
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,11 @@ use harbormaster_sim::{
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
-use super::{Ended, Failed, Program, files, table};
+use super::{
+    Ended, Failed, Program, files,
+    layout::{self, Style},
+    table,
+};
 use crate::scheduler;
 
 /// Behind the help.
@@ -28,7 +32,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --
 /// What `simulate` takes.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Manifests (YAML or JSON): files, directories, dumps of `kubectl get all,nodes -A -o yaml`, or - for standard
+    /// Manifests (YAML or JSON): files, directories, dumps (of the command dump, or of kubectl get -o yaml), or - for standard
     /// input. Workloads get the pods that they lack: a DaemonSet one on each node that it allows, a CronJob those of one
     /// run. Claims get volumes, or are taken to have them provisioned where their pods go
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
@@ -39,6 +43,13 @@ pub(crate) struct Options {
     /// Make the pods of workloads that come from a cluster (they have a uid) and have none in the manifests, too
     #[arg(long)]
     fill: bool,
+    /// Have pods wait for a node again whose node is not in the input; otherwise they count nowhere. Those of DaemonSets
+    /// and static pods go with their nodes
+    #[arg(long)]
+    reschedule_missing: bool,
+    /// Show each pod in a row of its own, also where many are alike
+    #[arg(long)]
+    all: bool,
     /// A KubeSchedulerConfiguration
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
@@ -108,10 +119,15 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
         setup.engine.extenders = Extenders::default();
     }
     let full = !setup.engine.extenders.is_empty();
-    let reading = Reading { validate: options.validate, fill: options.fill, full };
+    let reading = Reading {
+        validate: options.validate,
+        fill: options.fill,
+        reschedule_missing: options.reschedule_missing,
+        full,
+    };
     let mut cluster =
         Inventory::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;
-    scheduler::lend_extenders(&mut setup, &mut cluster).map_err(|e| e.to_string())?;
+    let witness = scheduler::lend_extenders(&mut setup, &mut cluster).map_err(|e| e.to_string())?;
     for warning in &setup.warnings {
         eprintln!("warning: {warning}");
     }
@@ -120,6 +136,14 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     }
     let again = options.explain.then(|| (setup.engine.clone(), cluster.clone()));
     let all = place(options, setup.engine, cluster);
+    if let Some(witness) = witness {
+        if let Some(failure) = witness.failure() {
+            return Err(format!(
+                "{failure}\nhelp: --no-extenders simulates without the extenders of the configuration"
+            ));
+        }
+        witness.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    }
     let shown = shown(options, &all)?;
     let printed = match options.output {
         Output::Json => print_json(options, &all, &shown, again),
@@ -155,7 +179,7 @@ fn shown(options: &Options, all: &Report) -> Result<Report, String> {
         }
     }
     let pods = all.pods.iter().filter(|pod| is_wanted(options, pod)).cloned().collect();
-    Ok(Report { pods })
+    Ok(Report { pods, missing_nodes: all.missing_nodes.clone() })
 }
 
 fn is_wanted(options: &Options, pod: &PodReport) -> bool {
@@ -199,11 +223,11 @@ fn explain<E>(
 fn print_table(options: &Options, all: &Report, shown: &Report, again: Again) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let is_terminal = out.is_terminal();
-    let style = table::Style {
+    let style = Style {
         colours: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-        fit_terminal: is_terminal,
+        width: is_terminal.then(|| layout::terminal_size().0.into()),
     };
-    out.write_all(table::render(shown, style).as_bytes())?;
+    out.write_all(table::render(shown, options.all, style).as_bytes())?;
     explain(options, all, again, &mut |pod, said| {
         out.write_all(table::explanation(pod, &said, style).as_bytes())
     })?;
@@ -217,7 +241,7 @@ fn print_json(options: &Options, all: &Report, shown: &Report, again: Again) -> 
         None => serde_json::to_writer_pretty(&mut out, shown)?,
         Some(_) => {
             let explanations = Explanations { options, all, again: Cell::new(again) };
-            let explained = ExplainedJson { pods: &shown.pods, explanations };
+            let explained = ExplainedJson { report: shown, explanations };
             serde_json::to_writer_pretty(&mut out, &explained)?;
         }
     }
@@ -228,7 +252,8 @@ fn print_json(options: &Options, all: &Report, shown: &Report, again: Again) -> 
 /// The form of [`harbormaster_sim::Explained`].
 #[derive(Serialize)]
 struct ExplainedJson<'a> {
-    pods: &'a [PodReport],
+    #[serde(flatten)]
+    report: &'a Report,
     explanations: Explanations<'a>,
 }
 

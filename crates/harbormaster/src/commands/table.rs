@@ -2,76 +2,64 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use harbormaster_sim::{
     PodExplanation, PodReport, Report,
     explanation::{FittingNodes, RejectedNodes},
     report::{Fate, Status},
 };
 
-/// How tables look.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Style {
-    /// Whether to use colours.
-    pub(crate) colours: bool,
-    /// Whether to wrap long cells so that lines fit the terminal.
-    pub(crate) fit_terminal: bool,
-}
+use super::{
+    alike::{self, Row},
+    layout::{Cell, Colour, Style, Table},
+};
 
 /// So many groups of nodes with the best scores are shown.
 const BEST: usize = 10;
 
-/// All pods as a table.
-pub(crate) fn render(report: &Report, style: Style) -> String {
+/// Behind the help.
+pub(crate) const COLUMNS: &str = "Columns: FITS is how many of the nodes that were looked at fit, in the attempt that placed the pod; TRIED is the number \
+     of attempts. With --explain, FIT and DO NOT FIT count nodes of which the same is said, and raw->final is a plugin's score \
+     as it computed it, and as it counts: brought to 0 to 100 and multiplied by the plugin's weight.";
+
+/// All pods as a table; many pods that are alike share a row unless `all` is set.
+pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     if report.pods.is_empty() {
-        return "no pod waits for a node\n".to_owned();
+        return format!("no pod waits for a node{}\n", on_missing_nodes(report));
     }
-    let mut table = new_table(style, ["POD", "NODE", "FITS", "TRIED", "MESSAGE"]);
-    for pod in &report.pods {
-        table.add_row([
-            Cell::new(&pod.pod),
-            outcome(pod),
-            Cell::new(pod.looked_at.map_or(String::new(), |(of, fit)| format!("{fit}/{of}"))),
-            Cell::new(pod.attempts),
-            Cell::new(message(pod)),
+    let rows: Vec<Row> = report.pods.iter().map(row).collect();
+    let groups: Vec<Vec<Row>> = match all || rows.len() < alike::MANY {
+        true => rows.into_iter().map(|row| vec![row]).collect(),
+        false => alike::grouped(rows),
+    };
+    let mut table = Table::new(["POD", "NODE", "FITS", "TRIED", "MESSAGE"]);
+    for group in &groups {
+        table.add([
+            alike::pods(group),
+            alike::places(group),
+            alike::fits(group),
+            alike::tried(group),
+            alike::message(group),
         ]);
     }
-    finished(&table) + &format!("\n{}\n", summary(report))
-}
-
-/// Columns and lines of the terminal.
-pub(crate) fn terminal_size() -> (u16, u16) {
-    known_size(crossterm::terminal::size().ok())
-}
-
-/// Some terminals do not tell their size, or tell that they have none.
-fn known_size(told: Option<(u16, u16)>) -> (u16, u16) {
-    told.filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
-}
-
-/// A table without lines, with its header.
-pub(crate) fn new_table<const N: usize>(style: Style, header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    if style.colours {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
+    let mut text = table.render(style) + &format!("\n{}\n", summary(report));
+    if groups.len() < report.pods.len() {
+        text += "(alike pods share a row; --all shows each)\n";
     }
-    if style.fit_terminal {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(terminal_size().0);
-    } else {
-        table.set_content_arrangement(ContentArrangement::Disabled);
-    }
-    table.set_header(header.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
-    table
+    text
 }
 
-/// The lines of a table, without the room around them; what was wrapped stays in its column.
-pub(crate) fn finished(table: &Table) -> String {
-    let bare = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n";
-    table.lines().map(bare).collect()
+fn row(pod: &PodReport) -> Row {
+    let (place, colour) = outcome(pod);
+    Row {
+        pod: pod.pod.clone(),
+        owner: pod.owner.clone().unwrap_or_default(),
+        place,
+        is_placed: pod.fate() == Fate::Placed,
+        colour: Some(colour),
+        looked_at: pod.looked_at,
+        tried: pod.attempts,
+        message: message(pod),
+    }
 }
 
 /// Why it has no node, or what its claims get there.
@@ -80,17 +68,23 @@ fn message(pod: &PodReport) -> String {
     clauses.collect::<Vec<_>>().join("; ")
 }
 
-fn outcome(pod: &PodReport) -> Cell {
+fn outcome(pod: &PodReport) -> (String, Colour) {
     match (pod.fate(), &pod.node) {
         // Only where pods are judged on their own: gates do not count there.
-        (Fate::Placed, Some(node)) if pod.is_gated() => {
-            Cell::new(format!("{node} (gated)")).fg(Color::Yellow)
-        }
-        (Fate::Placed, node) => Cell::new(node.as_deref().unwrap_or_default()).fg(Color::Green),
-        (Fate::Gated, _) => Cell::new("<gated>").fg(Color::Yellow),
-        (Fate::Preempted, _) => Cell::new("<preempted>").fg(Color::Red),
-        (Fate::Foreign, _) => Cell::new("<foreign>").fg(Color::Yellow),
-        (Fate::Unschedulable, _) => Cell::new("<none>").fg(Color::Red),
+        (Fate::Placed, Some(node)) if pod.is_gated() => (format!("{node} (gated)"), Colour::Yellow),
+        (Fate::Placed, node) => (node.clone().unwrap_or_default(), Colour::Green),
+        (Fate::Gated, _) => ("<gated>".to_owned(), Colour::Yellow),
+        (Fate::Preempted, _) => ("<preempted>".to_owned(), Colour::Red),
+        (Fate::Foreign, _) => ("<foreign>".to_owned(), Colour::Yellow),
+        (Fate::Unschedulable, _) => ("<none>".to_owned(), Colour::Red),
+    }
+}
+
+/// `, 12 on missing nodes`.
+fn on_missing_nodes(report: &Report) -> String {
+    match report.missing_nodes.values().sum::<usize>() {
+        0 => String::new(),
+        pods => format!(", {pods} on missing nodes"),
     }
 }
 
@@ -109,7 +103,7 @@ fn summary(report: &Report) -> String {
             text += &format!(", {} {word}", of(fate));
         }
     }
-    text
+    text + &on_missing_nodes(report)
 }
 
 /// Where the pod fits with the scores, and why it does not fit elsewhere.
@@ -136,44 +130,51 @@ pub(crate) fn explanation(pod: &PodReport, said: &PodExplanation, style: Style) 
 /// Nodes with the same scores in one line. The chosen one is named.
 fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
     let plugins: BTreeSet<&str> = groups.iter().flat_map(|g| g.plugins.keys().map(AsRef::as_ref)).collect();
-    let mut table = new_table(style, ["FIT", "EXAMPLE", "TOTAL"]);
-    let titles = ["FIT", "EXAMPLE", "TOTAL"].into_iter().chain(plugins.iter().copied());
-    table.set_header(titles.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
-    for group in groups.iter().take(BEST) {
+    let shown = groups.iter().take(BEST);
+    let begin = |group: &FittingNodes| {
         let example = group.nodes.iter().find(|node| Some(node.as_str()) == chosen).or(group.nodes.first());
-        let mut row = vec![
-            Cell::new(group.nodes.len()).fg(Color::Green),
-            Cell::new(example.map_or("", String::as_str)),
-            Cell::new(group.total),
-        ];
-        row.extend(plugins.iter().map(|plugin| score(group, plugin)));
-        table.add_row(row);
+        let example = example.map_or("", String::as_str);
+        [Cell::coloured(group.nodes.len().to_string(), Colour::Green), example.into(), group.total.into()]
+    };
+    let titles = ["FIT", "EXAMPLE", "TOTAL"];
+    let mut table = Table::new(titles.iter().chain(&plugins).copied());
+    for group in shown.clone() {
+        let scores = plugins.iter().map(|plugin| Cell::from(score(group, plugin).unwrap_or_default()));
+        table.add(begin(group).into_iter().chain(scores));
+    }
+    // Where a column for each plugin is too wide, their names stand beside their scores.
+    if style.width.is_some_and(|width| table.width() > width) {
+        table = Table::new(titles.into_iter().chain(["SCORES (raw->final)"]));
+        for group in shown {
+            let said = |plugin: &&str| score(group, plugin).map(|score| format!("{plugin} {score}"));
+            let scores = plugins.iter().filter_map(said).collect::<Vec<_>>().join(", ");
+            table.add(begin(group).into_iter().chain([scores.into()]));
+        }
     }
     let rest: usize = groups.iter().skip(BEST).map(|group| group.nodes.len()).sum();
     match rest {
-        0 => finished(&table),
-        rest => finished(&table) + &format!("and {rest} more with lower scores (-o json shows all)\n"),
+        0 => table.render(style),
+        rest => table.render(style) + &format!("and {rest} more with lower scores (-o json shows all)\n"),
     }
 }
 
 /// The raw and the weighted score.
-fn score(group: &FittingNodes, plugin: &str) -> Cell {
-    let text = group.plugins.get(plugin).map(|s| format!("{}->{}", s.raw, s.weighted));
-    Cell::new(text.unwrap_or_default())
+fn score(group: &FittingNodes, plugin: &str) -> Option<String> {
+    group.plugins.get(plugin).map(|score| format!("{}->{}", score.raw, score.weighted))
 }
 
 /// Nodes that were rejected alike in one line, with what is missing.
 fn rejections(groups: &[RejectedNodes], style: Style) -> String {
-    let mut table = new_table(style, ["DO NOT FIT", "EXAMPLE", "WHY"]);
+    let mut table = Table::new(["DO NOT FIT", "EXAMPLE", "WHY"]);
     for group in groups {
         let mut why = verdict(&group.status);
         if !group.lacks.is_empty() {
             why += &format!(" ({})", group.lacks.join("; "));
         }
         let example = group.nodes.first().map_or("", String::as_str);
-        table.add_row([Cell::new(group.nodes.len()).fg(Color::Red), Cell::new(example), Cell::new(why)]);
+        table.add([Cell::coloured(group.nodes.len().to_string(), Colour::Red), example.into(), why.into()]);
     }
-    finished(&table)
+    table.render(style)
 }
 
 fn verdict(status: &Status) -> String {
@@ -197,15 +198,7 @@ mod tests {
         };
         let lost =
             PodReport { pod: "a/lost".into(), message: Some("no luck ".repeat(30)), ..PodReport::default() };
-        Report { pods: vec![placed, lost] }
-    }
-
-    #[test]
-    fn colours_come_only_when_asked_for() {
-        let plain = render(&report(), Style::default());
-        assert!(plain.contains("a/placed  n1      3/5") && !plain.contains('\u{1b}'), "{plain}");
-        let colours = render(&report(), Style { colours: true, fit_terminal: false });
-        assert!(colours.contains("\u{1b}["), "{colours}");
+        Report { pods: vec![placed, lost], ..Report::default() }
     }
 
     #[test]
@@ -214,22 +207,13 @@ mod tests {
         let preempted_by = Some("a/placed".to_owned());
         report.pods.push(PodReport { pod: "a/other".into(), is_foreign: true, ..PodReport::default() });
         report.pods.push(PodReport { pod: "a/victim".into(), preempted_by, ..PodReport::default() });
-        let text = render(&report, Style::default());
+        let text = render(&report, false, Style::default());
         assert!(text.contains("a/victim  <preempted>"), "{text}");
         assert!(text.contains("a/other   <foreign>"), "{text}");
         assert!(
             text.contains("4 pods: 1 placed, 1 unschedulable, 0 gated, 1 preempted, 1 of other schedulers"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn a_terminal_without_a_size_is_taken_for_an_ordinary_one() {
-        for (told, expected) in
-            [(None, (80, 24)), (Some((0, 0)), (80, 24)), (Some((0, 50)), (80, 24)), (Some((99, 9)), (99, 9))]
-        {
-            assert_eq!(known_size(told), expected);
-        }
     }
 
     #[test]
@@ -245,6 +229,8 @@ mod tests {
         let rejected = vec![RejectedNodes { status, lacks, nodes: vec!["y".into(), "z".into()] }];
         let said = PodExplanation { fits, rejected, ..PodExplanation::default() };
         let pod = PodReport { pod: "a/p".into(), node: Some("chosen".into()), ..PodReport::default() };
+        let narrow = explanation(&pod, &said, Style { width: Some(20), ..Style::default() });
+        assert!(narrow.contains("SCORES (raw->final)"), "{narrow}");
         let text = explanation(&pod, &said, Style::default());
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert_eq!((lines[0], lines[2]), ("a/p () -> chosen", "2    chosen   100"), "{text}");
@@ -253,7 +239,24 @@ mod tests {
     }
 
     #[test]
+    fn many_alike_pods_share_a_row_unless_all_are_wanted() {
+        let pod = |i: usize| PodReport {
+            pod: format!("a/web-{i}"),
+            node: Some(format!("n{}", i % 7)),
+            ..PodReport::default()
+        };
+        let report =
+            Report { pods: (0..60).map(pod).collect(), missing_nodes: [("n9".to_owned(), 3)].into() };
+        let text = render(&report, false, Style::default());
+        assert!(text.contains("\na/web-* (60 pods)  7 nodes"), "{text}");
+        let sum =
+            "\n60 pods: 60 placed, 0 unschedulable, 0 gated, 3 on missing nodes\n(alike pods share a row";
+        assert!(text.contains(sum), "{text}");
+        assert_eq!(render(&report, true, Style::default()).lines().count(), 63);
+    }
+
+    #[test]
     fn an_empty_report_is_a_sentence() {
-        assert_eq!(render(&Report::default(), Style::default()), "no pod waits for a node\n");
+        assert_eq!(render(&Report::default(), false, Style::default()), "no pod waits for a node\n");
     }
 }

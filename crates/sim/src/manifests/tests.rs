@@ -2,7 +2,8 @@ use super::*;
 
 fn read_with(validate: Validate, text: &str) -> Result<Manifests, String> {
     let source = Source { name: "f.yaml".into(), text: text.into() };
-    Manifests::read(&[source], Intake { validate, ..Intake::default() }, |_, _| Ok(())).map_err(|e| e.to_string())
+    Manifests::read(&[source], Intake { validate, ..Intake::default() }, |_, _| Ok(()))
+        .map_err(|e| e.to_string())
 }
 
 fn read(text: &str) -> Result<Manifests, String> {
@@ -256,7 +257,9 @@ fn the_same_mistake_of_many_objects_is_one_line() {
 fn an_object_that_replaces_one_of_an_earlier_file_is_told_of() {
     let source = |name: &str, text: &str| Source { name: name.into(), text: text.into() };
     let node = |name: &str, cpu: u32| {
-        format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nstatus: {{allocatable: {{cpu: {cpu}}}}}\n---\n")
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nstatus: {{allocatable: {{cpu: {cpu}}}}}\n---\n"
+        )
     };
     let sources = [
         source("a.yaml", &(node("n1", 1) + &node("n2", 1))),
@@ -299,8 +302,10 @@ fn pods_on_missing_nodes_are_told_of_or_wait_again() {
     let kept = read(Intake::default());
     assert_eq!(
         kept.notices(),
-        ["2 pods are on nodes that the input does not have, and count nowhere: gone (2); --reschedule-missing has them \
-          wait for a node"]
+        [
+            "2 pods are on nodes that the input does not have, and count nowhere: gone (2); --reschedule-missing has them \
+          wait for a node"
+        ]
     );
     let waiting = read(Intake { reschedule_missing: true, ..Intake::default() });
     assert_eq!(
@@ -339,11 +344,34 @@ fn the_replicas_of_a_deployment_count_when_somebody_has_changed_them() {
         (replicas, read.notices())
     };
     let told = |wanted: u32, had: u32| {
-        vec![format!("Deployment default/web asks for {wanted} pods, its ReplicaSets for {had}: they follow it")]
+        vec![format!(
+            "Deployment default/web asks for {wanted} pods, its ReplicaSets for {had}: they follow it"
+        )]
     };
     assert_eq!(replicas(&(deployment(8) + &set("web-1", 1, 5, 5))), (vec![8], told(8, 5)));
     assert_eq!(replicas(&(deployment(3) + &set("web-1", 1, 5, 5))), (vec![3], told(3, 5)));
     let rolling = set("web-1", 1, 4, 5) + &set("web-2", 2, 3, 5);
     assert_eq!(replicas(&(deployment(5) + &rolling)), (vec![4, 3], vec![]), "a rollout goes on");
     assert_eq!(replicas(&(deployment(2) + &rolling)), (vec![2, 0], told(2, 7)));
+}
+
+#[test]
+fn kinds_that_are_named_and_missing_are_told_of() {
+    let pod = |name: &str, claim: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i}}], volumes: \
+             [{{name: v, persistentVolumeClaim: {{claimName: {claim}}}}}]}}\n"
+        )
+    };
+    let pods = pod("a", "index") + &pod("b", "logs");
+    assert_eq!(
+        read(&pods).unwrap().notices(),
+        [
+            "the input names 2 PersistentVolumeClaims (default/index, …), but has no such kind: the dump command writes all \
+          that counts"
+        ]
+    );
+    let claim = "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: index}\nspec: {accessModes: \
+                 [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
+    assert!(read(&(pods + claim)).unwrap().notices().is_empty());
 }

@@ -1,9 +1,11 @@
 //! A table of pods that is drawn anew in its place.
 
-use comfy_table::{Cell, Color};
 use harbormaster_sandbox::{Board, PodState, PodView};
 
-use super::super::table::{self, Style};
+use super::super::{
+    alike::{self, Row},
+    layout::{self, Colour, Style, Table},
+};
 
 /// Lines of the terminal that are not for pods: title, what was cut, sum, and the cursor's.
 const OTHER_LINES: usize = 4;
@@ -31,7 +33,7 @@ impl Screen {
         if !std::mem::take(&mut self.stale) {
             return String::new();
         }
-        let (width, height) = table::terminal_size();
+        let (width, height) = layout::terminal_size();
         let frame = frame(&ordered(board), width.into(), height.into(), self.colours);
         let text = frame.iter().fold(self.erased(), |text, line| text + line + "\n");
         self.lines = frame.len();
@@ -40,17 +42,17 @@ impl Screen {
 
     /// All pods and all they say, in place of the last drawing.
     pub(super) fn whole(&self, board: &Board) -> String {
-        let style = Style { colours: self.colours, fit_terminal: true };
-        let mut table = table::new_table(style, ["POD", "NODE", "MESSAGE"]);
-        for pod in ordered(board) {
-            let node = Cell::new(where_to(pod)).fg(match pod.state {
-                PodState::Placed | PodState::Finished => Color::Green,
-                PodState::Unschedulable => Color::Red,
-                _ => Color::Yellow,
-            });
-            table.add_row([Cell::new(plain(&pod.name)), node, Cell::new(words(pod))]);
+        let style = Style { colours: self.colours, width: Some(layout::terminal_size().0.into()) };
+        let rows: Vec<Row> = ordered(board).into_iter().map(row).collect();
+        let groups = match rows.len() < alike::MANY {
+            true => rows.into_iter().map(|row| vec![row]).collect(),
+            false => alike::grouped(rows),
+        };
+        let mut table = Table::new(["POD", "NODE", "MESSAGE"]);
+        for group in &groups {
+            table.add([alike::pods(group), alike::places(group), alike::message(group)]);
         }
-        self.erased() + &table::finished(&table)
+        self.erased() + &table.render(style)
     }
 
     /// A line above the table, which is to be drawn anew below it.
@@ -65,6 +67,21 @@ impl Screen {
             0 => "\r\x1b[J".to_owned(),
             lines => format!("\x1b[{lines}A\r\x1b[J"),
         }
+    }
+}
+
+fn row(pod: &PodView) -> Row {
+    Row {
+        pod: plain(&pod.name),
+        place: where_to(pod),
+        is_placed: matches!(pod.state, PodState::Placed | PodState::Finished),
+        colour: Some(match pod.state {
+            PodState::Placed | PodState::Finished => Colour::Green,
+            PodState::Unschedulable => Colour::Red,
+            _ => Colour::Yellow,
+        }),
+        message: words(pod),
+        ..Row::default()
     }
 }
 

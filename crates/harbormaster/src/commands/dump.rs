@@ -1,0 +1,276 @@
+//! The command `dump`: everything of a cluster that scheduling depends on, as manifests.
+
+use std::{
+    env,
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+};
+
+use clap::Args;
+use harbormaster_driver::{ConnectionConfig, http::ApiClient};
+use harbormaster_setup::Setup;
+use serde_json::{Value, json};
+
+use super::{Ended, Failed, Program, files};
+
+/// What `dump` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A KubeSchedulerConfiguration: custom resources that its plugins read are dumped, too, with their definitions
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+}
+
+/// A kind that is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    group: String,
+    version: String,
+    plural: String,
+    kind: String,
+}
+
+/// What scheduling depends on: group, version, and plurals with their kinds.
+const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
+    (
+        "",
+        "v1",
+        &[
+            ("namespaces", "Namespace"),
+            ("nodes", "Node"),
+            ("persistentvolumes", "PersistentVolume"),
+            ("persistentvolumeclaims", "PersistentVolumeClaim"),
+            ("services", "Service"),
+            ("replicationcontrollers", "ReplicationController"),
+            ("pods", "Pod"),
+        ],
+    ),
+    ("scheduling.k8s.io", "v1", &[("priorityclasses", "PriorityClass")]),
+    (
+        "storage.k8s.io",
+        "v1",
+        &[
+            ("storageclasses", "StorageClass"),
+            ("csidrivers", "CSIDriver"),
+            ("csinodes", "CSINode"),
+            ("csistoragecapacities", "CSIStorageCapacity"),
+            ("volumeattachments", "VolumeAttachment"),
+        ],
+    ),
+    (
+        "resource.k8s.io",
+        "v1",
+        &[
+            ("deviceclasses", "DeviceClass"),
+            ("resourceslices", "ResourceSlice"),
+            ("resourceclaimtemplates", "ResourceClaimTemplate"),
+            ("resourceclaims", "ResourceClaim"),
+        ],
+    ),
+    (
+        "apps",
+        "v1",
+        &[
+            ("deployments", "Deployment"),
+            ("replicasets", "ReplicaSet"),
+            ("statefulsets", "StatefulSet"),
+            ("daemonsets", "DaemonSet"),
+        ],
+    ),
+    ("batch", "v1", &[("jobs", "Job"), ("cronjobs", "CronJob")]),
+    ("policy", "v1", &[("poddisruptionbudgets", "PodDisruptionBudget")]),
+];
+
+/// Objects that are asked for at a time.
+const PAGE: usize = 500;
+
+pub(crate) fn main(program: &Program, options: &Options) -> Ended {
+    let dumped = kinds(program, options).and_then(|kinds| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| format!("starting the runtime: {e}"))?;
+        runtime.block_on(dump(options, &kinds))
+    });
+    dumped.map_err(|why| {
+        eprintln!("error: {why}");
+        Failed::Error
+    })
+}
+
+/// The kinds to list, and those whose definitions are needed.
+fn kinds(program: &Program, options: &Options) -> Result<Vec<Listed>, String> {
+    let mut kinds: Vec<Listed> = KINDS
+        .iter()
+        .flat_map(|(group, version, names)| {
+            names.iter().map(|(plural, kind)| Listed {
+                group: (*group).to_owned(),
+                version: (*version).to_owned(),
+                plural: (*plural).to_owned(),
+                kind: (*kind).to_owned(),
+            })
+        })
+        .collect();
+    if let Some(path) = &options.config {
+        let config = files::read(path)?;
+        let setup = Setup::read(Some((&config.name, &config.text)), &program.choices());
+        for resource in setup.map_err(|e| e.to_string())?.engine.resources() {
+            let name = resource.name();
+            let listed = Listed {
+                group: name.group.to_string(),
+                version: name.version.to_string(),
+                plural: name.plural.to_string(),
+                kind: resource.kind().to_owned(),
+            };
+            if !kinds.iter().any(|kind| kind.group == listed.group && kind.plural == listed.plural) {
+                kinds.push(listed);
+            }
+        }
+    }
+    Ok(kinds)
+}
+
+async fn dump(options: &Options, kinds: &[Listed]) -> Result<(), String> {
+    let kubeconfig = options.kubeconfig.clone().or_else(default_kubeconfig);
+    let connection = ConnectionConfig { kubeconfig, qps: -1.0, ..ConnectionConfig::default() };
+    let client = connection.clients().await.map_err(|e| e.to_string())?.main;
+    let mut out = BufWriter::new(io::stdout().lock());
+    for kind in kinds {
+        if is_custom(kind) {
+            definition(&client, kind, &mut out).await?;
+        }
+        list(&client, kind, &mut out).await?;
+    }
+    out.flush().map_err(unwritable)
+}
+
+fn default_kubeconfig() -> Option<PathBuf> {
+    let of_home = || env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.exists());
+    env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(of_home)
+}
+
+/// Whether there is a definition of the kind.
+fn is_custom(kind: &Listed) -> bool {
+    kind.group.contains('.') && !kind.group.ends_with(".k8s.io")
+}
+
+fn unwritable(error: io::Error) -> String {
+    format!("standard output: {error}")
+}
+
+async fn definition(client: &ApiClient, kind: &Listed, out: &mut impl Write) -> Result<(), String> {
+    let name = format!("{}.{}", kind.plural, kind.group);
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    match client.get(&path).await {
+        Ok(reply) => {
+            let mut object = serde_json::from_slice(&reply).map_err(|e| format!("{path}: {e}"))?;
+            slim(&mut object);
+            write(out, &object)
+        }
+        Err(error) => left_out(&name, &error),
+    }
+}
+
+async fn list(client: &ApiClient, kind: &Listed, out: &mut impl Write) -> Result<(), String> {
+    let Listed { group, version, plural, .. } = kind;
+    let base = match group.as_str() {
+        "" => format!("/api/{version}/{plural}"),
+        group => format!("/apis/{group}/{version}/{plural}"),
+    };
+    let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
+    let mut token = String::new();
+    loop {
+        let path = match token.as_str() {
+            "" => format!("{base}?limit={PAGE}"),
+            token => format!("{base}?limit={PAGE}&continue={token}"),
+        };
+        let reply = match client.get(&path).await {
+            Ok(reply) => reply,
+            // Without these there is nothing to schedule.
+            Err(error) if error.code().is_none() || ["nodes", "pods"].contains(&plural.as_str()) => {
+                return Err(format!("listing {plural}: {error}"));
+            }
+            Err(error) => return left_out(plural, &error),
+        };
+        let mut page: Value = serde_json::from_slice(&reply).map_err(|e| format!("{base}: {e}"))?;
+        for mut object in page["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
+            object["apiVersion"] = json!(api_version);
+            object["kind"] = json!(kind.kind);
+            slim(&mut object);
+            write(out, &object)?;
+        }
+        token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        if token.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Goes on without a kind that the server does not have or does not show.
+fn left_out(what: &str, error: &harbormaster_driver::http::ApiError) -> Result<(), String> {
+    match error.code() {
+        // An older server does not serve it.
+        Some(404) => Ok(()),
+        Some(_) => {
+            eprintln!("warning: {what} are left out: {error}");
+            Ok(())
+        }
+        None => Err(format!("{what}: {error}")),
+    }
+}
+
+fn write(out: &mut impl Write, object: &Value) -> Result<(), String> {
+    write!(out, "---\n{}", harbormaster_yaml::write(object)).map_err(unwritable)
+}
+
+/// Leaves out what scheduling never reads and nobody should pass on: commands, and environments with their values.
+fn slim(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        if let Some(annotations) = annotations {
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
+    }
+    for template in ["/spec", "/spec/template/spec", "/spec/jobTemplate/spec/template/spec"] {
+        for containers in ["containers", "initContainers", "ephemeralContainers"] {
+            let containers = object.pointer_mut(&format!("{template}/{containers}"));
+            for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(container) = container.as_object_mut() {
+                    for field in ["env", "envFrom", "command", "args"] {
+                        container.remove(field);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environments_and_commands_are_not_passed_on() {
+        let container =
+            json!({"name": "c", "image": "i", "env": [{"name": "P", "value": "s"}], "args": ["x"]});
+        let mut pod = json!({
+            "metadata": {"name": "p", "managedFields": [], "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b",
+            }},
+            "spec": {"containers": [container.clone()]},
+        });
+        slim(&mut pod);
+        assert_eq!(
+            pod,
+            json!({
+                "metadata": {"name": "p", "annotations": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            })
+        );
+        let mut cron_job = json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {"initContainers": [container]}}}}}});
+        slim(&mut cron_job);
+        assert!(!cron_job.to_string().contains("env"), "{cron_job}");
+    }
+}

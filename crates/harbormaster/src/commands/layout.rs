@@ -1,0 +1,232 @@
+//! Tables of text that fit a terminal without breaking a word.
+
+/// How tables look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Style {
+    /// Whether to use colours.
+    pub(crate) colours: bool,
+    /// Columns of the terminal that lines are to fit; none for lines of any length.
+    pub(crate) width: Option<usize>,
+}
+
+/// Colour of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Red,
+    Green,
+    Yellow,
+}
+
+impl Colour {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Red => "31",
+            Self::Green => "32",
+            Self::Yellow => "33",
+        }
+    }
+}
+
+/// Text in a column.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    text: String,
+    colour: Option<Colour>,
+}
+
+impl Cell {
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn coloured(text: impl Into<String>, colour: Colour) -> Self {
+        Self { text: text.into(), colour: Some(colour) }
+    }
+}
+
+impl<T: ToString> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.to_string(), colour: None }
+    }
+}
+
+/// A table whose last column takes the room that the others leave.
+#[derive(Debug)]
+pub(crate) struct Table {
+    header: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A last column of fewer characters stands below the others.
+const NARROW: usize = 30;
+/// How far it is moved in there.
+const INDENT: usize = 4;
+
+impl Table {
+    pub(crate) fn new(header: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, row: impl IntoIterator<Item = Cell>) {
+        self.rows.push(row.into_iter().collect());
+    }
+
+    /// The longest line, if nothing is wrapped.
+    pub(crate) fn width(&self) -> usize {
+        self.widths().iter().sum::<usize>() + GAP * self.header.len().saturating_sub(1)
+    }
+
+    /// The lines of the table.
+    pub(crate) fn render(&self, style: Style) -> String {
+        let widths = self.widths();
+        let last = widths.len().saturating_sub(1);
+        let begin: usize = widths.iter().take(last).map(|width| width + GAP).sum();
+        let room = style.width.map(|width| width.saturating_sub(begin));
+        let mut text = String::new();
+        let header: Vec<(String, Option<&str>)> =
+            self.header.iter().map(|title| (title.clone(), Some("1"))).collect();
+        line(&mut text, &header, &widths, style);
+        for row in &self.rows {
+            let mut cells: Vec<(String, Option<&str>)> =
+                row.iter().map(|cell| (cell.text.clone(), cell.colour.map(Colour::code))).collect();
+            let (room, indent) = match room {
+                Some(room) if room < NARROW.min(widths[last]) => {
+                    (style.width.unwrap_or_default().saturating_sub(INDENT), INDENT)
+                }
+                Some(room) => (room, begin),
+                None => (usize::MAX, begin),
+            };
+            let below = indent != begin;
+            let mut rest = Vec::new();
+            if let Some((message, _)) = cells.get_mut(last) {
+                rest = wrapped(message, room);
+                *message = if below || rest.is_empty() { String::new() } else { rest.remove(0) };
+            }
+            line(&mut text, &cells, &widths, style);
+            for words in rest {
+                text.extend(std::iter::repeat_n(' ', indent));
+                text.push_str(&words);
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let length = |text: &str| text.chars().count();
+        let mut widths: Vec<usize> = self.header.iter().map(|title| length(title)).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(length(&cell.text));
+            }
+        }
+        widths
+    }
+}
+
+fn line(text: &mut String, cells: &[(String, Option<&str>)], widths: &[usize], style: Style) {
+    let begin = text.len();
+    for (i, ((cell, code), width)) in cells.iter().zip(widths).enumerate() {
+        let padding = if i + 1 == cells.len() { 0 } else { width - cell.chars().count() + GAP };
+        match code.filter(|_| style.colours && !cell.is_empty()) {
+            Some(code) => text.extend(["\x1b[", code, "m", cell, "\x1b[0m"]),
+            None => text.push_str(cell),
+        }
+        text.extend(std::iter::repeat_n(' ', padding));
+    }
+    text.truncate(begin + text[begin..].trim_end().len());
+    text.push('\n');
+}
+
+/// Lines of at most that many characters; a longer word has a line of its own.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    if !text.is_empty() && text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines: Vec<String> = Vec::new();
+    let mut length = 0;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let word_length = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if length + 1 + word_length <= width => {
+                line.push(' ');
+                line.push_str(word);
+                length += 1 + word_length;
+            }
+            _ => {
+                lines.push(word.to_owned());
+                length = word_length;
+            }
+        }
+    }
+    lines
+}
+
+/// Columns and lines of the terminal.
+pub(crate) fn terminal_size() -> (u16, u16) {
+    known_size(crossterm::terminal::size().ok())
+}
+
+/// Some terminals do not tell their size, or tell that they have none.
+fn known_size(told: Option<(u16, u16)>) -> (u16, u16) {
+    told.filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(["POD", "NODE", "MESSAGE"]);
+        table.add(["shop/web-1".into(), Cell::coloured("n1", Colour::Green), "".into()]);
+        table.add([
+            "shop/db-0".into(),
+            "<none>".into(),
+            "0/3 nodes are available: 3 Insufficient cpu".into(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn the_last_column_is_wrapped_between_words() {
+        let text = table().render(Style { width: Some(50), ..Style::default() });
+        assert_eq!(
+            text,
+            "POD         NODE    MESSAGE\n\
+             shop/web-1  n1\n\
+             shop/db-0   <none>  0/3 nodes are available: 3\n                    Insufficient cpu\n"
+        );
+        assert_eq!(table().render(Style::default()).lines().count(), 3);
+    }
+
+    #[test]
+    fn a_last_column_without_room_stands_below() {
+        let text = table().render(Style { width: Some(36), ..Style::default() });
+        assert_eq!(
+            text,
+            "POD         NODE    MESSAGE\n\
+             shop/web-1  n1\n\
+             shop/db-0   <none>\n    0/3 nodes are available: 3\n    Insufficient cpu\n"
+        );
+        assert!(text.lines().all(|line| line.len() <= 36), "{text}");
+    }
+
+    #[test]
+    fn colours_come_only_when_asked_for() {
+        assert!(!table().render(Style::default()).contains('\u{1b}'));
+        let colours = table().render(Style { colours: true, width: None });
+        assert!(colours.contains("\u{1b}[32mn1\u{1b}[0m"), "{colours}");
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_is_taken_for_an_ordinary_one() {
+        for (told, expected) in
+            [(None, (80, 24)), (Some((0, 0)), (80, 24)), (Some((0, 50)), (80, 24)), (Some((99, 9)), (99, 9))]
+        {
+            assert_eq!(known_size(told), expected);
+        }
+    }
+}
