@@ -2,7 +2,7 @@
 
 mod e2e;
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf, thread::sleep, time::Duration};
 
 use e2e::{
     cluster::{PATIENCE, eventually, get_pod, wait_until_bound},
@@ -17,6 +17,7 @@ on_both_servers! {
     weights_and_profiles_of_a_changed_file_count,
     what_cannot_take_over_is_refused_and_the_old_file_counts,
     the_extenders_of_a_changed_file_are_asked,
+    a_file_that_is_half_written_does_not_count,
 }
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -191,6 +192,26 @@ fn what_cannot_take_over_is_refused_and_the_old_file_counts(server: Server) {
     assert_eq!(scene.node_of("q"), "a");
     assert!(get_pod(scene.cluster.client(), "q").is_some_and(|pod| node_of(&pod) == Some("a")));
     scene.end();
+}
+
+fn a_file_that_is_half_written_does_not_count(server: Server) {
+    const COUNTS: &str = "The changed configuration file counts from now on";
+    let scene = Scene::new(server, "profiles: [{schedulerName: mine}]\n");
+    scene.scheduler().wait_for_line(&["Caches populated"]);
+    let more = "profiles:\n- schedulerName: mine\n- schedulerName: other\npodMaxBackoffSeconds: 17\nparallelism: 8\n";
+    let whole = scene.text(more);
+    // Some of these files are right by themselves: they end with a line.
+    let shortest = whole.find("profiles").expect("it is in there");
+    for part in 0..=30 {
+        let length = shortest + (whole.len() - shortest) * part / 30;
+        fs::write(scene.link(), &whole[..length]).expect("the file is written");
+        scene.scheduler().signal("HUP");
+        sleep(Duration::from_millis(30));
+    }
+    scene.scheduler().wait_for_line(&[COUNTS]);
+    let log = scene.end();
+    assert_eq!(log.matches(COUNTS).count(), 1, "{log}");
+    assert_eq!(log.matches("is refused").count(), 0, "{log}");
 }
 
 /// Lets only that node pass.

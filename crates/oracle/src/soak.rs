@@ -3,12 +3,14 @@
 //! Pods come at a steady rate, and after a minute the oldest go at the same
 //! rate. No two are alike to a selector: every pod has a label of its own, every
 //! tenth an anti-affinity selector of its own, as pods of Jobs and StatefulSets
-//! do. With [`Options::churn`] nodes, workloads and claims come and go, too, and
-//! memory must not grow either. The API server is ours, in memory and in this
+//! do. With [`Options::churn`] nodes, workloads and claims come and go, too, every
+//! pod has preferences, an image and a host port of its own, and memory must not
+//! grow either. The API server is ours, in memory and in this
 //! process: what the scheduler's process uses is the scheduler's alone.
 
 mod churn;
 mod memory;
+mod unlike;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -50,7 +52,8 @@ pub struct Options {
     pub minutes: usize,
     /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
     pub nodes: usize,
-    /// Whether nodes, workloads with Services and claims with volumes come and go beside the pods.
+    /// Whether nodes, workloads with Services and claims with volumes come and go beside the pods, and no two pods are alike to
+    /// any plugin.
     pub churn: bool,
 }
 

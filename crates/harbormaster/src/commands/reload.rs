@@ -2,9 +2,10 @@
 //! the old one counts on.
 //!
 //! A mounted ConfigMap is a link that kubelet swaps, so it is contents that are compared. SIGHUP has the file looked at
-//! at once.
+//! at once. A file that is written in place may be seen half-written, and half of it may be right by itself, so a content
+//! counts when it is read again a moment later and nobody has sent SIGHUP in between.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_driver::{Metrics, Reload, reload::NotTaken};
@@ -18,6 +19,8 @@ use crate::scheduler;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(5);
+/// How long a content must stay the same before it counts.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// What takes over. All other fields are read when the scheduler starts.
 const TAKEN_OVER: [&str; 6] = [
@@ -37,11 +40,39 @@ pub(super) struct Follower {
     source: Source,
     /// What came of it.
     config: KubeSchedulerConfiguration,
-    /// What was seen last: the content, or why it could not be read.
-    seen: Result<String, String>,
+    /// What was judged last.
+    judged: Seen,
+    /// What may be half-written.
+    fresh: Option<Fresh>,
     shown: Configuration,
     metrics: Metrics,
     reload: Reload,
+}
+
+/// The content of the file, or why it cannot be read.
+type Seen = Result<String, String>;
+
+/// Something new in the file that has not been judged.
+#[derive(Debug)]
+struct Fresh {
+    seen: Seen,
+    since: Instant,
+    /// When it was seen first, or somebody sent SIGHUP since.
+    quiet_since: Instant,
+}
+
+impl Fresh {
+    fn new(seen: Seen, now: Instant) -> Self {
+        Self { seen, since: now, quiet_since: now }
+    }
+
+    /// Whether it has settled, having been seen again. Signals without end do not keep it waiting without end.
+    fn has_settled(&mut self, asked: bool, now: Instant) -> bool {
+        if asked {
+            self.quiet_since = now;
+        }
+        now - self.quiet_since >= SETTLE || now - self.since >= LOOK
+    }
 }
 
 /// Why a content does not take over.
@@ -64,7 +95,8 @@ impl Follower {
         metrics.set_config(&sha256(&source.text));
         let (given, choices) = (given.clone(), choices.clone());
         let (config, metrics) = (config.clone(), metrics.clone());
-        Self { given, choices, seen: Ok(source.text.clone()), source, config, shown, metrics, reload }
+        let judged = Ok(source.text.clone());
+        Self { given, choices, source, config, judged, fresh: None, shown, metrics, reload }
     }
 
     /// Goes on for ever.
@@ -72,7 +104,7 @@ impl Follower {
         let mut hangups = Hangups::new();
         loop {
             let asked = tokio::select! {
-                () = tokio::time::sleep(LOOK) => false,
+                () = tokio::time::sleep(if self.fresh.is_some() { SETTLE } else { LOOK }) => false,
                 () = hangups.next() => true,
             };
             self.look(asked).await;
@@ -80,14 +112,27 @@ impl Follower {
     }
 
     async fn look(&mut self, asked: bool) {
-        let file = self.source.name.clone();
-        let seen = files::read(&file).map(|source| source.text);
-        if seen == self.seen {
+        let file = &self.source.name;
+        let seen = files::read(file).map(|source| source.text);
+        if seen == self.judged {
+            self.fresh = None;
             if asked {
                 tracing::info!(file, "The configuration file has not changed since it was looked at last");
             }
             return;
         }
+        let now = Instant::now();
+        match &mut self.fresh {
+            Some(fresh) if fresh.seen == seen => {
+                if fresh.has_settled(asked, now) {
+                    self.judge(seen).await;
+                }
+            }
+            _ => self.fresh = Some(Fresh::new(seen, now)),
+        }
+    }
+
+    async fn judge(&mut self, seen: Seen) {
         let refused = match &seen {
             Ok(text) => self.take(text).await.err(),
             Err(why) => Some(Refused::Wrong(why.clone())),
@@ -97,12 +142,13 @@ impl Follower {
             Some(Refused::NotYet) => return,
             Some(Refused::Wrong(why)) => {
                 self.metrics.set_config_refused();
+                let file = &self.source.name;
                 for err in why.lines() {
                     tracing::error!(file, err, "The configuration file has changed and is refused");
                 }
             }
         }
-        self.seen = seen;
+        (self.judged, self.fresh) = (seen, None);
     }
 
     async fn take(&mut self, text: &str) -> Result<(), Refused> {
@@ -248,6 +294,24 @@ mod tests {
         let errors = refused("delayCacheUntilActive: true\n", "");
         assert_eq!(errors.len(), 1);
         assert!(errors[0].ends_with("delayCacheUntilActive: the change from true to null needs a restart"));
+    }
+
+    #[test]
+    fn a_content_counts_when_it_stays_for_a_moment_without_a_signal() {
+        let begin = Instant::now();
+        let at = |ms: u64| begin + Duration::from_millis(ms);
+        let mut quiet = Fresh::new(Ok("a".to_owned()), begin);
+        assert!(!quiet.has_settled(false, at(500)));
+        assert!(quiet.has_settled(false, at(1000)));
+        let mut pressed = Fresh::new(Ok("a".to_owned()), begin);
+        for ms in [10, 900, 1800] {
+            assert!(!pressed.has_settled(true, at(ms)), "after {ms} ms");
+        }
+        assert!(!pressed.has_settled(false, at(2700)));
+        assert!(pressed.has_settled(false, at(2800)));
+        let mut storm = Fresh::new(Ok("a".to_owned()), begin);
+        assert!((1..500).all(|n| !storm.has_settled(true, at(10 * n))));
+        assert!(storm.has_settled(true, at(5000)), "it does not wait without end");
     }
 
     #[test]

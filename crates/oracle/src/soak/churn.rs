@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{PODS, gone, node};
+use super::{PODS, gone, node, unlike};
 use crate::components::ApiClient;
 
 const NODES: &str = "/api/v1/nodes";
@@ -54,6 +54,7 @@ impl<'a> Churn<'a> {
             let name = self.create_claim(number)?;
             pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
         }
+        unlike::make_unlike(number, pod);
         if number.is_multiple_of(self.node_pods) {
             self.replace_node()?;
         }
