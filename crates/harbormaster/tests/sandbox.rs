@@ -114,15 +114,15 @@ fn kinds_that_nobody_acts_on_and_plugins_that_are_not_built_are_told_of_once() {
              resourceClaims: [{{name: d, resourceClaimName: d}}]}}\n"
         )
     };
-    let service = |name: &str| {
+    let quota = |name: &str| {
         format!(
-            "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n"
+            "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: {name}}}\nspec: {{hard: {{pods: 1}}}}\n"
         )
     };
-    let manifest = [claim("a"), claim("b"), service("a"), service("b")].concat();
+    let manifest = [claim("a"), claim("b"), quota("a"), quota("b")].concat();
     let (_, told) = played(&manifest, &["--nodes", "1"]);
     assert_eq!(
-        told.matches("note: Services are stored and shown, but get no endpoints").count(),
+        told.matches("note: ResourceQuotas are stored and shown, but limit nothing").count(),
         1,
         "{told}"
     );

@@ -269,7 +269,7 @@ fn a_dump_of_a_real_cluster_is_taken_as_it_is() {
     assert!(notes.contains("1 HorizontalPodAutoscaler"), "{notes}");
     assert!(placed.contains("8 pods: "), "{placed}");
     let (placed, notes) = harbormaster(&["sandbox", "-f", "dump.yaml"]);
-    assert!(notes.contains("ignored: 1 HorizontalPodAutoscaler"), "{notes}");
+    assert!(notes.contains("HorizontalPodAutoscalers are stored and shown, but scale nothing"), "{notes}");
     assert!(placed.contains("8 pods: "), "{placed}");
 
     // Without the pods of the deployment, and with only its workloads.

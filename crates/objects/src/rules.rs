@@ -180,7 +180,7 @@ impl Context<'_> {
             (Rules::Node, _) => node::check(object, errors),
             (Rules::PriorityClass, _) => priority::check(object, old, errors),
             (Rules::Definition, old) => definition::check(object, old, errors),
-            (Rules::Autoscaler, _) => autoscaler::check(object, errors),
+            (Rules::Autoscaler, old) => autoscaler::check(object, old, errors),
             (Rules::RuntimeClass, old) => runtime_class::check(object, old, errors),
             (Rules::Workload | Rules::Job | Rules::CronJob, old) => {
                 workloads::check(self.kind, object, old, errors);

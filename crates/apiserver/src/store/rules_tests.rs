@@ -93,10 +93,6 @@ fn pods_that_cannot_be_scheduled_are_refused_with_the_field() {
             "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
         ),
         (
-            json!({"overhead": {"cpu": "-1"}, "runtimeClassName": "sandboxed"}),
-            "spec.overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
-        ),
-        (
             json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a"]}]}),
             "spec.topologySpreadConstraints[0].matchLabelKeys: Forbidden: must not be specified when labelSelector is not set",
         ),
@@ -155,7 +151,20 @@ fn requests_of_a_pod_are_those_of_its_containers_or_else_its_limits() {
 fn overhead_needs_a_runtime_class() {
     let failure = refused(pod(json!({"overhead": {"cpu": "1"}})));
     assert_eq!((failure.code, failure.reason), (403, "Forbidden"));
-    store().create("pods", pod(json!({"overhead": {"cpu": "1"}, "runtimeClassName": "sandboxed"}))).unwrap();
+    let store = store();
+    let named = |overhead: Value| pod(json!({"overhead": overhead, "runtimeClassName": "sandboxed"}));
+    let failure = store.create("pods", named(json!({"cpu": "1"}))).unwrap_err();
+    assert_eq!(
+        failure.message,
+        "pods \"a\" is forbidden: pod rejected: RuntimeClass \"sandboxed\" not found"
+    );
+    let class = |cpu: &str| json!({"metadata": {"name": "sandboxed"}, "handler": "h", "overhead": {"podFixed": {"cpu": cpu}}});
+    store.create("runtimeclasses.node.k8s.io", class("1")).unwrap();
+    store.create("pods", named(json!({"cpu": "1000m"}))).unwrap();
+    store.merge("runtimeclasses.node.k8s.io", "", "sandboxed", false, &class("-1")).unwrap();
+    let failure = store.create("pods", named(json!({"cpu": "-1"}))).unwrap_err();
+    let message = "Pod \"a\" is invalid: spec.overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0";
+    assert_eq!(failure.message, message);
 }
 
 #[test]

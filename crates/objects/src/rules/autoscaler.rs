@@ -6,7 +6,7 @@ use super::{
     Errors,
     checks::{
         self,
-        Check::{Fields, Number, Required},
+        Check::{By, Fields, Number, Required},
         Checks,
     },
 };
@@ -48,24 +48,44 @@ fn cpu_metric(percent: i64) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-const REFERENCE: Checks = &[("kind", Required("")), ("name", Required(""))];
 const SPEC: Checks = &[
     ("minReplicas", Number(1..=i64::MAX, "must be greater than or equal to 1")),
-    ("maxReplicas", Number(0..=i64::MAX, "must be greater than or equal to 1")),
+    ("", By(check_most)),
+    ("scaleTargetRef", Fields(&[("kind", Required("")), ("name", Required(""))])),
 ];
 
-pub(super) fn check(scaler: &Value, errors: &mut Errors) {
+pub(super) fn check(scaler: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = &scaler["spec"];
-    let (least, most) = (number(spec, "/minReplicas"), number(spec, "/maxReplicas"));
-    if most == 0 {
-        errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0"));
-    }
     checks::check(spec, "spec", SPEC, errors);
-    if most < least {
-        let why = "must be greater than or equal to `minReplicas`";
-        errors.push(FieldError::invalid("spec.maxReplicas", most, why));
+    let (kind, version) = (text(spec, "/scaleTargetRef/kind"), text(spec, "/scaleTargetRef/apiVersion"));
+    let is_as_before = old.is_some_and(|old| {
+        let before = &old["spec"]["scaleTargetRef"];
+        (text(before, "/kind"), text(before, "/apiVersion")) == (kind, version)
+    });
+    // The only kind of the core group that can be scaled.
+    if !is_as_before && kind != "ReplicationController" && !version.contains('/') {
+        let why = "apiVersion must specify API group";
+        errors.push(FieldError::invalid("spec.scaleTargetRef.apiVersion", version, why));
     }
-    checks::check(spec, "spec", &[("scaleTargetRef", Fields(REFERENCE))], errors);
+    let mut metrics = list(spec, "/metrics").iter();
+    let from_outside = metrics.any(|metric| matches!(text(metric, "/type"), "Object" | "External"));
+    if present(spec, "/minReplicas").is_some() && number(spec, "/minReplicas") == 0 && !from_outside {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.push(FieldError::forbidden("spec.metrics", why));
+    }
+}
+
+fn check_most(spec: &Value, place: &str, errors: &mut Errors) {
+    let (least, most) = (number(spec, "/minReplicas"), number(spec, "/maxReplicas"));
+    let place = format!("{place}.maxReplicas");
+    if most == 0 {
+        errors.push(FieldError::required(&place, "must be set and greater than 0"));
+    } else if most < 0 {
+        errors.push(FieldError::invalid(&place, most, "must be greater than or equal to 1"));
+    }
+    if most < least {
+        errors.push(FieldError::invalid(&place, most, "must be greater than or equal to `minReplicas`"));
+    }
 }
 
 /// The percentage of CPU of an `autoscaling/v1` autoscaler becomes a metric.

@@ -30,7 +30,7 @@ fn a_dump_of_a_cluster_becomes_nodes_and_pods() {
              - {{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, uid: live}}, spec: {{replicas: 2, {TEMPLATE}}}}}\n\
              - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: s}}}}\n\
              - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: t}}}}\n\
-             - {{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: t}}, spec: {{maxReplicas: 2, scaleTargetRef: {{kind: Deployment, name: d}}}}}}\n"
+             - {{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: t}}, spec: {{maxReplicas: 2, scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: d}}}}}}\n"
         ),
         false,
     )
