@@ -1,5 +1,7 @@
-//! As much OpenAPI as kubectl reads: that fields are validated here. kubectl 1.27 reads version 2, in protobuf only;
-//! newer ones read version 3.
+//! As much OpenAPI as kubectl reads: that fields are validated here, and what `kubectl explain` shows, but for the texts
+//! of Kubernetes' documentation. kubectl 1.27 reads version 2, in protobuf only, for the former.
+
+mod schemas;
 
 use serde_json::{Map, Value, json};
 
@@ -51,7 +53,7 @@ fn text(field: u8, text: &str) -> Vec<u8> {
     nested(&[field], text.as_bytes().to_vec())
 }
 
-/// `/openapi/v3` and its documents: enough for kubectl to see that fields may be validated here.
+/// `/openapi/v3` and its documents: that fields may be validated here, and the schemas of the kinds.
 pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
     let place = |group: &str, version: &str| match group {
         "" => format!("api/{version}"),
@@ -76,28 +78,39 @@ pub(crate) fn version_3(kinds: &Kinds, path: &[String]) -> Result<Value> {
     let paths: Map<String, Value> = kinds
         .of_version(group, version)
         .filter(|kind| !kind.has(REVIEW))
-        .map(|kind| {
+        .flat_map(|kind| {
             let namespaces = if kind.is_namespaced() { "namespaces/{namespace}/" } else { "" };
-            (format!("/{path}/{namespaces}{}/{{name}}", kind.plural), json!({"patch": patch_operation(kind)}))
+            let collection = format!("/{path}/{namespaces}{}", kind.plural);
+            let object = format!("{collection}/{{name}}");
+            // Those of all namespaces as well; of kinds without namespaces it is the same path.
+            let all = format!("/{path}/{}", kind.plural);
+            let list = json!({"get": operation(kind, "list")});
+            [(collection, list.clone()), (all, list), (object, json!({"patch": patch_operation(kind)}))]
         })
         .collect();
     Ok(json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": VERSION},
         "paths": paths,
-        "components": {"schemas": {}},
+        "components": {"schemas": schemas::schemas(kinds, kinds.of_version(group, version).map(AsRef::as_ref))},
     }))
 }
 
 fn patch_operation(kind: &Kind) -> Value {
     let query =
         |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let mut patch = operation(kind, "patch");
+    patch["parameters"] =
+        json!([query("dryRun"), query("fieldManager"), query("fieldValidation"), query("force")]);
+    patch
+}
+
+fn operation(kind: &Kind, action: &str) -> Value {
     json!({
-        "description": format!("partially update the specified {}", kind.kind),
-        "operationId": format!("patch{}", kind.kind),
-        "parameters": [query("dryRun"), query("fieldManager"), query("fieldValidation")],
+        "description": format!("{action} objects of the kind {}", kind.kind),
+        "operationId": format!("{action}{}", kind.kind),
         "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": "patch",
+        "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
     })
 }
@@ -113,5 +126,28 @@ mod tests {
         assert_eq!(nested(&[2, 1], vec![7; 200])[..6], [0x12, 203, 1, 0x0a, 200, 1]);
         let document = version_2(&Kinds::of_table(&Versions::new(), 1));
         assert!(document.windows(15).any(|window| window == b"fieldValidation"));
+    }
+
+    #[test]
+    fn a_document_has_the_schemas_that_its_schemas_name() {
+        let kinds = Kinds::of_table(&Versions::new(), 1);
+        for (group, version) in kinds.versions() {
+            let place = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };
+            let place: Vec<String> = place.into_iter().map(str::to_owned).collect();
+            let document = version_3(&kinds, &place).unwrap();
+            let schemas = document["components"]["schemas"].as_object().unwrap();
+            let text = document.to_string();
+            for name in text.split("#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next())
+            {
+                assert!(schemas.contains_key(name), "{group}/{version}: {name}");
+            }
+            for kind in kinds.of_version(group, version).filter(|kind| !kind.has(REVIEW)) {
+                let is_of = |schema: &Value| {
+                    let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+                    kinds.is_some_and(|all| all.iter().any(|one| one["kind"] == kind.kind.as_str()))
+                };
+                assert!(schemas.values().any(is_of), "{group}/{version}: {}", kind.kind);
+            }
+        }
     }
 }

@@ -240,3 +240,64 @@ fn strip(fields: &mut Fields) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manager(name: &str, applies: bool) -> Manager {
+        Manager { name: name.to_owned(), applies, version: "v1".to_owned(), subresource: String::new() }
+    }
+
+    fn written(name: &str) -> Changes {
+        let mut changes = Changes::default();
+        changes.written.insert(&["f:data".to_owned(), format!("f:{name}")]);
+        changes
+    }
+
+    fn names(managers: &Managers) -> Vec<&str> {
+        managers.0.iter().map(|entry| entry.manager.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        let told = json!({"metadata": {"managedFields": [
+            {"manager": "b", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-02T00:00:00Z",
+             "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:x": {}}}},
+            {"manager": "a", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+             "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {}}, "subresource": "status"},
+        ]}});
+        let mut object = json!({"metadata": {}});
+        Managers::read(&told).write(&mut object);
+        assert_eq!(object, told);
+        let mut broken = told;
+        broken["metadata"]["managedFields"][0]["operation"] = "Guess".into();
+        assert!(Managers::read(&broken).is_empty());
+    }
+
+    #[test]
+    fn whoever_writes_takes_a_field_from_all_others() {
+        let mut managers = Managers::default();
+        managers.apply(manager("a", true), written("x").written, &written("x"), Some("1"));
+        managers.update(manager("b", false), &written("x"), "2");
+        assert_eq!(names(&managers), ["b"]);
+        managers.update(manager("b", false), &written("y"), "3");
+        assert_eq!(managers.0[0].fields.paths(), [".data.x", ".data.y"]);
+        let gone = Changes { removed: written("x").written, ..Changes::default() };
+        managers.update(manager("c", false), &gone, "4");
+        assert_eq!(managers.0[0].fields.paths(), [".data.y"]);
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_updates_are_put_together() {
+        let mut managers = Managers::default();
+        managers.apply(manager("z", true), written("z").written, &written("z"), Some("0"));
+        for number in 10..24 {
+            let name = number.to_string();
+            managers.update(manager(&name, false), &written(&name), &name);
+        }
+        let ancient = managers.0.iter().find(|entry| entry.manager.name == ANCIENT).unwrap();
+        assert_eq!(ancient.fields.paths(), [".data.10", ".data.11", ".data.12", ".data.13", ".data.14"]);
+        assert_eq!((managers.0.len(), ancient.time.as_str()), (MOST_UPDATES + 1, "14"));
+    }
+}

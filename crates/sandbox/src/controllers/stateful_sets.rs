@@ -68,14 +68,17 @@ fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
     if text(set, "/spec/updateStrategy/type") == "OnDelete" || !own.iter().all(|pod| is_ready(pod)) {
         return;
     }
-    let is_old = |pod: &&&Value| {
-        let label = pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION_LABEL)?.as_str());
-        // Pods of a cluster's dump carry revisions of their own.
-        label.is_some_and(|label| label.starts_with(name(set)) && label != revision) && !is_ending(pod)
-    };
+    let is_old = |pod: &&&Value| !is_of(set, pod, revision) && !is_ending(pod);
     if let Some(pod) = own.iter().filter(is_old).max_by_key(|pod| ordinal(pod)) {
         control.delete(pod);
     }
+}
+
+/// Whether a pod is made from that revision of its set. Pods of a cluster's dump carry revisions of their own and count as
+/// if they were.
+fn is_of(set: &Value, pod: &Value, revision: &str) -> bool {
+    let label = pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION_LABEL)?.as_str());
+    label.is_none_or(|label| !label.starts_with(name(set)) || label == revision)
 }
 
 fn ordinal(pod: &Value) -> Option<i64> {
@@ -142,14 +145,21 @@ fn retention<'a>(set: &'a Value, when: &str) -> &'a str {
 fn status(set: &mut Value, own: &[&Value], revision: &str) {
     let ready = own.iter().filter(|pod| is_ready(pod) && !is_ending(pod)).count();
     let generation = set["metadata"]["generation"].clone();
+    let count =
+        |revision: &str| own.iter().filter(|pod| !is_ending(pod) && is_of(set, pod, revision)).count();
+    let (updated, before) = (count(revision), text(set, "/status/currentRevision").to_owned());
+    // The revision before is the current one until all pods are new and ready.
+    let is_done = before.is_empty() || (updated == own.len() && ready == own.len());
+    let current = if is_done { revision } else { &before };
+    let of_current = if is_done { updated } else { count(current) };
     for (field, value) in [
         ("observedGeneration", generation),
         ("replicas", json!(own.len())),
         ("readyReplicas", json!(ready)),
         ("availableReplicas", json!(ready)),
-        ("currentReplicas", json!(own.len())),
-        ("updatedReplicas", json!(own.len())),
-        ("currentRevision", json!(revision)),
+        ("currentReplicas", json!(of_current)),
+        ("updatedReplicas", json!(updated)),
+        ("currentRevision", json!(current)),
         ("updateRevision", json!(revision)),
     ] {
         set["status"][field] = value;
