@@ -41,7 +41,7 @@ use crate::{
 
 pub use backoff::Backoff;
 pub use entry::QueuedPod;
-pub use in_flight::OwnedChange;
+pub use harbormaster_framework::events::OwnedChange;
 
 use in_flight::InFlight;
 use orders::{ByArrival, ByExpiry, BySort};

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use harbormaster_api::{Str, points::ExtensionPoint};
 
 pub use dry_run::RowDryRun;
-pub use explain::{Explanation, ScoreSheet};
+pub use explain::{Explanation, ScoreSheet, Why};
+pub use score::valid;
 
 use crate::{
     api_call::ApiCall,

@@ -133,6 +133,11 @@ impl Cluster {
         self.objects.keep(kind);
     }
 
+    /// Keeps custom objects of these kinds and no others: as an engine does whose plugins name no others.
+    pub fn keep_only(&mut self, kinds: &[ResourceKind]) {
+        self.objects.keep_only(kinds);
+    }
+
     /// A custom object is new or changed. Returns what that changes for plugins: nothing if no kept kind is that of the
     /// object.
     pub fn set_custom(&mut self, raw: &RawObject) -> Vec<CustomChange> {

@@ -1,13 +1,13 @@
 //! Cluster events and queueing hints: which change may make which pending pod schedulable (KEP-4247).
 
-use std::{any::Any, fmt, ops::BitOr};
+use std::{any::Any, fmt, ops::BitOr, sync::Arc};
 
-use harbormaster_api::{Node, Pod};
+use harbormaster_api::{Node, Pod, changes};
 
 use crate::{
     outcome::PluginResult,
     pod::PodInfo,
-    resource::{Changed, Custom, Resource, ResourceName},
+    resource::{AnyCustom, Changed, Custom, Resource, ResourceName},
 };
 
 /// What happened to an object, as a set of bits. The numeric order is part of the matching rule.
@@ -63,11 +63,40 @@ impl Action {
     /// Anything at all.
     pub const ALL: Self = Self(8191);
 
+    /// Every single action, in the order of its bits.
+    pub fn each() -> impl Iterator<Item = Self> {
+        ACTIONS.iter().map(|(action, _)| *action)
+    }
+
     /// Whether the two sets share a bit.
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
+
+/// What can happen to pods.
+const OF_PODS: Action = Action(
+    Action::ADD.0
+        | Action::DELETE.0
+        | Action::UPDATE_POD_LABEL.0
+        | Action::UPDATE_POD_SCALE_DOWN.0
+        | Action::UPDATE_POD_TOLERATION.0
+        | Action::UPDATE_POD_GATES_ELIMINATED.0
+        | Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM.0,
+);
+/// What can happen to nodes.
+const OF_NODES: Action = Action(
+    Action::ADD.0
+        | Action::DELETE.0
+        | Action::UPDATE_NODE_ALLOCATABLE.0
+        | Action::UPDATE_NODE_LABEL.0
+        | Action::UPDATE_NODE_TAINT.0
+        | Action::UPDATE_NODE_CONDITION.0
+        | Action::UPDATE_NODE_ANNOTATION.0
+        | Action::UPDATE_NODE_DECLARED_FEATURE.0,
+);
+/// What can happen to everything else, beside updates of which nobody says more.
+const OF_OTHERS: Action = Action(Action::ADD.0 | Action::DELETE.0);
 
 impl BitOr for Action {
     type Output = Self;
@@ -157,6 +186,17 @@ impl EventResource {
         own.map_or(Self::Custom(name), |(_, _, own)| *own)
     }
 
+    /// The single actions that are told of it. There are updates besides, in which nobody says what changed, for those
+    /// who listen to [`Action::UPDATE`].
+    pub fn actions(self) -> Action {
+        match self {
+            Self::Pod | Self::AssignedPod | Self::UnschedulablePod => OF_PODS,
+            Self::Node => OF_NODES,
+            Self::WildCard => Action::ALL,
+            _ => OF_OTHERS,
+        }
+    }
+
     /// Whether such objects are watched only where a plugin names them.
     pub(crate) fn is_named(self) -> bool {
         matches!(self, Self::Custom(_)) || OWN_KINDS.iter().any(|(_, _, own)| *own == self)
@@ -205,6 +245,17 @@ impl ClusterEvent {
     /// Anything, anywhere: as an incoming event it requeues every pod that was rejected.
     pub const WILD_CARD: Self = Self::new(EventResource::WildCard, Action::ALL);
 
+    /// Those actions of a registration that never happen to the resource, if there are any.
+    pub(crate) fn never_happens(self) -> Option<Action> {
+        let happens = self.resource.actions().0;
+        let Action(wanted) = self.action;
+        // All updates together are what those listen to who want every update.
+        let wanted =
+            if wanted & Action::UPDATE.0 == Action::UPDATE.0 { wanted & !Action::UPDATE.0 } else { wanted };
+        let all = self.action == Action(0);
+        (all || wanted & !happens != 0).then_some(Action(wanted & !happens))
+    }
+
     /// Whether this is [`Self::WILD_CARD`].
     pub fn is_wild_card(self) -> bool {
         self == Self::WILD_CARD
@@ -230,6 +281,44 @@ impl fmt::Display for ClusterEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.resource, self.action)
     }
+}
+
+/// The events that a pod's change amounts to; a change in no known respect is a generic update.
+pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterator<Item = ClusterEvent> {
+    use changes::PodChanges as C;
+    let changed = changes::pod_changes(old, new);
+    let known = [
+        (C::LABELS, Action::UPDATE_POD_LABEL),
+        (C::SCALE_DOWN, Action::UPDATE_POD_SCALE_DOWN),
+        (C::GATES_ELIMINATED, Action::UPDATE_POD_GATES_ELIMINATED),
+        (C::TOLERATIONS, Action::UPDATE_POD_TOLERATION),
+        (C::GENERATED_CLAIMS, Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+    ];
+    let mut actions: Vec<Action> =
+        known.into_iter().filter(|(what, _)| changed.contains(*what)).map(|(_, action)| action).collect();
+    if actions.is_empty() {
+        actions.push(Action::UPDATE);
+    }
+    actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
+}
+
+/// The events that a node's change amounts to; a change in no known respect is none.
+pub fn node_events(old: &Node, new: &Node) -> impl Iterator<Item = ClusterEvent> {
+    use changes::NodeChanges as C;
+    let changed = changes::node_changes(old, new);
+    let known = [
+        (C::UNSCHEDULABLE_CLEARED, Action::UPDATE_NODE_TAINT),
+        (C::ALLOCATABLE, Action::UPDATE_NODE_ALLOCATABLE),
+        (C::LABELS, Action::UPDATE_NODE_LABEL),
+        (C::TAINTS, Action::UPDATE_NODE_TAINT),
+        (C::CONDITIONS, Action::UPDATE_NODE_CONDITION),
+        (C::ANNOTATIONS, Action::UPDATE_NODE_ANNOTATION),
+        (C::DECLARED_FEATURES, Action::UPDATE_NODE_DECLARED_FEATURE),
+    ];
+    known
+        .into_iter()
+        .filter(move |(what, _)| changed.contains(*what))
+        .map(|(_, action)| ClusterEvent::new(EventResource::Node, action))
 }
 
 /// The objects of an event, before and after.
@@ -274,6 +363,32 @@ impl<'a> Change<'a> {
             |object: &Option<&'a (dyn Any + Send + Sync)>| object.and_then(|object| object.downcast_ref());
         let changed = Changed { old: typed(old), new: typed(new) };
         (changed.old.is_some() || changed.new.is_some()).then_some(changed)
+    }
+}
+
+/// The objects of an event, kept for as long as someone may need them.
+#[derive(Clone, Debug, Default)]
+pub enum OwnedChange {
+    /// A pod before and after.
+    Pod(Option<Arc<Pod>>, Option<Arc<Pod>>),
+    /// A node before and after.
+    Node(Option<Arc<Node>>, Option<Arc<Node>>),
+    /// A custom object before and after.
+    Custom(Option<AnyCustom>, Option<AnyCustom>),
+    /// Another kind, or nothing.
+    #[default]
+    Other,
+}
+
+impl OwnedChange {
+    /// As hints see it.
+    pub fn view(&self) -> Change<'_> {
+        match self {
+            Self::Pod(old, new) => Change::Pod { old: old.as_deref(), new: new.as_deref() },
+            Self::Node(old, new) => Change::Node { old: old.as_deref(), new: new.as_deref() },
+            Self::Custom(old, new) => Change::Custom { old: old.as_deref(), new: new.as_deref() },
+            Self::Other => Change::Other,
+        }
     }
 }
 
@@ -361,6 +476,31 @@ mod tests {
         for (group, plural, own) in OWN_KINDS {
             assert_eq!(named(group, plural), own);
             assert!(own.is_named() && !Node.is_named());
+        }
+    }
+
+    #[test]
+    fn what_never_happens_to_a_resource_is_told_apart() {
+        let never = |resource, action| ClusterEvent::new(resource, action).never_happens();
+        let (annotation, label) = (Action::UPDATE_NODE_ANNOTATION, Action::UPDATE_POD_LABEL);
+        assert_eq!(never(Pod, Action::DELETE | annotation), Some(annotation));
+        assert_eq!(never(Node, label), Some(label));
+        assert_eq!(never(EventResource::StorageClass, label), Some(label));
+        assert_eq!(never(Node, Action(0)), Some(Action(0)));
+        for resource in [Pod, Node, EventResource::StorageClass, EventResource::WildCard] {
+            for action in [Action::ALL, Action::UPDATE, Action::ADD | Action::UPDATE, resource.actions()] {
+                assert_eq!(never(resource, action), None, "{resource} {action}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_a_registration_may_name_reaches_it() {
+        for resource in [Pod, Node] {
+            for action in Action::each().filter(|action| resource.actions().intersects(*action)) {
+                let event = ClusterEvent::new(resource, action);
+                assert!(ClusterEvent::new(resource, Action::ADD | action).hears(event), "{event}");
+            }
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     api_call::ApiCall,
     assume::Assume,
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, WaitingPods},
-    events::ErasedRegistration,
+    events::{ErasedRegistration, EventResource},
     index::{ClusterView, IndexKind, Indexes},
     meter::{PluginMeter, ProfileMeter, Stage, Stamp, Status},
     nodeset::{NodeIdx, NodeSet},
@@ -33,6 +33,7 @@ use crate::{
     pod::PodInfo,
     points::{AnyPlugin, Calls, PreFilterAnswer, Slot},
     reads::Reads,
+    registry::BuildError,
     resource::ResourceKind,
     scores::Scores,
     sweep::Sweep,
@@ -399,7 +400,7 @@ impl Guarded {
         self.calls.name
     }
 
-    /// See [`Plugin::SCOPE`].
+    /// For how long its answers may be kept.
     pub fn scope(&self) -> Scope {
         self.calls.scope
     }
@@ -422,6 +423,30 @@ impl Guarded {
     /// The custom resources that the plugin names; see [`crate::points::Points::resource`].
     pub fn resources(&self) -> &[ResourceKind] {
         &self.calls.resources
+    }
+
+    /// Whether the plugin can work as it says: what it listens to is watched and happens, and it compares no candidates
+    /// where its answers are kept row by row.
+    ///
+    /// # Errors
+    /// What cannot work.
+    pub fn check(&self) -> Result<(), BuildError> {
+        let (plugin, resources) = (self.name(), self.resources());
+        if self.scope() == Scope::Row && self.normalization() == Normalize::Custom {
+            return Err(BuildError::RowNormalizes { plugin });
+        }
+        // A plugin that panics instead of telling is taken for one that tells nothing.
+        for ErasedRegistration { event, .. } in self.events().unwrap_or_default().unwrap_or_default() {
+            let resource = event.resource;
+            let names = |kind: &ResourceKind| EventResource::named(kind.name()) == resource;
+            if resource.is_named() && !resources.iter().any(names) {
+                return Err(BuildError::Unnamed { plugin, resource });
+            }
+            if let Some(never) = event.never_happens() {
+                return Err(BuildError::NeverHappens { plugin, event, never });
+            }
+        }
+        Ok(())
     }
 
     /// Filter state of a plugin without PreFilter.
@@ -471,7 +496,7 @@ impl Guarded {
     /// When the plugin panics.
     pub fn reads(&self, pod: &PodInfo) -> Result<Reads, PointError> {
         let mut reads = Reads::default();
-        caught(self.name(), Call::Sign, || (self.calls.reads)(&*self.plugin, pod, &mut reads))?;
+        caught(self.name(), Call::Sign, || (self.calls.reads)(&*self.plugin, pod.for_rows(), &mut reads))?;
         Ok(reads)
     }
 
@@ -570,6 +595,13 @@ impl Guarded {
         let Some(run) = self.calls.filter_batch else { return Ok(()) };
         self.evaluated(Stage::Filter, || sweep.rows().len());
         self.attempt(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, sweep))
+    }
+
+    /// See [`crate::plugin::Filter::lacks`].
+    pub fn lacks(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Option<String> {
+        let run = self.calls.lacks?;
+        // Who panics here has rejected the node all the same; there is nothing more to say of it.
+        caught(self.name(), Call::Point(ExtensionPoint::Filter), || run(&*self.plugin, cx, slot, row)).ok()?
     }
 
     /// See [`crate::plugin::PostFilter`].

@@ -33,6 +33,7 @@ pub mod profile;
 pub mod reads;
 pub mod registry;
 pub mod resource;
+pub mod scope;
 pub mod scores;
 pub mod sweep;
 pub mod table;
@@ -65,6 +66,7 @@ pub mod prelude {
         reads::Reads,
         registry::{Build, BuildCycle, NoArgs},
         resource::{Changed, Custom, CustomKey, Metadata, Resource, ResourceScope},
+        scope::{Row, RowCycle, RowPod, Scoped, Whole},
         scores::Scores,
         sweep::Sweep,
         table::NodeRef,

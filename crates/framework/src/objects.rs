@@ -118,6 +118,11 @@ impl Objects {
         self.custom.keys()
     }
 
+    /// No other kinds of custom objects are kept any more.
+    pub(crate) fn keep_only(&mut self, kinds: &[ResourceKind]) {
+        self.custom.keep_only(kinds);
+    }
+
     /// Keeps objects of that kind from now on.
     pub(crate) fn keep(&mut self, kind: ResourceKind) {
         self.custom.keep(kind);

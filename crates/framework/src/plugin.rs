@@ -46,22 +46,19 @@ use crate::{
     pod::PodInfo,
     points::Points,
     reads::Reads,
+    scope::{Lent, RowPod, Scoped, Whole},
     scores::Scores,
     sweep::Sweep,
     table::NodeRef,
 };
 
-/// On what a plugin's filter verdicts and scores depend: how long they may be kept.
+/// For how long a plugin's filter verdicts and scores may be kept: see [`crate::scope`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// On anything: asked anew in every cycle.
+    /// Not at all: some point of the plugin is lent the [whole](Whole) cluster.
     #[default]
     Cluster,
-    /// Only on what the plugin [reads](Plugin::reads) of the pod's [`harbormaster_api::PodSpec`] and `spec.nodeName`
-    /// (not its name, labels or status), on the node's own row, on the number of nodes and on the plugin's arguments.
-    /// Verdicts and scores of a row are then kept until the row changes or a node joins or leaves, and PreFilter and
-    /// PreScore run once for all pods of which the plugin reads the same. PreScore sees an empty set of candidates, and
-    /// scores must not be normalised by [`Normalize::Custom`].
+    /// Until the row changes: PreFilter, Filter, PreScore and Score are all lent [a row](crate::scope::Row).
     Row,
 }
 
@@ -69,9 +66,6 @@ pub enum Scope {
 pub trait Plugin: Sized + Send + Sync + 'static {
     /// The name in configurations, metrics and messages.
     const NAME: &'static str;
-
-    /// On what verdicts and scores depend.
-    const SCOPE: Scope = Scope::Cluster;
 
     /// Made by PreFilter, lent to Filter, PostFilter, PreScore and Reserve of the same attempt. Without a PreFilter: the default.
     type FilterState: Clone + Default + Send + Sync + 'static;
@@ -87,9 +81,10 @@ pub trait Plugin: Sized + Send + Sync + 'static {
         None
     }
 
-    /// With [`Scope::Row`]: what of the pod the answers depend on. Pods of which all plugins read the same share what is
-    /// kept, so less is better. The whole spec and `spec.nodeName`, unless the plugin says otherwise.
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    /// For plugins that judge [rows](crate::scope::Row): what of the pod the answers depend on. Pods of which all plugins
+    /// read the same share what is kept, so less is better. The whole spec and `spec.nodeName`, unless the plugin says
+    /// otherwise.
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&*pod.spec.spec).of(&pod.node_name);
     }
 
@@ -149,14 +144,14 @@ pub trait QueueSort: Plugin {
 }
 
 /// Looks at the pod once before nodes are filtered.
-pub trait PreFilter: Plugin {
+pub trait PreFilter<S: Scoped = Whole>: Plugin {
     /// Prepares state, narrows the nodes, or rejects the pod.
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop>;
+    fn pre_filter(&self, cx: &S::Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop>;
 
     /// Another pod joins `node` in a question of the form "what if".
     fn add_pod(
         &self,
-        cx: &Cycle<'_>,
+        cx: &S::Cycle<'_>,
         state: &mut Self::FilterState,
         pod: &PodInfo,
         node: NodeRef<'_>,
@@ -168,7 +163,7 @@ pub trait PreFilter: Plugin {
     /// Another pod leaves `node` in a question of the form "what if".
     fn remove_pod(
         &self,
-        cx: &Cycle<'_>,
+        cx: &S::Cycle<'_>,
         state: &mut Self::FilterState,
         pod: &PodInfo,
         node: NodeRef<'_>,
@@ -179,26 +174,33 @@ pub trait PreFilter: Plugin {
 }
 
 /// Decides whether a pod fits a node.
-pub trait Filter: Plugin {
+pub trait Filter<S: Scoped = Whole>: Plugin {
     /// One node.
-    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict;
+    fn filter(&self, cx: &S::Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict;
 
     /// Many rows at once: all candidates, or a part of them. [`Filter::filter`] is the definition; an override must agree
     /// with it, whichever rows are asked about together. Parts may come in any order, and one day at the same time.
     fn filter_batch(
         &self,
-        cx: &Cycle<'_>,
+        cx: &S::Cycle<'_>,
         state: &Self::FilterState,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
         for row in sweep.rows().iter() {
-            match self.filter(cx, state, cx.nodes.node(row)) {
+            match self.filter(cx, state, cx.nodes().node(row)) {
                 Ok(()) => {}
                 Err(Stop::Reject(reject)) => sweep.reject(row, reject),
                 Err(Stop::Error(error)) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// What a node lacks that this plugin rejects, in its own numbers and names: `wants 400 W, 120 W free`. People read
+    /// it in `simulate --explain`; nothing else asks.
+    fn lacks(&self, cx: &S::Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Option<String> {
+        let _ = (cx, state, node);
+        None
     }
 }
 
@@ -213,36 +215,36 @@ pub trait PostFilter: Plugin {
 }
 
 /// Looks at the pod and the candidates once before nodes are scored.
-pub trait PreScore: Plugin {
+pub trait PreScore<S: Scoped = Whole>: Plugin {
     /// Prepares state, or skips this plugin's score. `filtered` is what PreFilter made, and Filter noted in it; the default
     /// if it was not asked or said `Skip`.
     fn pre_score(
         &self,
-        cx: &Cycle<'_>,
+        cx: &S::Cycle<'_>,
         filtered: &Self::FilterState,
         candidates: &NodeSet,
     ) -> PluginResult<PreScored<Self::ScoreState>>;
 }
 
 /// Ranks the nodes that fit.
-pub trait Score: Plugin {
+pub trait Score<S: Scoped = Whole>: Plugin {
     /// How raw scores become 0..=100.
     const NORMALIZE: Normalize = Normalize::AsIs;
 
     /// The raw score of one node.
-    fn score(&self, cx: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64>;
+    fn score(&self, cx: &S::Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64>;
 
     /// Many rows at once: all candidates, or a part of them. Writes a score for each. [`Score::score`] is the definition;
     /// an override must agree with it, whichever rows are asked about together. Parts may come in any order, and one
     /// day at the same time.
     fn score_batch(
         &self,
-        cx: &Cycle<'_>,
+        cx: &S::Cycle<'_>,
         state: &Self::ScoreState,
         scores: &mut Scores<'_>,
     ) -> PluginResult<()> {
         for (row, score) in scores.iter_mut() {
-            *score = self.score(cx, state, cx.nodes.node(row))?;
+            *score = self.score(cx, state, cx.nodes().node(row))?;
         }
         Ok(())
     }
@@ -250,7 +252,7 @@ pub trait Score: Plugin {
     /// With [`Normalize::Custom`]: brings `scores[row]` of every candidate into 0..=100.
     fn normalize(
         &self,
-        cx: &Cycle<'_>,
+        cx: &S::Cycle<'_>,
         state: &Self::ScoreState,
         candidates: &NodeSet,
         scores: &mut [i64],

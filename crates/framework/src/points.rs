@@ -28,6 +28,7 @@ use crate::{
     pod::PodInfo,
     reads::Reads,
     resource::{Resource, ResourceKind},
+    scope::{RowPod, Scoped},
     scores::Scores,
     sweep::Sweep,
 };
@@ -61,7 +62,7 @@ pub(crate) struct Calls {
     pub(crate) normalization: Normalize,
     pub(crate) events: fn(&AnyPlugin) -> Option<Vec<ErasedRegistration>>,
     pub(crate) sign: fn(This<'_>, &PodInfo) -> Result<Vec<SignFragment>, Unsignable>,
-    pub(crate) reads: fn(This<'_>, &PodInfo, &mut Reads),
+    pub(crate) reads: fn(This<'_>, RowPod<'_>, &mut Reads),
     pub(crate) filter_default: fn() -> Slot,
     pub(crate) score_default: fn() -> Slot,
     pub(crate) index: Option<(IndexKind, Prepare)>,
@@ -73,6 +74,7 @@ pub(crate) struct Calls {
     pub(crate) remove_pod: Option<WhatIfCall>,
     pub(crate) filter: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
     pub(crate) filter_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &mut Sweep<'_>) -> PluginResult<()>>,
+    pub(crate) lacks: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Option<String>>,
     pub(crate) post_filter:
         Option<fn(This<'_>, &mut PostFilterCycle<'_>, &Slot) -> PluginResult<PostFiltered>>,
     pub(crate) pre_score: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut Slot) -> PluginResult<()>>,
@@ -100,7 +102,7 @@ impl Calls {
     fn of_no_point<P: Plugin>() -> Self {
         Self {
             name: P::NAME,
-            scope: P::SCOPE,
+            scope: Scope::Cluster,
             set: PointSet::default(),
             normalization: Normalize::AsIs,
             events: registrations::<P>,
@@ -117,6 +119,7 @@ impl Calls {
             remove_pod: None,
             filter: None,
             filter_batch: None,
+            lacks: None,
             post_filter: None,
             pre_score: None,
             score: None,
@@ -185,6 +188,22 @@ impl<P: Plugin> Points<P> {
         self
     }
 
+    /// One of the points whose answers may be kept is lent that much.
+    fn judges<S: Scoped>(&mut self) -> &mut Self {
+        let is_first = ![
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::PreScore,
+            ExtensionPoint::Score,
+        ]
+        .iter()
+        .any(|point| self.calls.set.contains(*point));
+        if is_first || S::SCOPE == Scope::Cluster {
+            self.calls.scope = S::SCOPE;
+        }
+        self
+    }
+
     /// Keeps an index.
     pub fn indexed(&mut self) -> &mut Self
     where
@@ -198,8 +217,7 @@ impl<P: Plugin> Points<P> {
         self
     }
 
-    /// Reads custom resources of that kind: the scheduler then watches them. Not for plugins of [`Scope::Row`], whose
-    /// answers are kept when they change.
+    /// Reads custom resources of that kind: the scheduler then watches them.
     pub fn resource<R: Resource>(&mut self) -> &mut Self {
         let kind = ResourceKind::of::<R>();
         if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
@@ -227,12 +245,12 @@ impl<P: Plugin> Points<P> {
     }
 
     /// Takes part in PreFilter.
-    pub fn pre_filter(&mut self) -> &mut Self
+    pub fn pre_filter<S: Scoped>(&mut self) -> &mut Self
     where
-        P: PreFilter,
+        P: PreFilter<S>,
     {
         self.calls.pre_filter = Some(|this, cx, slot| {
-            Ok(match plugin::<P>(this).pre_filter(cx)? {
+            Ok(match plugin::<P>(this).pre_filter(&S::part(cx))? {
                 PreFiltered::Skip => {
                     *slot = None;
                     PreFilterAnswer::Skip
@@ -244,30 +262,33 @@ impl<P: Plugin> Points<P> {
             })
         });
         self.calls.add_pod = Some(|this, cx, slot, pod, row| match state_to_change(slot) {
-            Some(state) => plugin::<P>(this).add_pod(cx, state, pod, cx.nodes.node(row)),
+            Some(state) => plugin::<P>(this).add_pod(&S::part(cx), state, pod, cx.nodes.node(row)),
             None => Ok(()),
         });
         self.calls.remove_pod = Some(|this, cx, slot, pod, row| match state_to_change(slot) {
-            Some(state) => plugin::<P>(this).remove_pod(cx, state, pod, cx.nodes.node(row)),
+            Some(state) => plugin::<P>(this).remove_pod(&S::part(cx), state, pod, cx.nodes.node(row)),
             None => Ok(()),
         });
-        self.has(ExtensionPoint::PreFilter)
+        self.judges::<S>().has(ExtensionPoint::PreFilter)
     }
 
     /// Takes part in Filter.
-    pub fn filter(&mut self) -> &mut Self
+    pub fn filter<S: Scoped>(&mut self) -> &mut Self
     where
-        P: Filter,
+        P: Filter<S>,
     {
         self.calls.filter = Some(|this, cx, slot, row| match state_in(slot) {
-            Some(state) => plugin::<P>(this).filter(cx, state, cx.nodes.node(row)),
+            Some(state) => plugin::<P>(this).filter(&S::part(cx), state, cx.nodes.node(row)),
             None => Ok(()),
         });
         self.calls.filter_batch = Some(|this, cx, slot, sweep| match state_in(slot) {
-            Some(state) => plugin::<P>(this).filter_batch(cx, state, sweep),
+            Some(state) => plugin::<P>(this).filter_batch(&S::part(cx), state, sweep),
             None => Ok(()),
         });
-        self.has(ExtensionPoint::Filter)
+        self.calls.lacks = Some(|this, cx, slot, row| {
+            plugin::<P>(this).lacks(&S::part(cx), state_in(slot)?, cx.nodes.node(row))
+        });
+        self.judges::<S>().has(ExtensionPoint::Filter)
     }
 
     /// Takes part in PostFilter.
@@ -283,15 +304,15 @@ impl<P: Plugin> Points<P> {
     }
 
     /// Takes part in PreScore.
-    pub fn pre_score(&mut self) -> &mut Self
+    pub fn pre_score<S: Scoped>(&mut self) -> &mut Self
     where
-        P: PreScore,
+        P: PreScore<S>,
     {
         self.calls.pre_score = Some(|this, cx, filtered, candidates, slot| {
             let this = plugin::<P>(this);
             let scored = match state_in(filtered) {
-                Some(filtered) => this.pre_score(cx, filtered, candidates),
-                None => this.pre_score(cx, &P::FilterState::default(), candidates),
+                Some(filtered) => this.pre_score(&S::part(cx), filtered, candidates),
+                None => this.pre_score(&S::part(cx), &P::FilterState::default(), candidates),
             };
             *slot = match scored? {
                 PreScored::Skip => None,
@@ -299,28 +320,28 @@ impl<P: Plugin> Points<P> {
             };
             Ok(())
         });
-        self.has(ExtensionPoint::PreScore)
+        self.judges::<S>().has(ExtensionPoint::PreScore)
     }
 
     /// Takes part in Score (and NormalizeScore).
-    pub fn score(&mut self) -> &mut Self
+    pub fn score<S: Scoped>(&mut self) -> &mut Self
     where
-        P: Score,
+        P: Score<S>,
     {
-        self.calls.normalization = P::NORMALIZE;
+        self.calls.normalization = <P as Score<S>>::NORMALIZE;
         self.calls.score = Some(|this, cx, slot, row| match state_in(slot) {
-            Some(state) => plugin::<P>(this).score(cx, state, cx.nodes.node(row)),
+            Some(state) => plugin::<P>(this).score(&S::part(cx), state, cx.nodes.node(row)),
             None => Ok(0),
         });
         self.calls.score_batch = Some(|this, cx, slot, scores| match state_in(slot) {
-            Some(state) => plugin::<P>(this).score_batch(cx, state, scores),
+            Some(state) => plugin::<P>(this).score_batch(&S::part(cx), state, scores),
             None => Ok(()),
         });
         self.calls.normalize = Some(|this, cx, slot, rows, scores| match state_in(slot) {
-            Some(state) => plugin::<P>(this).normalize(cx, state, rows, scores),
+            Some(state) => plugin::<P>(this).normalize(&S::part(cx), state, rows, scores),
             None => Ok(()),
         });
-        self.has(ExtensionPoint::Score)
+        self.judges::<S>().has(ExtensionPoint::Score)
     }
 
     /// Takes part in Reserve.

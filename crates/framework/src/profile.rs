@@ -93,7 +93,7 @@ impl Profile {
                         let args = spec.args.iter().find(|(plugin, _)| plugin == name).map(|(_, args)| args);
                         let made = registry.build(name, args, cx);
                         let made = made.and_then(|plugin| {
-                            check_resources(&plugin)?;
+                            plugin.check()?;
                             Ok(plugin)
                         });
                         plugins.push(
@@ -260,21 +260,12 @@ impl Profile {
             ExtensionPoint::Reserve,
             ExtensionPoint::Permit,
         ];
-        let mut all = Vec::new();
-        for (at, plugin) in self.plugins.iter().enumerate() {
-            let idx = PluginIdx(at as u16);
-            // A plugin that panics instead of telling is taken for one that tells nothing.
-            let wants = plugin.events().unwrap_or_default();
+        let indexed = self.plugins.iter().enumerate().map(|(at, plugin)| (PluginIdx(at as u16), plugin));
+        let told = indexed.filter_map(|(idx, plugin)| {
             let has_say = POINTS.iter().any(|point| self.enabled(idx, *point));
-            let mut wants = match wants {
-                Some(wants) => wants,
-                None if has_say => everything(plugin),
-                None => continue,
-            };
-            add_taint_registration(&mut wants);
-            all.push((idx, wants));
-        }
-        all
+            Some((idx, registrations(plugin, has_say)?))
+        });
+        told.collect()
     }
 
     /// The pod's signature for opportunistic batching (KEP-5598): pods of equal signature get equal answers from every
@@ -330,22 +321,17 @@ fn add_implied(plugins: &[Guarded], points: &mut [Vec<PluginIdx>]) -> Vec<(&'sta
     implied
 }
 
-/// A plugin whose answers are kept while a row stays as it is must not read what is in no row, and what it listens to
-/// must be watched.
-fn check_resources(plugin: &Guarded) -> Result<(), BuildError> {
-    let (name, resources) = (plugin.name(), plugin.resources());
-    if let Some(kind) = resources.first().filter(|_| plugin.scope() == Scope::Row) {
-        return Err(BuildError::RowScope { plugin: name, resource: kind.name() });
-    }
+/// What a plugin listens to, what is added to its own words included. `None`: nothing wakes the pods that it rejects,
+/// since it cannot reject any unless it `has_say`.
+pub fn registrations(plugin: &Guarded, has_say: bool) -> Option<Vec<ErasedRegistration>> {
     // A plugin that panics instead of telling is taken for one that tells nothing.
-    for registration in plugin.events().unwrap_or_default().unwrap_or_default() {
-        let resource = registration.event.resource;
-        if resource.is_named() && !resources.iter().any(|kind| EventResource::named(kind.name()) == resource)
-        {
-            return Err(BuildError::Unnamed { plugin: name, resource });
-        }
-    }
-    Ok(())
+    let mut wants = match plugin.events().unwrap_or_default() {
+        Some(wants) => wants,
+        None if has_say => everything(plugin),
+        None => return None,
+    };
+    add_taint_registration(&mut wants);
+    Some(wants)
 }
 
 fn everything(plugin: &Guarded) -> Vec<ErasedRegistration> {

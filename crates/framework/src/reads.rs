@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-/// What a plugin of [`Scope::Row`](crate::plugin::Scope::Row) reads of a pod. Pods of which it reads the same share
+/// What a plugin that judges [rows](crate::scope::Row) reads of a pod. Pods of which it reads the same share
 /// its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reads(Vec<u8>);

@@ -12,8 +12,11 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::{
-    events::EventResource, guard::Guarded, outcome::PluginError, plugin::Plugin, points::Calls,
-    resource::ResourceName,
+    events::{Action, ClusterEvent, EventResource},
+    guard::Guarded,
+    outcome::PluginError,
+    plugin::Plugin,
+    points::Calls,
 };
 
 /// How a plugin is made from its arguments.
@@ -70,16 +73,24 @@ pub enum BuildError {
         /// What it said.
         source: PluginError,
     },
-    /// The plugin's answers are kept for as long as a row does not change, but it reads what is in no row.
-    #[error(
-        "plugin {plugin:?} names the custom resource {resource}, so its answers depend on more than a node's row: its \
-         SCOPE must be Scope::Cluster"
-    )]
-    RowScope {
+    /// The plugin would wait in vain: nobody tells of that.
+    #[error("plugin {plugin:?} listens to {}, which never happens: {} has {}", said(*never), event.resource, has(*event))]
+    NeverHappens {
         /// Which plugin.
         plugin: &'static str,
-        /// What it reads.
-        resource: ResourceName,
+        /// What it listens to.
+        event: ClusterEvent,
+        /// What of it never happens.
+        never: Action,
+    },
+    /// The plugin's answers are kept row by row, and it compares candidates.
+    #[error(
+        "plugin {plugin:?} judges rows and normalizes its scores by itself: Normalize::Custom sees all candidates, so \
+         implement Score, and not Score<Row>"
+    )]
+    RowNormalizes {
+        /// Which plugin.
+        plugin: &'static str,
     },
     /// The plugin would wait in vain.
     #[error(
@@ -92,6 +103,17 @@ pub enum BuildError {
         /// What it listens to.
         resource: EventResource,
     },
+}
+
+fn said(never: Action) -> String {
+    if never == Action(0) { "no action".to_owned() } else { never.to_string() }
+}
+
+fn has(event: ClusterEvent) -> String {
+    let all = event.resource.actions();
+    let names: Vec<String> =
+        Action::each().filter(|one| all.intersects(*one)).map(|one| one.to_string()).collect();
+    format!("{} and Update, which is all updates", names.join(", "))
 }
 
 /// Arguments that do not decode.

@@ -392,7 +392,7 @@ mod tests {
     use super::*;
     use crate::{
         events::{Action, Registration},
-        plugin::{Plugin, Scope},
+        plugin::Plugin,
         points::Points,
         profile::{Profile, ProfileSpec},
         registry::{Build, BuildCycle, NoArgs, Registry},
@@ -492,11 +492,10 @@ mod tests {
     }
 
     /// Breaks a rule, or none.
-    struct Reader<const ROW: bool, const NAMES: bool>;
+    struct Reader<const NAMES: bool>;
 
-    impl<const ROW: bool, const NAMES: bool> Plugin for Reader<ROW, NAMES> {
+    impl<const NAMES: bool> Plugin for Reader<NAMES> {
         const NAME: &'static str = "Reader";
-        const SCOPE: Scope = if ROW { Scope::Row } else { Scope::Cluster };
         type FilterState = ();
         type ScoreState = ();
         fn points(points: &mut Points<Self>) {
@@ -509,7 +508,7 @@ mod tests {
         }
     }
 
-    impl<const ROW: bool, const NAMES: bool> Build for Reader<ROW, NAMES> {
+    impl<const NAMES: bool> Build for Reader<NAMES> {
         type Args = NoArgs;
         fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, crate::outcome::PluginError> {
             Ok(Self)
@@ -526,11 +525,9 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_names_what_it_listens_to_and_its_answers_are_not_kept_per_row() {
-        assert_eq!(built::<Reader<false, true>>().unwrap().resources().len(), 1);
-        let row = built::<Reader<true, true>>().unwrap_err();
-        assert!(row.starts_with("plugin \"Reader\" names the custom resource teams.v1.example.com"), "{row}");
-        let unnamed = built::<Reader<false, false>>().unwrap_err();
+    fn a_plugin_names_what_it_listens_to() {
+        assert_eq!(built::<Reader<true>>().unwrap().resources().len(), 1);
+        let unnamed = built::<Reader<false>>().unwrap_err();
         assert!(
             unnamed.starts_with("plugin \"Reader\" listens to changes of teams.v1.example.com"),
             "{unnamed}"

@@ -22,19 +22,18 @@ struct Cpu;
 
 impl Plugin for Cpu {
     const NAME: &'static str = "Cpu";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = i64;
     type ScoreState = ();
     fn points(points: &mut Points<Self>) {
         points.pre_filter().filter().score();
     }
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.priority());
     }
 }
 
-impl PreFilter for Cpu {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<i64>, Stop> {
+impl PreFilter<Row> for Cpu {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<i64>, Stop> {
         if cx.pod.priority() == 13 {
             return Err(Reject::unresolvable("unlucky").into());
         }
@@ -42,8 +41,8 @@ impl PreFilter for Cpu {
     }
 }
 
-impl Filter for Cpu {
-    fn filter(&self, _: &Cycle<'_>, want: &i64, node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for Cpu {
+    fn filter(&self, _: &RowCycle<'_>, want: &i64, node: NodeRef<'_>) -> Verdict {
         let free = node.allocatable().milli_cpu - node.requested().pods * 10;
         if *want > free {
             return Err(Reject::evictable(format!("short of {}", (want - free) / 10)).into());
@@ -52,8 +51,8 @@ impl Filter for Cpu {
     }
 }
 
-impl Score for Cpu {
-    fn score(&self, _: &Cycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<i64> {
+impl Score<Row> for Cpu {
+    fn score(&self, _: &RowCycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<i64> {
         Ok(100 - node.requested().pods.min(100))
     }
 }
@@ -63,27 +62,31 @@ struct Label<const REVERSE: bool>;
 
 impl<const REVERSE: bool> Plugin for Label<REVERSE> {
     const NAME: &'static str = if REVERSE { "LabelDown" } else { "LabelUp" };
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
     fn points(points: &mut Points<Self>) {
         points.pre_score().score();
     }
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&(pod.priority() % 3 == 0));
     }
 }
 
 /// Has no opinion about every third class of pods.
-impl<const REVERSE: bool> PreScore for Label<REVERSE> {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
+impl<const REVERSE: bool> PreScore<Row> for Label<REVERSE> {
+    fn pre_score(
+        &self,
+        cx: &RowCycle<'_>,
+        _: &Self::FilterState,
+        _: &NodeSet,
+    ) -> PluginResult<PreScored<()>> {
         Ok(if cx.pod.priority() % 3 == 0 { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }
 
-impl<const REVERSE: bool> Score for Label<REVERSE> {
+impl<const REVERSE: bool> Score<Row> for Label<REVERSE> {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: REVERSE };
-    fn score(&self, _: &Cycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &RowCycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<i64> {
         let rank = node.labels().and_then(|l| l.get("rank")).and_then(|v| v.parse().ok());
         Ok(rank.unwrap_or(0))
     }

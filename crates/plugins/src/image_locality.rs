@@ -36,7 +36,6 @@ pub struct ImageLocality;
 
 impl Plugin for ImageLocality {
     const NAME: &'static str = "ImageLocality";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
 
@@ -44,7 +43,7 @@ impl Plugin for ImageLocality {
         points.score();
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         let spec: &PodSpec = &pod.spec;
         images_of(spec).for_each(|image| {
             reads.of(image);
@@ -64,12 +63,12 @@ impl Build for ImageLocality {
     }
 }
 
-impl Score for ImageLocality {
-    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+impl Score<Row> for ImageLocality {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
         Ok(Images::of(cx).score(node))
     }
 
-    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
+    fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         let mut images = Images::of(cx);
         // Most images of most pods are on no node yet.
         images.names.retain(|name| cx.nodes.has_image(name));
@@ -96,7 +95,7 @@ fn containers_of(spec: &PodSpec) -> i64 {
 }
 
 impl<'a> Images<'a> {
-    fn of(cx: &Cycle<'a>) -> Self {
+    fn of(cx: &RowCycle<'a>) -> Self {
         let spec: &PodSpec = &cx.pod.spec;
         Self {
             names: images_of(spec).map(|image| requests::normalized_image(image)).collect(),

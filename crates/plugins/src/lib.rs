@@ -9,7 +9,7 @@
 //!
 //! For volumes: [`storage`] (the objects), [`volume_restrictions`], [`volume_zone`] and [`node_volume_limits`].
 //!
-//! Invariants: filters and scores that depend on the pod's spec and the node's row only say so (`Scope::Row`) and are kept
+//! Invariants: filters and scores that depend on the pod's spec and the node's row only implement `Filter<Row>` and `Score<Row>` and are kept
 //! until the row changes; nothing counts pods one by one while a pod waits for its decision; integers truncate and floats round as in kube-scheduler, so scores agree exactly.
 
 pub mod default_binder;

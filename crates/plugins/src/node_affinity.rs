@@ -49,7 +49,6 @@ pub struct NodeAffinity {
 
 impl Plugin for NodeAffinity {
     const NAME: &'static str = "NodeAffinity";
-    const SCOPE: Scope = Scope::Row;
     /// What the pod demands.
     type FilterState = Arc<RequiredNodeAffinity>;
     /// What the pod prefers.
@@ -64,7 +63,7 @@ impl Plugin for NodeAffinity {
         Some(vec![Registration::hinted(EventResource::Node, actions, Self::after_node)])
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.spec.node_selector).of(&pod.spec.node_affinity);
     }
 
@@ -96,8 +95,8 @@ impl Build for NodeAffinity {
     }
 }
 
-impl PreFilter for NodeAffinity {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+impl PreFilter<Row> for NodeAffinity {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
         let spec = &cx.pod.spec;
         let terms = spec.node_affinity.as_ref().and_then(|a| a.required.as_ref()).map(|r| &r.terms);
         if terms.is_none() && self.added_required.is_none() && spec.node_selector.is_none() {
@@ -115,14 +114,14 @@ impl PreFilter for NodeAffinity {
     }
 }
 
-impl Filter for NodeAffinity {
-    fn filter(&self, _: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for NodeAffinity {
+    fn filter(&self, _: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
         self.objection(state, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason).into()))
     }
 
     fn filter_batch(
         &self,
-        cx: &Cycle<'_>,
+        cx: &RowCycle<'_>,
         state: &Self::FilterState,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
@@ -138,10 +137,10 @@ impl Filter for NodeAffinity {
     }
 }
 
-impl PreScore for NodeAffinity {
+impl PreScore<Row> for NodeAffinity {
     fn pre_score(
         &self,
-        cx: &Cycle<'_>,
+        cx: &RowCycle<'_>,
         _: &Self::FilterState,
         _: &NodeSet,
     ) -> PluginResult<PreScored<Self::ScoreState>> {
@@ -153,10 +152,10 @@ impl PreScore for NodeAffinity {
     }
 }
 
-impl Score for NodeAffinity {
+impl Score<Row> for NodeAffinity {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
-    fn score(&self, _: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &RowCycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
         let Some(object) = node.object() else { return Ok(0) };
         let score = |terms: &ParsedPreferred| terms.score(&object.labels, &object.name);
         let added = self.added_preferred.as_ref().map_or(0, score);

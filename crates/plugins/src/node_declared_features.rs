@@ -64,7 +64,6 @@ pub struct NodeDeclaredFeatures {
 
 impl Plugin for NodeDeclaredFeatures {
     const NAME: &'static str = "NodeDeclaredFeatures";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
 
@@ -84,7 +83,7 @@ impl Plugin for NodeDeclaredFeatures {
         ])
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&Needs::of(&pod.spec));
     }
 
@@ -101,15 +100,15 @@ impl Build for NodeDeclaredFeatures {
     }
 }
 
-impl PreFilter for NodeDeclaredFeatures {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
+impl PreFilter<Row> for NodeDeclaredFeatures {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<()>, Stop> {
         let nothing_to_do = !self.enabled || Needs::of(&cx.pod.spec).is_empty();
         Ok(if nothing_to_do { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
-impl Filter for NodeDeclaredFeatures {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for NodeDeclaredFeatures {
+    fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let fits = !self.enabled || Needs::of(&cx.pod.spec).met_by(node.declared_features());
         if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }

@@ -17,6 +17,7 @@
 //! # Differs from kube-scheduler
 //! In nothing.
 
+use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 
 use crate::sign;
@@ -29,7 +30,6 @@ pub struct NodeName;
 
 impl Plugin for NodeName {
     const NAME: &'static str = "NodeName";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
 
@@ -41,7 +41,7 @@ impl Plugin for NodeName {
         Some(vec![Registration::always(EventResource::Node, Action::ADD)])
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.node_name);
     }
 
@@ -58,17 +58,17 @@ impl Build for NodeName {
 }
 
 /// The node that the pod names; an empty name is none.
-fn wanted(pod: &PodInfo) -> Option<&str> {
-    pod.node_name.as_deref().filter(|name| !name.is_empty())
+fn wanted(pod: RowPod<'_>) -> Option<&str> {
+    pod.node_name.map(Str::as_str).filter(|name| !name.is_empty())
 }
 
-impl Filter for NodeName {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for NodeName {
+    fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let fits = wanted(cx.pod).is_none_or(|name| name == node.name().as_str());
         if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 
-    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &RowCycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
         if let Some(name) = wanted(cx.pod) {
             let rows = sweep.rows();
             let others = rows.iter().filter(|row| cx.nodes.node(*row).name().as_str() != name);

@@ -30,7 +30,6 @@ pub struct NodePorts;
 
 impl Plugin for NodePorts {
     const NAME: &'static str = "NodePorts";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
 
@@ -46,7 +45,7 @@ impl Plugin for NodePorts {
         ])
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.spec.host_ports);
     }
 
@@ -62,19 +61,19 @@ impl Build for NodePorts {
     }
 }
 
-impl PreFilter for NodePorts {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
+impl PreFilter<Row> for NodePorts {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<()>, Stop> {
         Ok(if cx.pod.spec.host_ports.is_empty() { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
-impl Filter for NodePorts {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for NodePorts {
+    fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let taken = collides(cx.pod, node.used_ports());
         if taken { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
     }
 
-    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &RowCycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let with_ports = both(sweep.rows(), &cx.nodes.columns().with_ports);
         let taken = with_ports.filter(|row| collides(cx.pod, cx.nodes.node(*row).used_ports()));
         sweep.reject_each(taken, &Reject::evictable(REASON));
@@ -82,7 +81,7 @@ impl Filter for NodePorts {
     }
 }
 
-fn collides(pod: &PodInfo, used: &UsedPorts) -> bool {
+fn collides(pod: RowPod<'_>, used: &UsedPorts) -> bool {
     pod.spec.host_ports.iter().any(|port| used.conflicts(port))
 }
 
@@ -94,7 +93,7 @@ impl NodePorts {
         }
         let mut freed = UsedPorts::default();
         requests::host_ports(&gone.spec).iter().for_each(|port| freed.add(port));
-        Ok(if collides(pod, &freed) { Hint::Queue } else { Hint::Skip })
+        Ok(if collides(pod.for_rows(), &freed) { Hint::Queue } else { Hint::Skip })
     }
 }
 

@@ -36,7 +36,6 @@ pub struct NodeUnschedulable {
 
 impl Plugin for NodeUnschedulable {
     const NAME: &'static str = "NodeUnschedulable";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
 
@@ -52,7 +51,7 @@ impl Plugin for NodeUnschedulable {
         ])
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.spec.tolerations);
     }
 
@@ -69,13 +68,13 @@ impl Build for NodeUnschedulable {
     }
 }
 
-impl Filter for NodeUnschedulable {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for NodeUnschedulable {
+    fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let fits = !node.unschedulable() || self.tolerated(&cx.pod.spec.tolerations);
         if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 
-    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &RowCycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
         if !self.tolerated(&cx.pod.spec.tolerations) {
             let cordoned = both(sweep.rows(), &cx.nodes.columns().unschedulable);
             sweep.reject_each(cordoned, &Reject::unresolvable(REASON));

@@ -37,7 +37,6 @@ pub struct TaintToleration {
 
 impl Plugin for TaintToleration {
     const NAME: &'static str = "TaintToleration";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     /// The tolerations that scores look at.
     type ScoreState = Vec<Toleration>;
@@ -54,7 +53,7 @@ impl Plugin for TaintToleration {
         ])
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.spec.tolerations);
     }
 
@@ -71,13 +70,13 @@ impl Build for TaintToleration {
     }
 }
 
-impl Filter for TaintToleration {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for TaintToleration {
+    fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
         let kept_away = self.keeps_away(node.taints(), &cx.pod.spec.tolerations);
         if kept_away { Err(Reject::unresolvable(REASON).into()) } else { Ok(()) }
     }
 
-    fn filter_batch(&self, cx: &Cycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &RowCycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let tolerations = &cx.pod.spec.tolerations;
         let tainted = both(sweep.rows(), &cx.nodes.columns().tainted);
         let rejected = tainted.filter(|row| self.keeps_away(cx.nodes.node(*row).taints(), tolerations));
@@ -86,23 +85,23 @@ impl Filter for TaintToleration {
     }
 }
 
-impl PreScore for TaintToleration {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
+impl PreScore<Row> for TaintToleration {
+    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<Self::ScoreState>> {
         let tolerations = cx.pod.spec.tolerations.iter().filter(|t| matters_for_scores(t));
         Ok(PreScored::Continue(tolerations.cloned().collect()))
     }
 }
 
-impl Score for TaintToleration {
+impl Score<Row> for TaintToleration {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: true };
 
-    fn score(&self, _: &Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, _: &RowCycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64> {
         Ok(self.disliked(node.taints(), state))
     }
 
     fn score_batch(
         &self,
-        cx: &Cycle<'_>,
+        cx: &RowCycle<'_>,
         state: &Self::ScoreState,
         scores: &mut Scores<'_>,
     ) -> PluginResult<()> {

@@ -21,6 +21,8 @@ use serde_json::json;
 use super::*;
 use crate::pod_index::tests::random_pod;
 
+mod waking;
+
 fn registry() -> Registry {
     let mut registry = Registry::default();
     in_tree(&mut registry);
@@ -217,7 +219,7 @@ fn scores_of_the_default_profile_add_up_with_their_weights() {
 
 #[test]
 fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
-    let mut dice = Dice::new(77);
+    let mut dice = Dice::new(78);
     let mut nodes = dice.cluster(40);
     let classes: Vec<_> = (0..5).map(|at| dice.pod(&format!("class-{at}")).info()).collect();
     let mut keeping = default_runner();

@@ -121,7 +121,10 @@ fn refused(config: &KubeSchedulerConfiguration, profile: usize, error: &ProfileE
         |field: &str, message: &dyn std::fmt::Display| config.error(field, format!("{field}: {message}"));
     let place = match &error.source {
         BuildError::Args { plugin, .. } | BuildError::Refused { plugin, .. } => written(plugin),
-        BuildError::Unknown(_) | BuildError::RowScope { .. } | BuildError::Unnamed { .. } => None,
+        BuildError::Unknown(_)
+        | BuildError::Unnamed { .. }
+        | BuildError::NeverHappens { .. }
+        | BuildError::RowNormalizes { .. } => None,
     };
     match (&error.source, place) {
         (BuildError::Args { source, .. }, Some(args)) => {

@@ -3,10 +3,10 @@
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
 use harbormaster_framework::{
-    attempt::{AttemptError, Explanation, ScoreSheet},
+    attempt::{AttemptError, Explanation, ScoreSheet, Why},
     cluster::Cluster,
     guard::{Call, PointError},
-    outcome::{Fix, Reject},
+    outcome::Fix,
     pod::PodInfo,
 };
 use rustc_hash::FxHashMap;
@@ -98,12 +98,12 @@ type Places<K> = FxHashMap<K, usize>;
 fn rejected(
     pod: &PodInfo,
     cluster: &Cluster,
-    nodes: Vec<(harbormaster_api::Str, Option<(Option<&'static str>, Reject)>)>,
+    nodes: Vec<(harbormaster_api::Str, Option<Why>)>,
 ) -> Vec<RejectedNodes> {
     let mut places: Places<(Option<&'static str>, Fix, Vec<Cow<'static, str>>)> = FxHashMap::default();
     let mut groups: Vec<(RejectedNodes, Lacks)> = Vec::new();
     for (node, why) in nodes {
-        let Some((plugin, reject)) = why else { continue };
+        let Some(Why { plugin, reject, lacks: own }) = why else { continue };
         let at = *places.entry((plugin, reject.fix, reject.reasons.clone())).or_insert(groups.len());
         if at == groups.len() {
             let status = Status::new(plugin, reject);
@@ -111,7 +111,7 @@ fn rejected(
         }
         let (group, lacks) = &mut groups[at];
         if let Some(row) = cluster.find(&node) {
-            lacks.add(&group.status.plugin, &group.status.reasons, pod, cluster.node(row));
+            lacks.add(&group.status.plugin, &group.status.reasons, pod, cluster.node(row), own);
         }
         group.nodes.push(node.as_str().to_owned());
     }

@@ -44,13 +44,14 @@ struct Amount {
 }
 
 impl Lacks {
-    /// One more node, which `plugin` rejected for `reasons`.
+    /// One more node, which `plugin` rejected for `reasons`; `own` is what it says itself of what the node lacks.
     pub(crate) fn add(
         &mut self,
         plugin: &str,
         reasons: &[Cow<'static, str>],
         pod: &PodInfo,
         node: NodeRef<'_>,
+        own: Option<String>,
     ) {
         self.nodes += 1;
         match plugin {
@@ -61,7 +62,7 @@ impl Lacks {
             NodeAffinity::NAME => self.add_thing(label(pod, node)),
             PodTopologySpread::NAME => self.add_thing(spread(pod, node)),
             InterPodAffinity::NAME => self.add_thing(affinity(reasons, pod)),
-            _ => {}
+            _ => self.add_thing(own),
         }
     }
 

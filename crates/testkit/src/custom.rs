@@ -49,7 +49,7 @@ pub fn raw<R: Resource>(object: &Value) -> RawObject {
     RawObject { key: key::<R>(text("namespace"), text("name")), json: object.to_string().into() }
 }
 
-fn key<R: Resource>(namespace: &str, name: &str) -> CustomKey {
+pub(crate) fn key<R: Resource>(namespace: &str, name: &str) -> CustomKey {
     let resource: Str = ResourceName::of::<R>().to_string().into();
     CustomKey { resource, namespace: namespace.into(), name: name.into() }
 }

@@ -12,7 +12,7 @@ use harbormaster_framework::{
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
-    resource::Resource,
+    resource::{CustomKey, RawObject, Resource},
 };
 use serde_json::Value;
 
@@ -26,6 +26,8 @@ pub struct FakeApi(Arc<Mutex<State>>);
 struct State {
     /// By path, without subresources.
     objects: BTreeMap<String, Value>,
+    /// What identifies the custom objects among them.
+    keys: BTreeMap<String, CustomKey>,
     calls: Vec<ApiCall>,
     bound: Vec<String>,
     refusal: Option<ApiFailure>,
@@ -45,7 +47,10 @@ impl FakeApi {
         let of = |field: &str| json["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (of("namespace"), of("name"));
         assert!(!name.is_empty(), "an object without metadata.name: {json}");
-        self.state().objects.insert(ObjectPath::of::<R>(&namespace, &name).url(), json);
+        let path = ObjectPath::of::<R>(&namespace, &name);
+        let mut state = self.state();
+        state.keys.insert(path.url(), path.key());
+        state.objects.insert(path.url(), json);
     }
 
     /// Puts a pod there, of which nothing but the metadata that patches need is kept.
@@ -57,6 +62,26 @@ impl FakeApi {
     /// An object as it is now; `null` if there is none.
     pub fn object(&self, path: &ObjectPath) -> Value {
         self.state().objects.get(&path.url()).cloned().unwrap_or_default()
+    }
+
+    /// All objects as they are now, by path.
+    pub(crate) fn objects(&self) -> BTreeMap<String, Value> {
+        self.state().objects.clone()
+    }
+
+    /// The same as an engine is told of them, pods aside.
+    pub(crate) fn raw(&self) -> Vec<RawObject> {
+        let state = self.state();
+        let raw = |(path, key): (&String, &CustomKey)| {
+            let json = state.objects.get(path)?.to_string().into();
+            Some(RawObject { key: key.clone(), json })
+        };
+        state.keys.iter().filter_map(raw).collect()
+    }
+
+    /// Puts back what [`Self::objects`] told.
+    pub(crate) fn restore(&self, objects: BTreeMap<String, Value>) {
+        self.state().objects = objects;
     }
 
     /// From now on everything is refused so; nothing is with `None`.

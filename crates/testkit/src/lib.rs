@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`pods`], [`nodes`] and [`mod@custom`] (objects in a few words), [`clusters`] (a node table and a profile made of
 //! them), [`trial`] and [`what_if`] (one plugin asked directly), [`fake_api`] (what PreBind writes to), [`conformance`] (what every plugin must hold to),
-//! [`random`] (worlds for checks over many inputs).
+//! [`random`] (worlds for checks over many inputs), [`words`] (what comes up in them), [`happenings`] (what happens in them).
 //!
 //! Everything here is for tests: a wrong fixture panics and says why.
 
@@ -10,20 +10,26 @@ pub mod clusters;
 pub mod conformance;
 pub mod custom;
 pub mod fake_api;
+pub mod happenings;
 pub mod nodes;
 pub mod pods;
 pub mod random;
 pub mod trial;
+mod variants;
 pub mod what_if;
+pub mod words;
 
 pub use clusters::{cluster, profile, profile_with_args, profile_with_weights};
 pub use conformance::{
-    adding_and_removing_is_neutral, batch_equals_single, index_equals_one_made_anew, reads_are_complete,
-    row_scope_holds,
+    adding_and_removing_is_neutral, answers_are_repeatable, batch_equals_single, index_equals_one_made_anew,
+    names_what_it_reads, permit_lets_all_go, reads_are_complete, reserve_is_taken_back,
+    resource_fits_definition, row_scope_holds, scores_are_valid, what_helps_wakes, what_helps_wakes_anywhere,
 };
 pub use custom::{custom, remove_custom, set_custom};
 pub use fake_api::FakeApi;
+pub use happenings::Happening;
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, labels, pod, tolerates, tolerates_all};
 pub use trial::{Trial, rejection};
 pub use what_if::WhatIfTrial;
+pub use words::Words;

@@ -23,10 +23,29 @@ pub fn node(name: &str) -> NodeBuilder {
 }
 
 impl NodeBuilder {
+    /// Begins with a node that is there.
+    pub fn of(node: Node) -> Self {
+        Self { node }
+    }
+
     /// One more label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.node.labels = with(&self.node.labels, key, value);
+        self
+    }
+
+    /// One more annotation.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.node.annotations = with(&self.node.annotations, key, value);
+        self
+    }
+
+    /// A condition with its status; one of that type that is there changes.
+    #[must_use]
+    pub fn condition(mut self, type_: &str, status: &str) -> Self {
+        self.node.conditions = with(&self.node.conditions, type_, status);
         self
     }
 

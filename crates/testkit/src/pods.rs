@@ -5,7 +5,9 @@ use std::sync::Arc;
 use harbormaster_api::{
     Labels, Pod, PodSpec, Quantity, Str, Timestamp,
     node::LABEL_ZONE,
-    pod::{Container, HostPort, PodAffinity, PodAffinityTerm, ResourceList, Volume, VolumeSource},
+    pod::{
+        Container, HostPort, OwnerReference, PodAffinity, PodAffinityTerm, ResourceList, Volume, VolumeSource,
+    },
     selector::{
         LabelSelector, NodeAffinity, NodeSelector, NodeSelectorTerm, Operator, PreferredTerm, Requirement,
     },
@@ -90,6 +92,26 @@ impl PodBuilder {
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.pod.labels = with(&self.pod.labels, key, value);
+        self
+    }
+
+    /// One more annotation.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.pod.annotations = with(&self.pod.annotations, key, value);
+        self
+    }
+
+    /// The owner with `controller: true`, of the kinds that `apps/v1` and `batch/v1` have.
+    #[must_use]
+    pub fn owned_by(mut self, kind: &str, name: &str) -> Self {
+        let api_version = if matches!(kind, "Job" | "CronJob") { "batch/v1" } else { "apps/v1" };
+        self.pod.controller = Some(OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: name.into(),
+            uid: format!("uid-{name}").into(),
+        });
         self
     }
 

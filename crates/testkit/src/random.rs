@@ -1,17 +1,31 @@
 //! Small random clusters and pods, the same for the same seed.
 
-use harbormaster_api::taint::{TaintEffect, Toleration, TolerationOperator};
-use harbormaster_framework::cluster::Cluster;
+use std::sync::Arc;
+
+use harbormaster_api::{
+    Node, Pod, PodSpec,
+    node::{LABEL_HOSTNAME, LABEL_ZONE},
+    pod::{PodAffinityTerm, TopologySpreadConstraint},
+    selector::LabelSelector,
+    taint::{TaintEffect, Toleration, TolerationOperator},
+};
+use harbormaster_framework::{cluster::Cluster, pod::PodInfo};
 
 use crate::{
     clusters::cluster,
+    happenings::Happening,
     nodes::{NodeBuilder, node},
-    pods::{PodBuilder, pod},
+    pods::{PodBuilder, labels, pod},
+    variants,
+    words::{Place, Words},
 };
 
 /// A source of numbers (splitmix64): good enough for fixtures, and the same everywhere.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Dice {
+    state: u64,
+    words: Words,
+}
 
 const KEYS: [&str; 3] = ["a", "b", "node.kubernetes.io/unschedulable"];
 const VALUES: [&str; 3] = ["", "x", "y"];
@@ -19,17 +33,24 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const IMAGES: [&str; 4] = ["one:1", "two:latest", "repo/three:3", "four:4"];
 const SCALARS: [&str; 3] = ["example.com/gpu", "hugepages-2Mi", "ignored.example.com/x"];
 const MIB: i64 = 1 << 20;
+/// Changes of nodes that nobody tells of.
+const UNHEARD: [&str; 3] = ["metadata.uid", "metadata.resourceVersion", "status.images"];
 
 impl Dice {
     /// Starts the sequence of that seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self::knowing(seed, Words::default())
+    }
+
+    /// The same, for worlds in which these words come up.
+    pub fn knowing(seed: u64, words: Words) -> Self {
+        Self { state: seed, words }
     }
 
     /// The next number.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
@@ -74,10 +95,37 @@ impl Dice {
         if self.one_in(2) {
             built = built.feature("RestartAllContainersOnContainerExits");
         }
+        if self.one_in(2) {
+            built = built.condition("Ready", self.pick(&["True", "False"]));
+        }
+        for (key, value) in self.some_of(Place::NodeLabel) {
+            built = built.label(&key, &value);
+        }
+        for (key, value) in self.some_of(Place::NodeAnnotation) {
+            built = built.annotation(&key, &value);
+        }
+        for (name, amount) in self.some_of(Place::Resource) {
+            built = built.offers(&name, &amount);
+        }
         built
     }
 
-    /// A pod with up to everything that row-scoped plugins look at.
+    /// Some of the words for that place and of two that every world has, each with a value.
+    fn some_of(&mut self, place: Place) -> Vec<(String, String)> {
+        let words: Vec<_> = self.words.of(place).map(|(key, all)| (key.to_owned(), all.to_vec())).collect();
+        let known = ["a", "b"].map(|key| (key.to_owned(), vec!["x".to_owned(), "y".to_owned()]));
+        let usual = known.into_iter().filter(|_| place != Place::Resource);
+        let mut some = Vec::new();
+        for (key, values) in words.into_iter().chain(usual) {
+            if !values.is_empty() && !self.one_in(3) {
+                let at = self.below(values.len() as u64) as usize;
+                some.push((key, values[at].clone()));
+            }
+        }
+        some
+    }
+
+    /// A pod with up to everything that plugins look at.
     pub fn pod(&mut self, name: &str) -> PodBuilder {
         let mut built = pod(name).image(self.pick(&["one:1", "two", "repo/three:3", "nowhere"]));
         if self.one_in(2) {
@@ -113,6 +161,51 @@ impl Dice {
         if self.one_in(4) {
             built = built.prefers_node_label(1 + self.below(100) as i32, "disk", &["hdd"]);
         }
+        for (name, amount) in self.some_of(Place::Resource) {
+            built = built.request(&name, &amount);
+        }
+        for (key, value) in self.some_of(Place::PodLabel) {
+            built = built.label(&key, &value);
+        }
+        for (key, value) in self.some_of(Place::PodAnnotation) {
+            built = built.annotation(&key, &value);
+        }
+        if self.one_in(4) {
+            built = built.namespace("elsewhere");
+        }
+        if self.one_in(2) {
+            built =
+                built.owned_by(self.pick(&["ReplicaSet", "StatefulSet", "Job"]), self.pick(&["one", "two"]));
+        }
+        let (key, value) = (self.pick(&["a", "b"]), self.pick(&["x", "y"]));
+        if self.one_in(6) {
+            built = built.avoids(key, value);
+        }
+        let term = PodAffinityTerm {
+            label_selector: Some(LabelSelector {
+                match_labels: labels(&[(key, value)]),
+                ..Default::default()
+            }),
+            topology_key: self.pick(&[LABEL_HOSTNAME, LABEL_ZONE]).into(),
+            ..Default::default()
+        };
+        if self.one_in(6) && !self.words.is_fixed("spec.affinity.podAffinity") {
+            built = built.spec(|spec| {
+                spec.pod_affinity.get_or_insert_default().required.push(term.clone());
+            });
+        }
+        if self.one_in(4) {
+            let constraint = TopologySpreadConstraint {
+                max_skew: 1,
+                topology_key: term.topology_key.clone(),
+                hard: self.one_in(2),
+                label_selector: term.label_selector.clone(),
+                ..Default::default()
+            };
+            built = built.spec(|spec| spec.topology_spread.push(constraint));
+        }
+        let priority = self.pick(&[0, 0, 0, -1, 1, 10, 100, 1000, 1_000_000, 2_000_000_000]);
+        let built = built.priority(priority);
         built.spec(|spec| spec.restarts_all_containers = name.len().is_multiple_of(2))
     }
 
@@ -123,6 +216,65 @@ impl Dice {
             value: self.pick(&VALUES).into(),
             effect: self.pick(&[None, Some(TaintEffect::NoSchedule), Some(TaintEffect::PreferNoSchedule)]),
         }
+    }
+
+    /// One more thing that happens in that cluster, in which that pod waits.
+    pub fn happening(&mut self, cluster: &Cluster, pod: &PodInfo) -> Happening {
+        let nodes: Vec<Arc<Node>> =
+            cluster.nodes().nodes().filter_map(|node| node.object().cloned()).collect();
+        let bound: Vec<Arc<PodInfo>> =
+            cluster.nodes().nodes().flat_map(|node| node.pods().to_vec()).collect();
+        let name = format!("n{}", self.below(8));
+        match self.below(12) {
+            0..=4 if !nodes.is_empty() => {
+                let node = &nodes[self.below(nodes.len() as u64) as usize];
+                let variants = variants::of_node(node, &self.words);
+                let heard = variants.into_iter().filter(|(field, _)| !UNHEARD.contains(field)).collect();
+                Happening::Node(self.choose(heard))
+            }
+            5 => Happening::Node(self.node(&name).build()),
+            6 if !self.words.is_fixed("nodes") => Happening::NodeGone(name.into()),
+            7 | 8 if !bound.is_empty() => {
+                let pod = &bound[self.below(bound.len() as u64) as usize];
+                Happening::PodGone(pod.node_name.clone().unwrap_or_default(), pod.uid.clone())
+            }
+            9 if !bound.is_empty() => {
+                let pod = &bound[self.below(bound.len() as u64) as usize];
+                Happening::Pod(Box::new(self.changed(&pod.pod)))
+            }
+            10 => Happening::Own(Box::new(self.changed(&pod.pod))),
+            _ => {
+                let new = format!("new-{}", self.next_u64());
+                Happening::Pod(Box::new(self.pod(&new).on(&name).build()))
+            }
+        }
+    }
+
+    /// The pod with a change that the API server allows: of its metadata and status, one more toleration, fewer requests.
+    fn changed(&mut self, pod: &Pod) -> Pod {
+        match self.below(4) {
+            0 => {
+                let mut spec = PodSpec::clone(&pod.spec);
+                spec.tolerations.push(self.toleration());
+                Pod { spec: Arc::new(spec), ..pod.clone() }
+            }
+            1 => {
+                let mut spec = PodSpec::clone(&pod.spec);
+                let requests = spec.containers.iter_mut().flat_map(|container| &mut container.requests);
+                requests.for_each(|(_, amount)| *amount /= 2);
+                Pod { spec: Arc::new(spec), ..pod.clone() }
+            }
+            _ => {
+                let variants = variants::outside_of_spec(pod, &self.words);
+                self.choose(variants)
+            }
+        }
+    }
+
+    fn choose<T>(&mut self, mut variants: Vec<(&'static str, T)>) -> T {
+        variants.retain(|(field, _)| !self.words.is_fixed(field));
+        let at = self.below(variants.len() as u64) as usize;
+        variants.swap_remove(at).1
     }
 
     /// A cluster of `size` nodes, some of them with pods, some of those on a node that is not known.

@@ -6,6 +6,7 @@ use harbormaster_api::points::ExtensionPoint;
 use harbormaster_framework::{
     api_call::{Api, ApiCall},
     assume::Assume,
+    attempt::{AttemptError, valid},
     cluster::Cluster,
     cycle::{BindCycle, Cycle, Placement, Reservation},
     events::{Action, Change, ClusterEvent, EventResource, Hint},
@@ -21,21 +22,41 @@ use harbormaster_framework::{
     sweep::{PluginIdx, Sweep, Verdicts},
 };
 
+use crate::words::Words;
+
 /// A plugin on its own. Every question runs what comes before it: Filter after PreFilter, Score after PreScore.
 #[derive(Clone)]
 pub struct Trial {
     plugin: Guarded,
+    words: Words,
 }
 
 impl Trial {
     /// Tries that plugin.
+    ///
+    /// # Panics
+    /// When no scheduler would start with it, for example because it listens to what never happens.
     pub fn of<P: Plugin>(plugin: P) -> Self {
-        Self { plugin: Guarded::new(plugin) }
+        Self::of_made(Guarded::new(plugin))
     }
 
     /// Tries a plugin that a registry made.
+    ///
+    /// # Panics
+    /// As [`Self::of`].
     pub fn of_made(plugin: Guarded) -> Self {
-        Self { plugin }
+        plugin.check().unwrap_or_else(|e| panic!("{e}"));
+        Self { plugin, words: Words::default() }
+    }
+
+    /// The same, with names and values that the plugin reads: checks vary them.
+    #[must_use]
+    pub fn knowing(self, words: Words) -> Self {
+        Self { words, ..self }
+    }
+
+    pub(crate) fn words(&self) -> &Words {
+        &self.words
     }
 
     /// The plugin, its type erased.
@@ -290,15 +311,16 @@ impl Trial {
     /// The normalised scores of all nodes in walking order; `None` when PreScore skips.
     ///
     /// # Errors
-    /// As the plugin fails.
-    pub fn scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, PointError> {
+    /// As the plugin fails, and when a score is outside 0..=100, which ends an attempt.
+    pub fn scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, AttemptError> {
         let Some(scores) = self.raw_scores(nodes, pod)? else { return Ok(None) };
         let slot = self.pre_score(nodes, pod, nodes.live())?;
         let mut column = vec![0; nodes.rows()];
         nodes.order().iter().zip(&scores).for_each(|(row, score)| column[row.at()] = *score);
         let (indexes, all) = (self.indexes(nodes, pod), nodes.live());
         normalize(&self.plugin, &Cycle::with_indexes(nodes, &indexes, pod), &slot, all, &mut column)?;
-        Ok(Some(nodes.order().iter().map(|row| column[row.at()]).collect()))
+        let scores = nodes.order().iter().map(|row| valid(self.plugin.name(), column[row.at()]));
+        scores.collect::<Result<_, _>>().map(Some)
     }
 
     /// Whether the plugin wants the pod to be tried again after that event: as the queue decides it, but for this

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Node, Pod, Str, Timestamp, changes};
+use harbormaster_api::{Node, Pod, Str, Timestamp};
 use harbormaster_framework::{
-    events::{Action, ClusterEvent, EventResource},
+    events::{Action, ClusterEvent, EventResource, node_events, pod_events},
     pod::PodInfo,
     resource::CustomChange,
 };
@@ -187,42 +187,4 @@ impl Engine {
         self.tell(gone, &OwnedChange::Node(Some(old), None), now);
         self.cache.remove_node(name);
     }
-}
-
-/// The events that a pod's change amounts to; a change in no known respect is a generic update.
-fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterator<Item = ClusterEvent> {
-    use changes::PodChanges as C;
-    let changed = changes::pod_changes(old, new);
-    let known = [
-        (C::LABELS, Action::UPDATE_POD_LABEL),
-        (C::SCALE_DOWN, Action::UPDATE_POD_SCALE_DOWN),
-        (C::GATES_ELIMINATED, Action::UPDATE_POD_GATES_ELIMINATED),
-        (C::TOLERATIONS, Action::UPDATE_POD_TOLERATION),
-        (C::GENERATED_CLAIMS, Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
-    ];
-    let mut actions: Vec<Action> =
-        known.into_iter().filter(|(what, _)| changed.contains(*what)).map(|(_, action)| action).collect();
-    if actions.is_empty() {
-        actions.push(Action::UPDATE);
-    }
-    actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
-}
-
-/// The events that a node's change amounts to; a change in no known respect is none.
-fn node_events(old: &Node, new: &Node) -> impl Iterator<Item = ClusterEvent> {
-    use changes::NodeChanges as C;
-    let changed = changes::node_changes(old, new);
-    let known = [
-        (C::UNSCHEDULABLE_CLEARED, Action::UPDATE_NODE_TAINT),
-        (C::ALLOCATABLE, Action::UPDATE_NODE_ALLOCATABLE),
-        (C::LABELS, Action::UPDATE_NODE_LABEL),
-        (C::TAINTS, Action::UPDATE_NODE_TAINT),
-        (C::CONDITIONS, Action::UPDATE_NODE_CONDITION),
-        (C::ANNOTATIONS, Action::UPDATE_NODE_ANNOTATION),
-        (C::DECLARED_FEATURES, Action::UPDATE_NODE_DECLARED_FEATURE),
-    ];
-    known
-        .into_iter()
-        .filter(move |(what, _)| changed.contains(*what))
-        .map(|(_, action)| ClusterEvent::new(EventResource::Node, action))
 }

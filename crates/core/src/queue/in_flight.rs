@@ -6,45 +6,16 @@
 //! whose objects a hint must see the newest [`MOST`] per listener. An older one counts as if its hint had said yes:
 //! better one attempt too many than a pod forgotten.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
-use harbormaster_api::{Node, Pod, Str};
-use harbormaster_framework::{
-    events::{Change, ClusterEvent},
-    resource::AnyCustom,
-};
+use harbormaster_api::Str;
+use harbormaster_framework::events::{ClusterEvent, OwnedChange};
 use rustc_hash::FxHashMap;
 
 use super::wakers::Listener;
 
 /// How many events are kept for the hints of one plugin.
 const MOST: usize = 4096;
-
-/// The objects of an event, kept for as long as someone may need them.
-#[derive(Clone, Debug, Default)]
-pub enum OwnedChange {
-    /// A pod before and after.
-    Pod(Option<Arc<Pod>>, Option<Arc<Pod>>),
-    /// A node before and after.
-    Node(Option<Arc<Node>>, Option<Arc<Node>>),
-    /// A custom object before and after.
-    Custom(Option<AnyCustom>, Option<AnyCustom>),
-    /// Another kind, or nothing.
-    #[default]
-    Other,
-}
-
-impl OwnedChange {
-    /// As hints see it.
-    pub fn view(&self) -> Change<'_> {
-        match self {
-            Self::Pod(old, new) => Change::Pod { old: old.as_deref(), new: new.as_deref() },
-            Self::Node(old, new) => Change::Node { old: old.as_deref(), new: new.as_deref() },
-            Self::Custom(old, new) => Change::Custom { old: old.as_deref(), new: new.as_deref() },
-            Self::Other => Change::Other,
-        }
-    }
-}
 
 /// An event with its number.
 type Numbered = (u64, ClusterEvent, OwnedChange);

@@ -6,7 +6,8 @@ use harbormaster_api::Str;
 
 use super::{Attempt, AttemptError, Competed, Found, Runner, draft::Draft, score::KeptScores};
 use crate::{
-    cluster::Cluster, extender::EXTENDER, nodeset::NodeIdx, outcome::Reject, pod::PodInfo, sweep::PluginIdx,
+    cluster::Cluster, cycle::Cycle, extender::EXTENDER, nodeset::NodeIdx, outcome::Reject, pod::PodInfo,
+    sweep::PluginIdx,
 };
 
 /// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
@@ -24,10 +25,29 @@ pub struct ScoreSheet {
 pub struct Explanation {
     /// Set when PreFilter rejected the pod everywhere: the plugin (`None` for the framework itself) and why.
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
-    /// Per node in walking order: the rejection (with the plugin, `None` for the framework itself), or `None`.
-    pub nodes: Vec<(Str, Option<(Option<&'static str>, Reject)>)>,
+    /// Per node in walking order: why it does not fit, or `None`.
+    pub nodes: Vec<(Str, Option<Why>)>,
     /// Scores of the nodes that fit.
     pub scores: Vec<(Str, ScoreSheet)>,
+}
+
+/// Why a node does not fit.
+#[derive(Clone, Debug)]
+pub struct Why {
+    /// Who rejects it; `None` for the framework itself.
+    pub plugin: Option<&'static str>,
+    /// What it says.
+    pub reject: Reject,
+    /// What the node lacks, in the plugin's own numbers and names.
+    pub lacks: Option<String>,
+}
+
+impl Draft {
+    fn why(&self, cx: &Cycle<'_>, plugin: PluginIdx, reject: &Reject, row: NodeIdx) -> Why {
+        let slot = self.states.get(plugin.at());
+        let lacks = slot.and_then(|slot| self.profile.plugin(plugin).lacks(cx, slot, row));
+        Why { plugin: Some(self.profile.name_of(plugin)), reject: reject.clone(), lacks }
+    }
 }
 
 impl Runner {
@@ -59,12 +79,11 @@ impl Runner {
         }
         let open = draft.open(cluster);
         let verdicts = self.verdicts(&draft, &open);
-        let named =
-            |(plugin, reject): &(PluginIdx, Reject)| (Some(draft.profile.name_of(*plugin)), reject.clone());
+        let cx = Cycle::new(cluster, pod);
         for row in cluster.order() {
             let why = match open.contains(*row) {
-                true => verdicts.get(*row).map(named),
-                false => Some((None, draft.narrowed.outside())),
+                true => verdicts.get(*row).map(|(plugin, reject)| draft.why(&cx, *plugin, reject, *row)),
+                false => Some(Why { plugin: None, reject: draft.narrowed.outside(), lacks: None }),
             };
             explanation.nodes.push((cluster.node(*row).name().clone(), why));
         }

@@ -182,7 +182,11 @@ pub(super) struct ScoreOf {
     pub(super) weighted: i64,
 }
 
-fn valid(plugin: &'static str, score: i64) -> Result<i64, AttemptError> {
+/// The score, if it is one after normalizing.
+///
+/// # Errors
+/// When it is outside 0..=100.
+pub fn valid(plugin: &'static str, score: i64) -> Result<i64, AttemptError> {
     match score {
         0..=100 => Ok(score),
         _ => Err(AttemptError::InvalidScore { plugin, score }),

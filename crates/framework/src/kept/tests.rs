@@ -10,13 +10,12 @@ struct ByPriority;
 
 impl Plugin for ByPriority {
     const NAME: &'static str = "ByPriority";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
     fn points(points: &mut Points<Self>) {
         points.score();
     }
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.priority());
     }
 }
@@ -28,8 +27,8 @@ impl Build for ByPriority {
     }
 }
 
-impl Score for ByPriority {
-    fn score(&self, cx: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<i64> {
+impl Score<Row> for ByPriority {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), _: NodeRef<'_>) -> PluginResult<i64> {
         Ok(i64::from(cx.pod.priority()))
     }
 }

@@ -67,6 +67,11 @@ impl CustomObjects {
         }
     }
 
+    /// No other kinds are kept any more.
+    pub(super) fn keep_only(&mut self, kinds: &[ResourceKind]) {
+        self.kinds.retain(|kept| kinds.iter().any(|kind| kept.kind.is_same(kind)));
+    }
+
     /// An object is new or changed.
     pub(super) fn set(&mut self, raw: &RawObject) -> Outcome {
         let mut outcome = Outcome::default();

@@ -33,7 +33,6 @@ pub struct NodeResourcesBalancedAllocation {
 
 impl Plugin for NodeResourcesBalancedAllocation {
     const NAME: &'static str = "NodeResourcesBalancedAllocation";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = ();
     type ScoreState = ();
 
@@ -41,7 +40,7 @@ impl Plugin for NodeResourcesBalancedAllocation {
         points.pre_score().score();
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.spec.request);
     }
 
@@ -58,21 +57,21 @@ impl Build for NodeResourcesBalancedAllocation {
     }
 }
 
-impl PreScore for NodeResourcesBalancedAllocation {
-    fn pre_score(&self, cx: &Cycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
+impl PreScore<Row> for NodeResourcesBalancedAllocation {
+    fn pre_score(&self, cx: &RowCycle<'_>, _: &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(if self.asks_for_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }
 
-impl Score for NodeResourcesBalancedAllocation {
-    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+impl Score<Row> for NodeResourcesBalancedAllocation {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
         if self.asks_for_nothing(cx.pod) {
             return Ok(0);
         }
         Ok(score(&self.lanes(cx), node.idx()))
     }
 
-    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
+    fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         if self.asks_for_nothing(cx.pod) {
             scores.iter_mut().for_each(|(_, score)| *score = 0);
             return Ok(());
@@ -87,11 +86,11 @@ impl Score for NodeResourcesBalancedAllocation {
 }
 
 impl NodeResourcesBalancedAllocation {
-    fn asks_for_nothing(&self, pod: &PodInfo) -> bool {
+    fn asks_for_nothing(&self, pod: RowPod<'_>) -> bool {
         self.resources.iter().all(|r| r.of(&pod.spec.request) == 0)
     }
 
-    fn lanes<'a>(&'a self, cx: &Cycle<'a>) -> Vec<Lane<'a>> {
+    fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
         let request = &cx.pod.spec.request;
         let asks = self.resources.iter().map(|r| r.of(request));
         Lane::of(&self.resources, asks, cx.nodes, Count::Requested)

@@ -53,7 +53,6 @@ pub struct FitState(Arc<Demand>);
 
 impl Plugin for NodeResourcesFit {
     const NAME: &'static str = "NodeResourcesFit";
-    const SCOPE: Scope = Scope::Row;
     type FilterState = FitState;
     type ScoreState = ();
 
@@ -69,7 +68,7 @@ impl Plugin for NodeResourcesFit {
         ])
     }
 
-    fn reads(&self, pod: &PodInfo, reads: &mut Reads) {
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&pod.spec.request).of(&pod.spec.score_request);
     }
 
@@ -93,20 +92,20 @@ impl Build for NodeResourcesFit {
     }
 }
 
-impl PreFilter for NodeResourcesFit {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
+impl PreFilter<Row> for NodeResourcesFit {
+    fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop> {
         Ok(PreFiltered::state(FitState(Arc::new(Demand::new(&cx.pod.spec.request, &self.ignored)))))
     }
 }
 
-impl Filter for NodeResourcesFit {
-    fn filter(&self, cx: &Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
+impl Filter<Row> for NodeResourcesFit {
+    fn filter(&self, cx: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
         Ok(state.0.judge(cx.nodes, node)?)
     }
 
     fn filter_batch(
         &self,
-        cx: &Cycle<'_>,
+        cx: &RowCycle<'_>,
         state: &Self::FilterState,
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
@@ -115,18 +114,18 @@ impl Filter for NodeResourcesFit {
     }
 }
 
-impl PreScore for NodeResourcesFit {
-    fn pre_score(&self, _: &Cycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
+impl PreScore<Row> for NodeResourcesFit {
+    fn pre_score(&self, _: &RowCycle<'_>, _: &Self::FilterState, _: &NodeSet) -> PluginResult<PreScored<()>> {
         Ok(PreScored::Continue(()))
     }
 }
 
-impl Score for NodeResourcesFit {
-    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+impl Score<Row> for NodeResourcesFit {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
         Ok(self.strategy.score(&self.lanes(cx), node.idx()))
     }
 
-    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
+    fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         let lanes = self.lanes(cx);
         for (row, score) in scores.iter_mut() {
             *score = self.strategy.score(&lanes, row);
@@ -136,7 +135,7 @@ impl Score for NodeResourcesFit {
 }
 
 impl NodeResourcesFit {
-    fn lanes<'a>(&'a self, cx: &Cycle<'a>) -> Vec<Lane<'a>> {
+    fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
         let request = &cx.pod.spec.score_request;
         let asks = self.resources.iter().map(|r| r.of(request));
         Lane::of(&self.resources, asks, cx.nodes, Count::NonZero)

@@ -1,0 +1,132 @@
+//! Whatever makes a rejected pod fit must wake it.
+
+use std::sync::Arc;
+
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    cluster::Cluster,
+    events::{ErasedRegistration, Hint},
+    pod::PodInfo,
+    profile::registrations,
+};
+
+use crate::{
+    happenings::{Happening, Told},
+    random::Dice,
+    trial::Trial,
+};
+
+/// Whatever makes a node fit that the plugin rejected must wake the pod: one of the plugin's registrations hears of it,
+/// and its hint, if it has one, says [`Hint::Queue`](harbormaster_framework::events::Hint::Queue). Lets things happen
+/// one after the other, and looks after each whether the plugin lets the pod go where it did not before, or to a node
+/// that is new. Returns how often something helped.
+///
+/// # Panics
+/// When something helped and the pod slept on, or when the plugin fails.
+pub fn what_helps_wakes(
+    trial: &Trial,
+    nodes: &mut Cluster,
+    pod: &Arc<PodInfo>,
+    happenings: impl IntoIterator<Item = Happening>,
+) -> usize {
+    let mut sleeper = Sleeper::new(trial, nodes, pod.clone());
+    let helped = happenings.into_iter().map(|happening| usize::from(sleeper.see(nodes, happening)));
+    helped.sum()
+}
+
+/// [`what_helps_wakes`] over random clusters of a few nodes: so many things happen in the cluster of each seed. The pod is
+/// one of those that `dice` makes. Returns how often something helped.
+///
+/// # Panics
+/// As [`what_helps_wakes`].
+pub fn what_helps_wakes_anywhere(
+    trial: &Trial,
+    dice: &mut Dice,
+    clusters: usize,
+    happenings: usize,
+) -> usize {
+    let mut helped = 0;
+    for _ in 0..clusters {
+        let size = 1 + dice.below(4) as usize;
+        let mut nodes = dice.cluster(size);
+        let mut sleeper = Sleeper::new(trial, &nodes, dice.pod("sleeping").info());
+        for _ in 0..happenings {
+            let happening = dice.happening(&nodes, &sleeper.pod);
+            helped += usize::from(sleeper.see(&mut nodes, happening));
+        }
+    }
+    helped
+}
+
+/// A pod that the plugin may have rejected, and what has happened since.
+struct Sleeper<'a> {
+    trial: &'a Trial,
+    registrations: Vec<ErasedRegistration>,
+    pod: Arc<PodInfo>,
+    /// The nodes that fitted at the last attempt; `None` if the plugin rejected none.
+    fitted: Option<Vec<Str>>,
+    since: Vec<String>,
+}
+
+impl<'a> Sleeper<'a> {
+    fn new(trial: &'a Trial, nodes: &Cluster, pod: Arc<PodInfo>) -> Self {
+        let registrations = registrations(trial.plugin(), true).unwrap_or_default();
+        let mut sleeper = Self { trial, registrations, pod, fitted: None, since: Vec::new() };
+        sleeper.attempt(nodes);
+        sleeper
+    }
+
+    /// Where the plugin lets the pod go.
+    fn fitting(&self, nodes: &Cluster) -> Vec<Str> {
+        let fits = |name: &Str| self.trial.verdict(nodes, &self.pod, name).is_ok();
+        nodes.nodes().nodes().map(|node| node.name().clone()).filter(fits).collect()
+    }
+
+    /// The pod is tried.
+    fn attempt(&mut self, nodes: &Cluster) {
+        let fitting = self.fitting(nodes);
+        self.fitted = (fitting.len() < nodes.node_count()).then_some(fitting);
+        self.since.clear();
+    }
+
+    /// Something happens; whether it helped.
+    fn see(&mut self, nodes: &mut Cluster, happening: Happening) -> bool {
+        let what = format!("{happening:?}");
+        let all = happening.take_place(nodes, &mut self.pod);
+        let told: Vec<String> = all.iter().map(Told::to_string).collect();
+        self.since.push(format!(
+            "{what}: {}",
+            if told.is_empty() { "no event".to_owned() } else { told.join("; ") }
+        ));
+        let woken = all.iter().any(|told| self.is_woken_by(told));
+        let Some(fitted) = &self.fitted else {
+            self.attempt(nodes);
+            return false;
+        };
+        let fitting = self.fitting(nodes);
+        let helped = fitting.into_iter().find(|name| !fitted.contains(name));
+        if let (Some(node), false) = (&helped, woken) {
+            panic!(
+                "{}: sleeps on: {:?} fits {node} now, and no registration or hint says so. Since it was tried: {:#?}",
+                self.trial.plugin().name(),
+                self.pod,
+                self.since
+            );
+        }
+        if woken {
+            self.attempt(nodes);
+        }
+        helped.is_some()
+    }
+
+    fn is_woken_by(&self, told: &Told) -> bool {
+        let heard = self.registrations.iter().filter(|registration| registration.event.hears(told.event));
+        heard.into_iter().any(|registration| match &registration.hint {
+            None => true,
+            Some(hint) => {
+                let said = self.trial.plugin().hint(hint, &self.pod, &told.change.view());
+                !matches!(said, Ok(Hint::Skip))
+            }
+        })
+    }
+}

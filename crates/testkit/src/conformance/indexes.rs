@@ -1,0 +1,67 @@
+//! Indexes keep up.
+
+use std::{fmt::Debug, sync::Arc};
+
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    cluster::Cluster,
+    index::{ClusterView, Index, IndexKind, Indexes},
+    pod::{PodInfo, SpecTable},
+};
+
+use crate::{nodes::NodeBuilder, pods::PodBuilder, random::Dice};
+
+/// An index must equal one that is made anew, after any sequence of changes: pods that come and go, nodes that appear,
+/// change and go (pods too). Tries a random one, the same for the same seed, of the nodes and pods that `node` and `pod` make of a name.
+///
+/// # Panics
+/// When it does not, or when the index does.
+pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
+    seed: u64,
+    node: impl Fn(&mut Dice, &str) -> NodeBuilder,
+    pod: impl Fn(&mut Dice, &str) -> PodBuilder,
+) {
+    let kind = IndexKind::of::<I>();
+    let (mut dice, mut cluster, mut specs) = (Dice::new(seed), Cluster::default(), SpecTable::default());
+    let mut placed: Vec<(Str, String, Str)> = Vec::new();
+    for step in 0..200 {
+        if step == 20 {
+            cluster.keep(kind);
+        }
+        let name = format!("n{}", dice.below(5));
+        match dice.below(6) {
+            0 => {
+                cluster.set_node(node(&mut dice, &name).into());
+            }
+            1 => {
+                cluster.remove_node(&name);
+            }
+            2 | 3 => {
+                let pod_name = format!("p{step}");
+                let pod = pod(&mut dice, &pod_name).on(&name).build();
+                placed.push((name.as_str().into(), pod_name, pod.uid.clone()));
+                cluster.add_pod(&name.into(), Arc::new(PodInfo::new(pod, &mut specs)));
+            }
+            _ if placed.is_empty() => {}
+            4 => {
+                let (node, name, uid) = &placed[dice.below(placed.len() as u64) as usize];
+                let pod = pod(&mut dice, name).uid(uid).on(node).build();
+                cluster.replace_pod(node, &Arc::new(PodInfo::new(pod, &mut specs)));
+            }
+            _ => {
+                let (node, _, uid) = placed.swap_remove(dice.below(placed.len() as u64) as usize);
+                cluster.remove_pod(&node, &uid);
+            }
+        }
+        if let Some(trouble) = cluster.take_troubles().first() {
+            panic!("seed {seed}, step {step}: {trouble}");
+        }
+        if step >= 20 {
+            let mut anew = Indexes::default();
+            let made = anew.add(kind, ClusterView { nodes: cluster.nodes(), objects: cluster.objects() });
+            made.unwrap_or_else(|trouble| panic!("seed {seed}, step {step}: {trouble}"));
+            let (kept, anew) = (cluster.indexes().get::<I>(), anew.get::<I>());
+            assert_eq!(kept.ok(), anew.ok(), "kept, and made anew; seed {seed}, step {step}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Custom resources: a plugin names what it reads, and its type takes whatever the definition lets in.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Str, points::ExtensionPoint};
+use harbormaster_framework::{
+    assume::Assume,
+    cluster::Cluster,
+    cycle::Cycle,
+    guard::Stopped,
+    pod::PodInfo,
+    resource::{Resource, ResourceKind, ResourceScope},
+};
+use serde_json::{Map, Value, json};
+
+use super::failed;
+use crate::{custom::raw, trial::Trial};
+
+/// A plugin must name the kinds that it reads: the others are not watched. Leaves in `nodes` the kinds that it names, as an
+/// engine has them, and asks it point by point.
+///
+/// # Panics
+/// When the plugin fails.
+pub fn names_what_it_reads(trial: &Trial, nodes: &mut Cluster, pod: &Arc<PodInfo>) {
+    nodes.keep_only(trial.plugin().resources());
+    let plugin = trial.plugin();
+    let unless_rejected = |said: Result<(), Stopped>| match said {
+        Err(Stopped::Error(error)) => panic!("{} fails for {pod:?}: {error}", plugin.name()),
+        _ => (),
+    };
+    let slot = match trial.pre_filtered(nodes, pod) {
+        Ok((_, slot)) => slot,
+        Err(stopped) => return unless_rejected(Err(stopped)),
+    };
+    let indexes = trial.indexes(nodes, pod);
+    let cx = Cycle::with_indexes(nodes, &indexes, pod);
+    for row in nodes.order() {
+        unless_rejected(plugin.filter(&cx, &slot, *row));
+        let mut assume = Assume::by(plugin.name());
+        unless_rejected(plugin.reserve(&cx, &slot, *row, &mut assume).map(drop));
+    }
+    if plugin.points().contains(ExtensionPoint::Score) {
+        failed(trial, pod, trial.raw_scores(nodes, pod));
+    }
+}
+
+/// A type must take whatever its definition lets in: the version and scope that it says, objects with nothing but what the
+/// schema requires, and objects with every field of it. `definition` is the `CustomResourceDefinition` as JSON.
+///
+/// # Panics
+/// When it does not.
+pub fn resource_fits_definition<R: Resource + Clone>(definition: &Value) {
+    let spec = &definition["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let scope = match R::SCOPE {
+        ResourceScope::Namespaced => "Namespaced",
+        ResourceScope::Cluster => "Cluster",
+    };
+    for (field, says, has) in [
+        ("spec.group", R::GROUP, text(&spec["group"])),
+        ("spec.names.kind", R::KIND, text(&spec["names"]["kind"])),
+        ("spec.names.plural", R::PLURAL, text(&spec["names"]["plural"])),
+        ("spec.scope", scope, text(&spec["scope"])),
+    ] {
+        assert!(says == has, "{}: the definition has {field} {has:?}, the type says {says:?}", R::KIND);
+    }
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let version = versions.iter().find(|version| version["name"] == R::VERSION && version["served"] == true);
+    let Some(version) = version else {
+        panic!("{}: the definition serves no version {:?}", R::KIND, R::VERSION)
+    };
+    let schema = &version["schema"]["openAPIV3Schema"];
+    for (what, extent) in [("only what is required", Extent::Least), ("every field", Extent::Most)] {
+        let mut object = made(schema, extent);
+        if !object.is_object() {
+            object = json!({});
+        }
+        object["metadata"] = json!({ "name": "some", "uid": "uid-some" });
+        if R::SCOPE == ResourceScope::Namespaced {
+            object["metadata"]["namespace"] = json!("default");
+        }
+        if let Err(why) = ResourceKind::of::<R>().decode(&raw::<R>(&object)) {
+            panic!("{}: an object with {what} is valid: {why}: {object}", R::KIND);
+        }
+    }
+}
+
+/// How much of a schema an object has.
+#[derive(Clone, Copy, PartialEq)]
+enum Extent {
+    Least,
+    Most,
+}
+
+/// An object that the schema lets in.
+fn made(schema: &Value, extent: Extent) -> Value {
+    if let Some(first) = schema["enum"].as_array().and_then(|all| all.first()) {
+        return first.clone();
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return if extent == Extent::Least { json!(1) } else { json!("50%") };
+    }
+    match schema["type"].as_str() {
+        Some("object") => fields(schema, extent),
+        Some("array") => {
+            let items = schema["minItems"].as_u64().unwrap_or(0).max(u64::from(extent == Extent::Most));
+            (0..items).map(|_| made(&schema["items"], extent)).collect()
+        }
+        Some("boolean") => json!(extent == Extent::Most),
+        Some("integer") => schema["minimum"].as_i64().unwrap_or(1).max(1).into(),
+        Some("number") => schema["minimum"].as_f64().unwrap_or(1.5).into(),
+        Some("string") => "x".into(),
+        _ => Value::Object(Map::new()),
+    }
+}
+
+fn fields(schema: &Value, extent: Extent) -> Value {
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let wanted = properties.filter(|(name, _)| extent == Extent::Most || required.contains(&name.as_str()));
+    let mut object: Map<String, Value> = wanted
+        .filter(|(name, _)| !["apiVersion", "kind", "metadata"].contains(&name.as_str()))
+        .map(|(name, schema)| (name.clone(), made(schema, extent)))
+        .collect();
+    if extent == Extent::Most && schema["additionalProperties"].is_object() {
+        object.insert(Str::from("some").to_string(), made(&schema["additionalProperties"], extent));
+    }
+    Value::Object(object)
+}

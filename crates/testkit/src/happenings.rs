@@ -1,0 +1,188 @@
+//! Things that happen to a cluster, told as an engine tells them.
+
+use std::{fmt, sync::Arc};
+
+use harbormaster_api::{Node, Pod, Str};
+use harbormaster_framework::{
+    cluster::Cluster,
+    events::{Action, ClusterEvent, EventResource, OwnedChange, node_events, pod_events},
+    pod::PodInfo,
+    resource::{CustomChange, Resource},
+};
+use serde_json::{Map, Value};
+
+use crate::custom::{key, raw};
+
+/// Changes custom objects, and says what that changes for plugins.
+type CustomHappening = Box<dyn FnOnce(&mut Cluster) -> Vec<CustomChange>>;
+
+/// One thing that happens.
+pub enum Happening {
+    /// A node appears, or its object changes.
+    Node(Node),
+    /// A node goes, with its pods on it.
+    NodeGone(Str),
+    /// A pod with a node appears, or changes there.
+    Pod(Box<Pod>),
+    /// A pod with a node finishes or goes: the node and the pod's UID.
+    PodGone(Str, Str),
+    /// The object of the pod that waits changes.
+    Own(Box<Pod>),
+    /// A custom object appears, changes or goes; see [`Self::custom`].
+    Custom(String, CustomHappening),
+}
+
+impl fmt::Debug for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {} comes or changes", node.name),
+            Self::NodeGone(name) => write!(f, "node {name} goes"),
+            Self::Pod(pod) => write!(f, "pod {} comes or changes", pod.full_name()),
+            Self::PodGone(node, uid) => write!(f, "{uid} leaves {node}"),
+            Self::Own(_) => f.write_str("the pod itself changes"),
+            Self::Custom(what, _) => f.write_str(what),
+        }
+    }
+}
+
+/// Something that hints hear of.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) event: ClusterEvent,
+    pub(crate) change: OwnedChange,
+}
+
+impl fmt::Display for Told {
+    /// The event, and the fields that changed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.event)?;
+        match &self.change {
+            OwnedChange::Pod(Some(old), Some(new)) => differences(&**old, &**new, f),
+            OwnedChange::Node(Some(old), Some(new)) => differences(&**old, &**new, f),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn differences<T: serde::Serialize>(old: &T, new: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let fields = |object: &T| match serde_json::to_value(object) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let (old, new) = (fields(old), fields(new));
+    for (field, now) in &new {
+        match old.get(field) {
+            Some(Value::Object(before)) if field == "spec" => {
+                let Value::Object(now) = now else { continue };
+                for (field, now) in now.iter().filter(|(field, now)| before.get(*field) != Some(now)) {
+                    write!(f, ", spec.{field} {} -> {now}", before.get(field).unwrap_or(&Value::Null))?;
+                }
+            }
+            Some(before) if before != now => write!(f, ", {field} {before} -> {now}")?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Happening {
+    /// A custom object appears or changes.
+    ///
+    /// # Panics
+    /// When the object has no name.
+    pub fn custom<R: Resource>(object: &Value) -> Self {
+        let raw = raw::<R>(object);
+        let what = format!("{} {object}", R::KIND);
+        Self::Custom(what, Box::new(move |cluster| cluster.set_custom(&raw)))
+    }
+
+    /// A custom object goes.
+    pub fn custom_gone<R: Resource>(namespace: &str, name: &str) -> Self {
+        let key = key::<R>(namespace, name);
+        let what = format!("{} {namespace}/{name} goes", R::KIND);
+        Self::Custom(what, Box::new(move |cluster| cluster.remove_custom(&key)))
+    }
+
+    /// Lets it happen to the cluster and to the pod that waits. Returns what hints hear of it.
+    pub(crate) fn take_place(self, cluster: &mut Cluster, pod: &mut Arc<PodInfo>) -> Vec<Told> {
+        let told = match self {
+            Self::Node(node) => set_node(cluster, node),
+            Self::NodeGone(name) => remove_node(cluster, &name),
+            Self::Pod(new) => set_pod(cluster, *new),
+            Self::PodGone(node, uid) => remove_pod(cluster, &node, &uid),
+            Self::Own(new) => {
+                let (old, new) = (pod.pod.clone(), PodInfo::standalone(*new));
+                *pod = new.clone();
+                let events = pod_events(EventResource::UnschedulablePod, &old, &new.pod);
+                told(events, &OwnedChange::Pod(Some(old.clone()), Some(new.pod.clone())))
+            }
+            Self::Custom(_, happens) => happens(cluster).into_iter().map(custom_told).collect(),
+        };
+        cluster.refresh();
+        told
+    }
+}
+
+fn told(events: impl Iterator<Item = ClusterEvent>, change: &OwnedChange) -> Vec<Told> {
+    events.map(|event| Told { event, change: change.clone() }).collect()
+}
+
+fn one(resource: EventResource, action: Action, change: OwnedChange) -> Vec<Told> {
+    vec![Told { event: ClusterEvent::new(resource, action), change }]
+}
+
+fn set_node(cluster: &mut Cluster, node: Node) -> Vec<Told> {
+    let new = Arc::new(node);
+    let old = cluster.find(&new.name).and_then(|row| cluster.node(row).object().cloned());
+    cluster.set_node(new.clone());
+    match old {
+        None => one(EventResource::Node, Action::ADD, OwnedChange::Node(None, Some(new))),
+        Some(old) => told(node_events(&old, &new), &OwnedChange::Node(Some(old.clone()), Some(new.clone()))),
+    }
+}
+
+fn remove_node(cluster: &mut Cluster, name: &str) -> Vec<Told> {
+    let Some(old) = cluster.find(name).and_then(|row| cluster.node(row).object().cloned()) else {
+        return Vec::new();
+    };
+    cluster.remove_node(name);
+    one(EventResource::Node, Action::DELETE, OwnedChange::Node(Some(old), None))
+}
+
+fn find_pod(cluster: &Cluster, node: &str, uid: &str) -> Option<Arc<PodInfo>> {
+    let at = cluster.all().find(|at| at.name().as_str() == node)?;
+    at.pods().iter().find(|pod| pod.uid.as_str() == uid).cloned()
+}
+
+fn set_pod(cluster: &mut Cluster, pod: Pod) -> Vec<Told> {
+    let new = PodInfo::standalone(pod);
+    let Some(node) = new.node_name.clone() else { panic!("{new:?} has no node: say on which it is") };
+    match find_pod(cluster, &node, &new.uid) {
+        None => {
+            cluster.add_pod(&node, new.clone());
+            let change = OwnedChange::Pod(None, Some(new.pod.clone()));
+            one(EventResource::AssignedPod, Action::ADD, change)
+        }
+        Some(old) => {
+            cluster.replace_pod(&node, &new);
+            let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
+            told(pod_events(EventResource::AssignedPod, &old.pod, &new.pod), &change)
+        }
+    }
+}
+
+fn remove_pod(cluster: &mut Cluster, node: &Str, uid: &str) -> Vec<Told> {
+    let Some(old) = find_pod(cluster, node, uid) else { return Vec::new() };
+    cluster.remove_pod(node, uid);
+    one(EventResource::AssignedPod, Action::DELETE, OwnedChange::Pod(Some(old.pod.clone()), None))
+}
+
+fn custom_told(CustomChange { resource, old, new }: CustomChange) -> Told {
+    let action = match (&old, &new) {
+        (None, _) => Action::ADD,
+        (Some(_), Some(_)) => Action::UPDATE,
+        (Some(_), None) => Action::DELETE,
+    };
+    let event = ClusterEvent::new(EventResource::named(resource), action);
+    Told { event, change: OwnedChange::Custom(old, new) }
+}

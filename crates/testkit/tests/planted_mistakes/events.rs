@@ -1,0 +1,80 @@
+//! A plugin listens to what never happens.
+
+use harbormaster_framework::prelude::*;
+use harbormaster_testkit::Trial;
+use serde::Deserialize;
+
+use super::Planted;
+
+#[derive(Clone, Debug, Deserialize)]
+struct Team {}
+
+impl Resource for Team {
+    const GROUP: &'static str = "example.com";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Team";
+    const PLURAL: &'static str = "teams";
+    const SCOPE: ResourceScope = ResourceScope::Namespaced;
+}
+
+/// Listens to that.
+struct Ears(EventResource, Action);
+
+impl Plugin for Ears {
+    const NAME: &'static str = "Ears";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.filter().resource::<Team>();
+    }
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        Some(vec![Registration::always(self.0, self.1)])
+    }
+}
+
+impl Filter for Ears {
+    fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
+        Ok(())
+    }
+}
+
+fn check(resource: EventResource, action: Action) {
+    drop(Trial::of(Ears(resource, action)));
+}
+
+pub(super) fn right() {
+    check(EventResource::Pod, Action::DELETE | Action::UPDATE_POD_LABEL);
+    check(EventResource::Node, Action::ADD | Action::UPDATE_NODE_ANNOTATION);
+    check(EventResource::of::<Team>(), Action::ADD | Action::UPDATE);
+    check(EventResource::WildCard, Action::ALL);
+}
+
+pub(super) const MISTAKES: &[Planted] = &[
+    Planted {
+        wrong: "listens to annotations of nodes as something that happens to pods",
+        said: "plugin \"Ears\" listens to UpdateNodeAnnotation, which never happens: Pod has Add, Delete, UpdatePodLabel, \
+               UpdatePodScaleDown, UpdatePodToleration, UpdatePodSchedulingGatesEliminated, \
+               UpdatePodGeneratedResourceClaim and Update, which is all updates",
+        check: || check(EventResource::Pod, Action::DELETE | Action::UPDATE_NODE_ANNOTATION),
+    },
+    Planted {
+        wrong: "listens to labels of pods as something that happens to nodes",
+        said: "plugin \"Ears\" listens to UpdatePodLabel, which never happens: Node has Add, Delete, UpdateNodeAllocatable",
+        check: || check(EventResource::Node, Action::ADD | Action::UPDATE_POD_LABEL),
+    },
+    Planted {
+        wrong: "listens to an update of a custom resource that only nodes have",
+        said: "plugin \"Ears\" listens to UpdateNodeLabel, which never happens: teams.v1.example.com has Add, Delete and Update",
+        check: || check(EventResource::of::<Team>(), Action::ADD | Action::UPDATE_NODE_LABEL),
+    },
+    Planted {
+        wrong: "listens to no action at all",
+        said: "plugin \"Ears\" listens to no action, which never happens: Node has Add",
+        check: || check(EventResource::Node, Action(0)),
+    },
+    Planted {
+        wrong: "listens to storage classes, which it does not name",
+        said: "plugin \"Ears\" listens to changes of storage.k8s.io/StorageClass, which nobody watches",
+        check: || check(EventResource::StorageClass, Action::UPDATE),
+    },
+];

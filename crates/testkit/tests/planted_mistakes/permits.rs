@@ -1,0 +1,137 @@
+//! Permit holds on to pods.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Mutex,
+    time::Duration,
+};
+
+use harbormaster_api::Str;
+use harbormaster_framework::prelude::*;
+use harbormaster_testkit::{Trial, cluster, node, permit_lets_all_go, pod};
+
+use super::Planted;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Wrong {
+    Nothing,
+    ForgetsTheOthers,
+    SpeaksForAnother,
+    WaitsForNothing,
+    WaitsForAnHour,
+    CountsByItself,
+    RejectsTheOthers,
+    WaitsForOneTooMany,
+}
+
+/// Pods of a band go together.
+struct Band {
+    wrong: Wrong,
+    seen: Mutex<usize>,
+}
+
+/// The UIDs of the pods of every band that have a node.
+#[derive(Debug, Default, PartialEq)]
+struct Bands(BTreeMap<Str, BTreeSet<Str>>);
+
+fn band(pod: &PodInfo) -> Str {
+    pod.labels.get("band").cloned().unwrap_or_default()
+}
+
+impl Index for Bands {
+    fn pod_joined(&mut self, _: ClusterView<'_>, _: NodeIdx, pod: &PodInfo) {
+        self.0.entry(band(pod)).or_default().insert(pod.uid.clone());
+    }
+    fn pod_left(&mut self, _: ClusterView<'_>, _: NodeIdx, pod: &PodInfo) {
+        if let Some(members) = self.0.get_mut(&band(pod)) {
+            members.remove(&pod.uid);
+        }
+        self.0.retain(|_, members| !members.is_empty());
+    }
+}
+
+impl Plugin for Band {
+    const NAME: &'static str = "Band";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.permit().indexed();
+    }
+}
+
+impl Indexed for Band {
+    type Index = Bands;
+}
+
+impl Permit for Band {
+    fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
+        let there = cx.index::<Bands>()?.0.get(&band(cx.pod)).cloned().unwrap_or_default();
+        let mut seen = self.seen.lock().unwrap();
+        *seen += 1;
+        let there_are = if self.wrong == Wrong::CountsByItself { *seen } else { there.len() };
+        if there_are < 3 + usize::from(self.wrong == Wrong::WaitsForOneTooMany) {
+            return Ok(Permitted::Wait(match self.wrong {
+                Wrong::WaitsForNothing => Duration::ZERO,
+                Wrong::WaitsForAnHour => Duration::from_secs(3600),
+                _ => Duration::from_secs(60),
+            }));
+        }
+        for member in there.iter().filter(|_| self.wrong != Wrong::ForgetsTheOthers) {
+            match self.wrong {
+                Wrong::SpeaksForAnother => waiting.allow(member, "Gang"),
+                Wrong::RejectsTheOthers => waiting.reject(member, Self::NAME, "too late".to_owned()),
+                _ => waiting.allow(member, Self::NAME),
+            }
+        }
+        Ok(Permitted::Allow)
+    }
+}
+
+fn check(wrong: Wrong) {
+    let trial = Trial::of(Band { wrong, seen: Mutex::new(0) });
+    let mut nodes = cluster([node("n"), node("m")], []);
+    let pods = ["a", "b", "c"].map(|name| (pod(name).label("band", "four").info(), "n"));
+    permit_lets_all_go(&trial, &mut nodes, &pods);
+}
+
+pub(super) fn right() {
+    check(Wrong::Nothing);
+}
+
+pub(super) const MISTAKES: &[Planted] = &[
+    Planted {
+        wrong: "lets go the last one, and none of those that wait",
+        said: "Band: still holds [\"uid-a\", \"uid-b\"] when",
+        check: || check(Wrong::ForgetsTheOthers),
+    },
+    Planted {
+        wrong: "lets pods go in another plugin's name",
+        said: "in the name of \"Gang\", which does not hold it",
+        check: || check(Wrong::SpeaksForAnother),
+    },
+    Planted {
+        wrong: "waits for no time",
+        said: "Band: has PodInfo(default/a) wait for no time, which is to reject it",
+        check: || check(Wrong::WaitsForNothing),
+    },
+    Planted {
+        wrong: "waits for longer than counts",
+        said: "Band: has PodInfo(default/a) wait for 3600s, of which 900s count",
+        check: || check(Wrong::WaitsForAnHour),
+    },
+    Planted {
+        wrong: "counts pods by itself, and so those that gave up",
+        said: "when they come back after a time-out",
+        check: || check(Wrong::CountsByItself),
+    },
+    Planted {
+        wrong: "rejects those that wait when the last one comes",
+        said: "Band: rejects uid-a, which only waits for the others: too late",
+        check: || check(Wrong::RejectsTheOthers),
+    },
+    Planted {
+        wrong: "waits for one pod more than there are",
+        said: "Band: still holds [\"uid-a\", \"uid-b\", \"uid-c\"] when",
+        check: || check(Wrong::WaitsForOneTooMany),
+    },
+];

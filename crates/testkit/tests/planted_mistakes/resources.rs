@@ -1,0 +1,177 @@
+//! A plugin and its custom resource do not fit each other.
+
+use harbormaster_framework::prelude::*;
+use harbormaster_testkit::{
+    Trial, cluster, names_what_it_reads, node, pod, resource_fits_definition, set_custom,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Planted;
+
+const RIGHT: u8 = 0;
+const LISTENS_UNNAMED: u8 = 1;
+const READS_UNNAMED: u8 = 2;
+
+#[derive(Clone, Debug, Deserialize)]
+struct Quota {
+    spec: QuotaSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct QuotaSpec {
+    pods: i64,
+    #[serde(default)]
+    note: String,
+}
+
+impl Resource for Quota {
+    const GROUP: &'static str = "example.com";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Quota";
+    const PLURAL: &'static str = "quotas";
+    const SCOPE: ResourceScope = ResourceScope::Namespaced;
+}
+
+/// The same kind, misunderstood.
+macro_rules! misunderstood {
+    ($name:ident, $plural:expr, $version:expr, $scope:ident, { $($field:tt)* }) => {
+        #[derive(Clone, Debug, Deserialize)]
+        struct $name {
+            #[expect(dead_code, reason = "only what decodes matters")]
+            $($field)*
+        }
+
+        impl Resource for $name {
+            const GROUP: &'static str = "example.com";
+            const VERSION: &'static str = $version;
+            const KIND: &'static str = "Quota";
+            const PLURAL: &'static str = $plural;
+            const SCOPE: ResourceScope = ResourceScope::$scope;
+        }
+    };
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NeedsNote {
+    #[expect(dead_code, reason = "only what decodes matters")]
+    note: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnowsLittle {
+    #[expect(dead_code, reason = "only what decodes matters")]
+    pods: i64,
+}
+
+misunderstood!(WrongPlural, "quota", "v1", Namespaced, { spec: QuotaSpec });
+misunderstood!(WrongVersion, "quotas", "v1beta1", Namespaced, { spec: QuotaSpec });
+misunderstood!(WrongScope, "quotas", "v1", Cluster, { spec: QuotaSpec });
+misunderstood!(TooStrict, "quotas", "v1", Namespaced, { spec: NeedsNote });
+misunderstood!(TooNarrow, "quotas", "v1", Namespaced, { spec: KnowsLittle });
+
+fn definition() -> Value {
+    let spec = json!({
+        "type": "object",
+        "required": ["pods"],
+        "properties": { "pods": { "type": "integer", "minimum": 0 }, "note": { "type": "string" } },
+    });
+    let schema = json!({ "type": "object", "required": ["spec"], "properties": { "spec": spec } });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": "quotas.example.com" },
+        "spec": {
+            "group": "example.com",
+            "names": { "kind": "Quota", "plural": "quotas", "singular": "quota" },
+            "scope": "Namespaced",
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
+        },
+    })
+}
+
+/// Lets so many pods onto a node.
+struct Quotas<const WRONG: u8>;
+
+impl<const WRONG: u8> Plugin for Quotas<WRONG> {
+    const NAME: &'static str = "Quotas";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.filter();
+        if WRONG == RIGHT {
+            points.resource::<Quota>();
+        }
+    }
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        let on = Registration::on::<Quota>(Action::ADD | Action::UPDATE, |_, _, _| Ok(Hint::Queue));
+        Some(if WRONG == READS_UNNAMED { Vec::new() } else { vec![on] })
+    }
+}
+
+impl<const WRONG: u8> Filter for Quotas<WRONG> {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        match cx.objects.get::<Quota>(&cx.pod.namespace, "all")? {
+            Some(quota) if node.pods().len() as i64 >= quota.spec.pods => {
+                Err(Reject::evictable(format!("node(s) are full {}", quota.spec.note)).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check<const WRONG: u8>() {
+    let trial = Trial::of(Quotas::<WRONG>);
+    let mut nodes = cluster([node("n")], []);
+    set_custom::<Quota>(
+        &mut nodes,
+        [json!({ "metadata": { "name": "all", "namespace": "default" }, "spec": { "pods": 0 } })],
+    );
+    let pod = pod("p").info();
+    assert!(trial.verdict(&nodes, &pod, "n").is_err());
+    names_what_it_reads(&trial, &mut nodes, &pod);
+}
+
+pub(super) fn right() {
+    check::<RIGHT>();
+    resource_fits_definition::<Quota>(&definition());
+}
+
+pub(super) const MISTAKES: &[Planted] = &[
+    Planted {
+        wrong: "listens to a custom resource that it does not name",
+        said: "plugin \"Quotas\" listens to changes of quotas.v1.example.com, which nobody watches",
+        check: check::<LISTENS_UNNAMED>,
+    },
+    Planted {
+        wrong: "reads a custom resource that it does not name",
+        said: "no plugin names it with `points.resource::<Quota>()`",
+        check: check::<READS_UNNAMED>,
+    },
+    Planted {
+        wrong: "says another plural than the definition",
+        said: "Quota: the definition has spec.names.plural \"quotas\", the type says \"quota\"",
+        check: || resource_fits_definition::<WrongPlural>(&definition()),
+    },
+    Planted {
+        wrong: "says a version that is not served",
+        said: "Quota: the definition serves no version \"v1beta1\"",
+        check: || resource_fits_definition::<WrongVersion>(&definition()),
+    },
+    Planted {
+        wrong: "takes a resource in namespaces for one without",
+        said: "Quota: the definition has spec.scope \"Namespaced\", the type says \"Cluster\"",
+        check: || resource_fits_definition::<WrongScope>(&definition()),
+    },
+    Planted {
+        wrong: "insists on a field that the definition leaves open",
+        said: "Quota: an object with only what is required is valid: ",
+        check: || resource_fits_definition::<TooStrict>(&definition()),
+    },
+    Planted {
+        wrong: "refuses a field that the definition has",
+        said: "Quota: an object with every field is valid: ",
+        check: || resource_fits_definition::<TooNarrow>(&definition()),
+    },
+];
