@@ -90,12 +90,14 @@ impl Engine {
         now: Timestamp,
     ) -> (Failure, NewNomination) {
         let diagnosis = attempt.take_diagnosis();
+        let offset = self.finder.next_offset();
         let mut what_if = TableWhatIf {
             cluster: &mut self.cache.cluster,
             nominated: self.nominator.of(&self.pods),
             attempt: &attempt,
             pod: &entry.pod,
-            offset: self.finder.offset(),
+            offset,
+            stops_early: self.finder.is_in_parity(),
             extenders: self.finder.extenders(),
         };
         let profile = self.finder.profile(entry.profile);
