@@ -75,7 +75,7 @@ func (o *oracle) answer(request *verdictRequest) ([]podVerdict, error) {
 	}
 	verdicts := make([]podVerdict, 0, len(pods))
 	for _, pod := range pods {
-		verdict, err := session.evaluate(ctx, pod)
+		verdict, err := session.evaluate(ctx, pod, request.Preempt)
 		if err != nil {
 			return nil, err
 		}
@@ -149,6 +149,7 @@ func (o *oracle) newSession(ctx context.Context, cfg *config.KubeSchedulerConfig
 			frameworkruntime.WithSnapshotSharedLister(s.snapshot),
 			frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
 			frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+			frameworkruntime.WithPodNominator(noNominations{}),
 			frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(c.informers.Storage().V1().CSINodes().Lister())),
 			frameworkruntime.WithSharedDRAManager(draManager),
@@ -189,9 +190,10 @@ func (s *session) framework(name string) (framework.Framework, error) {
 	return f, nil
 }
 
-// evaluate runs the pod through the extension points up to Score. An error is
-// one of the configuration; errors of plugins are in the verdict.
-func (s *session) evaluate(ctx context.Context, pod *v1.Pod) (podVerdict, error) {
+// evaluate runs the pod through the extension points up to Score, and asks who
+// may make way for it if it fits nowhere and that is wanted. An error is one of
+// the configuration; errors of plugins are in the verdict.
+func (s *session) evaluate(ctx context.Context, pod *v1.Pod, preempt bool) (podVerdict, error) {
 	verdict := podVerdict{
 		Pod:     pod.Namespace + "/" + pod.Name,
 		Profile: pod.Spec.SchedulerName,
@@ -221,8 +223,10 @@ func (s *session) evaluate(ctx context.Context, pod *v1.Pod) (podVerdict, error)
 	feasible := s.filter(ctx, f, state, pod, result, narrowing, &verdict)
 	if len(feasible) > 0 {
 		score(ctx, f, state, pod, feasible, &verdict)
+	} else if preempt {
+		verdict.Preemption, err = s.preempt(ctx, f, state, pod, verdict.Nodes)
 	}
-	return verdict, nil
+	return verdict, err
 }
 
 // filter asks about every node. Nodes that PreFilter excluded get the status

@@ -25,6 +25,8 @@ type verdictRequest struct {
 	// Pods names the pending pods to evaluate as namespace/name; none means
 	// all, in the order of Objects.
 	Pods []string `json:"pods"`
+	// Preempt asks about evictions for the pods that fit nowhere.
+	Preempt bool `json:"preempt"`
 }
 
 // verdictResponse answers the request with the same ID. Error is set, and Pods
@@ -51,6 +53,8 @@ type podVerdict struct {
 	Nodes map[string]*status `json:"nodes"`
 	// Scores has every node where the pod fits.
 	Scores map[string]nodeScore `json:"scores"`
+	// Preemption is set when it was asked about and the pod fits no node.
+	Preemption *preemptionVerdict `json:"preemption,omitempty"`
 }
 
 // status is a rejection or an error. Reasons are sorted: where a plugin walks

@@ -92,12 +92,14 @@ impl Finder {
         self.runners[profile].profile()
     }
 
-    /// A number that moves on from attempt to attempt.
-    pub(crate) fn offset(&self) -> usize {
-        match self.tie {
-            Tie::FirstOnHeap => self.rotation.position,
-            Tie::Rotate => self.rotation.row,
-        }
+    /// Where the next search for victims begins.
+    pub(crate) fn next_offset(&mut self) -> usize {
+        self.rotation.next_offset()
+    }
+
+    /// Whether searches stop where kube-scheduler's do.
+    pub(crate) fn is_in_parity(&self) -> bool {
+        self.tie == Tie::FirstOnHeap
     }
 
     /// Looks for a node for the pod that was handed out as number `cycle`.

@@ -100,6 +100,8 @@ pub(crate) struct TableWhatIf<'a> {
     pub(crate) pod: &'a PodInfo,
     /// See [`WhatIf::offset`].
     pub(crate) offset: usize,
+    /// See [`WhatIf::stops_early`].
+    pub(crate) stops_early: bool,
     pub(crate) extenders: &'a Extenders,
 }
 
@@ -120,8 +122,20 @@ impl WhatIf for TableWhatIf<'_> {
         self.attempt.rows_rejected_with(self.cluster.order(), Fix::EvictionMayHelp)
     }
 
+    fn rejected_by(&self, row: NodeIdx) -> Option<&'static str> {
+        self.attempt.rejected_by(row)
+    }
+
     fn offset(&self) -> usize {
         self.offset
+    }
+
+    fn stops_early(&self) -> bool {
+        self.stops_early
+    }
+
+    fn asks_extenders(&self) -> bool {
+        self.extenders.preempt_for(self.pod)
     }
 
     fn agreed(&mut self, plans: Vec<EvictionPlan>) -> PluginResult<Vec<EvictionPlan>> {

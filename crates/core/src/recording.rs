@@ -77,12 +77,22 @@ impl<W: Write> Recorder<W> {
 
     /// See [`Engine::schedule_one`].
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
-        let attempted = self.engine.schedule_one(now);
+        self.schedule_one_by(&mut || now)
+    }
+
+    /// See [`Engine::schedule_one_by`]. Every time that the clock tells is written down.
+    pub fn schedule_one_by(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
+        let mut times = Vec::new();
+        let attempted = self.engine.schedule_one_by(&mut || {
+            let now = clock();
+            times.push(now);
+            now
+        });
         let asked = self.tape.as_ref().map(|tape| tape.take()).unwrap_or_default();
         if !asked.is_empty() {
             self.write(&Line::Asked(asked));
         }
-        self.write(&Line::Attempt(now, line::attempted(attempted.as_ref())));
+        self.write(&Line::Attempt(times, line::attempted(attempted.as_ref())));
         attempted
     }
 
@@ -237,10 +247,16 @@ impl Player {
             }
             Line::Tick(at) => self.engine.tick(at),
             Line::Asked(asked) => self.extenders.put(asked),
-            Line::Attempt(at, recorded) => {
-                let attempted = self.engine.schedule_one(at);
+            Line::Attempt(times, recorded) => {
+                let mut told = 0;
+                let attempted = self.engine.schedule_one_by(&mut || {
+                    told += 1;
+                    // Where the clock is read once more than it was, the numbers differ below.
+                    times.get(told - 1).or(times.last()).copied().unwrap_or_default()
+                });
                 self.played.attempts += usize::from(attempted.is_some());
                 same(number, recorded, line::attempted(attempted.as_ref()))?;
+                same(number, times.len().into(), told.into())?;
                 same(number, 0.into(), self.extenders.drop_rest().into())?;
             }
             Line::TakeOver(at, setup) => {

@@ -549,3 +549,26 @@ fn what_extenders_said_is_recorded_and_played_again() {
     let error = replay(config(vec![filters("f")], &fake), recording.as_bytes()).unwrap_err();
     assert!(matches!(error, ReplayError::Differs { line: 1, .. }), "{error}");
 }
+
+#[test]
+fn a_backoff_begins_when_an_extender_has_given_up_and_not_when_it_was_asked() {
+    let filter: Filter = |_, _| Err("context deadline exceeded".to_owned());
+    let asked = Fake { filter: Some(filter), ..Fake::default() };
+    let (mut world, fake) = world(vec![filters("slow")], asked, &["n"]);
+    world.add_pod(pod("p", 100));
+    let attempted = world.attempt_for(Duration::from_secs(5)).unwrap();
+    assert!(matches!(attempted.outcome, Outcome::Error(_)), "{attempted:?}");
+    let ended = world.now;
+    // What came meanwhile is tried first.
+    world.add_pod(pod("q", 100));
+    let tried = |world: &mut World| world.attempt().map(|attempted| attempted.pod.name.to_string());
+    assert_eq!(tried(&mut world).as_deref(), Some("q"));
+    assert_eq!(tried(&mut world), None);
+    let entry = world.engine.queue().get(&"p".into()).unwrap();
+    assert!(entry.backoff_until > Some(ended), "{entry:?} ended at {ended:?}");
+    world.wait(Duration::from_secs(3));
+    assert_eq!(tried(&mut world).as_deref(), Some("p"));
+
+    let recording = world.engine.finish().unwrap();
+    replay(config(vec![filters("slow")], &fake), recording.as_slice()).unwrap();
+}

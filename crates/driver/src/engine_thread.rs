@@ -32,7 +32,9 @@ use crate::{
     traces::{AttemptSpan, Traces},
 };
 
-/// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods.
+/// Messages that are taken before the next pod is tried: inputs come first, but do not starve pods. After an attempt that
+/// took long, because of an extender for example, they are taken for as long as it took, so that the next pod is chosen
+/// and judged by what came meanwhile.
 const BATCH: usize = 1024;
 /// How old the numbers of what there is may be while the thread is busy; at rest they are exact.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
@@ -126,6 +128,8 @@ struct EngineLoop {
     synced: Option<oneshot::Sender<()>>,
     leads: bool,
     stopping: bool,
+    /// How long the last attempt took, until the messages that came meanwhile are taken.
+    listen_for: Duration,
     /// Bindings under way, by the pod's UID.
     binding: FxHashMap<Str, BindTask>,
     /// Evictions under way.
@@ -166,6 +170,7 @@ impl EngineLoop {
             synced: Some(synced),
             leads: false,
             stopping: false,
+            listen_for: Duration::ZERO,
             binding: FxHashMap::default(),
             evicting: 0,
             metrics,
@@ -180,10 +185,9 @@ impl EngineLoop {
         self.tell_if_synced();
         while self.take_messages() {
             self.health.works();
-            let now = self.clock.now();
-            self.engine.tick(now);
+            self.engine.tick(self.clock.now());
             if self.is_to_schedule() {
-                self.schedule_one(now);
+                self.schedule_one();
             }
             self.forward();
             if self.stopping && self.binding.is_empty() && self.evicting == 0 {
@@ -192,12 +196,14 @@ impl EngineLoop {
         }
     }
 
-    fn schedule_one(&mut self, now: Timestamp) {
+    fn schedule_one(&mut self) {
         let span = self.traces.begin_attempt();
         if span.is_some() {
             self.attempts.trace_next();
         }
-        let attempted = self.engine.schedule_one(now);
+        let begun = Instant::now();
+        let attempted = self.engine.schedule_one_by(&mut || self.clock.now());
+        self.listen_for = begun.elapsed();
         let times = self.attempts.take();
         if let Some(attempted) = attempted {
             self.note(&attempted);
@@ -253,11 +259,13 @@ impl EngineLoop {
                 Err(RecvTimeoutError::Disconnected) => return false,
             },
         };
+        let (begun, listen_for) = (Instant::now(), std::mem::take(&mut self.listen_for));
         let mut taken = 0;
         while let Some(message) = next {
             self.take(message);
             taken += 1;
-            next = if taken < BATCH { self.inbox.try_recv().ok() } else { None };
+            let goes_on = taken < BATCH || begun.elapsed() < listen_for;
+            next = if goes_on { self.inbox.try_recv().ok() } else { None };
         }
         true
     }

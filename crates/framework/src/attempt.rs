@@ -144,6 +144,12 @@ impl Rejections {
         let whole = self.all.as_ref().or(outside.map(|(_, reject)| reject));
         whole.or_else(|| self.by_row.get(row).map(|(_, reject)| reject))
     }
+
+    /// The Filter plugin that rejected the row, if PreFilter did not.
+    fn filter_of(&self, row: NodeIdx) -> Option<PluginIdx> {
+        let is_outside = self.outside.as_ref().is_some_and(|(only, _)| !only.contains(row));
+        if self.all.is_some() || is_outside { None } else { self.by_row.get(row).map(|(plugin, _)| *plugin) }
+    }
 }
 
 /// The rows that competed for the pod.
@@ -227,6 +233,12 @@ impl Attempt {
     /// Why a row was rejected.
     pub fn rejection_of(&self, row: NodeIdx) -> Option<&Reject> {
         self.rejections.as_ref()?.of(row)
+    }
+
+    /// The Filter plugin that rejected a row; `None` if no filter did.
+    pub fn rejected_by(&self, row: NodeIdx) -> Option<&'static str> {
+        let plugin = self.rejections.as_ref()?.filter_of(row)?;
+        Some(self.profile.name_of(plugin))
     }
 
     /// Those of `rows` that were rejected so, in the order given.

@@ -85,12 +85,23 @@ pub trait WhatIf {
     /// Why the pod does not fit that node; `None` if no filter rejected it.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 
+    /// The Filter plugin that rejected the pod on that row; `None` if no filter did.
+    fn rejected_by(&self, row: NodeIdx) -> Option<&'static str>;
+
     /// The rows that evicting pods might open up, in walking order.
     fn evictable_rows(&self) -> Vec<NodeIdx>;
 
-    /// A number to begin a search with: it moves on from attempt to attempt, so that not always the same nodes are
-    /// looked at first.
+    /// A number to begin a search with. It differs from attempt to attempt, so that the search does not always look at
+    /// the same nodes first.
     fn offset(&self) -> usize;
+
+    /// Whether a search stops once it has seen enough nodes, as kube-scheduler's does. Otherwise it looks at all of them.
+    fn stops_early(&self) -> bool;
+
+    /// Whether [`Self::agreed`] asks extenders about this pod.
+    fn asks_extenders(&self) -> bool {
+        false
+    }
 
     /// Which of these evictions extenders agree to, and of which pods; all of them without extenders. None may be added.
     ///

@@ -333,6 +333,11 @@ impl Extenders {
         }
     }
 
+    /// Whether some extender has a say in evictions for that pod.
+    pub fn preempt_for(&self, pod: &PodInfo) -> bool {
+        self.interested(pod).any(|(_, extender)| extender.preempts)
+    }
+
     /// Which evictions are fine with all extenders that have a say in them, asked one after the other.
     ///
     /// # Errors

@@ -28,6 +28,22 @@ pub struct Rotation {
     pub position: usize,
     /// For [`Tie::Rotate`]: a row, the one behind the last choice.
     pub row: usize,
+    /// Number of searches for victims so far.
+    pub preemptions: u64,
+}
+
+impl Rotation {
+    /// Where the next search for victims begins: scattered as kube-scheduler's random offsets are, but the same in every
+    /// run.
+    pub fn next_offset(&mut self) -> usize {
+        self.preemptions += 1;
+        // The output function of SplitMix64, which scatters consecutive numbers.
+        let mut bits = self.preemptions.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // The upper half, so that the offset is the same on machines with smaller words.
+        ((bits ^ (bits >> 31)) >> 32) as usize
+    }
 }
 
 /// Fewer nodes than this are always all looked at.

@@ -44,7 +44,7 @@
 //!   controller counts, so budgets allow everything or nothing.
 //! - Which node preemption chooses must not hang on a tie: all running pods have
 //!   different start times, and there are at most 100 nodes, so that every
-//!   candidate is looked at.
+//!   candidate is looked at. [`crate::preemptions`] has more of them.
 //!
 //! Some chance is left in kube-scheduler: whether it notices the end of one pod
 //! before it has put another one back in its queue. So before a difference

@@ -18,6 +18,8 @@ struct Arguments {
 enum Command {
     /// What every plugin says about every node of random clusters.
     Verdicts(commands::verdicts::Arguments),
+    /// Who is evicted for pods that find no room in large clusters.
+    Preemptions(commands::preemptions::Arguments),
     /// What happens to every pod when a cluster changes.
     Decisions(commands::decisions::Arguments),
     /// Pods per second, CPU time and memory.
@@ -43,6 +45,7 @@ enum Format {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verdicts(arguments) => arguments.run(),
+        Command::Preemptions(arguments) => arguments.run(),
         Command::Decisions(arguments) => arguments.run(),
         Command::Bench(arguments) => arguments.run(),
         Command::Soak(arguments) => arguments.run(),

@@ -29,6 +29,8 @@ pub struct Request {
     /// `namespace/name` of pending pods; empty for all, in the order of
     /// `objects`.
     pub pods: Vec<String>,
+    /// Asks about evictions for the pods that fit nowhere.
+    pub preempt: bool,
 }
 
 /// The answer to one [`Request`].
@@ -62,6 +64,27 @@ pub struct PodVerdict {
     pub nodes: BTreeMap<String, Option<Status>>,
     /// Every node where the pod fits, even when it is the only one.
     pub scores: BTreeMap<String, NodeScore>,
+    /// Who may make way, if that was asked and the pod fits nowhere.
+    #[serde(default)]
+    pub preemption: Option<Preemption>,
+}
+
+/// What DefaultPreemption thinks of every node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Preemption {
+    /// The node that it chooses among all; empty without candidates.
+    pub node: String,
+    /// Every node where evictions make room.
+    pub candidates: BTreeMap<String, Candidate>,
+}
+
+/// Whom one node would lose.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Candidate {
+    /// `namespace/name`, the most important pod first.
+    pub victims: Vec<String>,
+    /// How many of them break a disruption budget.
+    pub violations: i64,
 }
 
 /// A plugin's rejection, or its error.

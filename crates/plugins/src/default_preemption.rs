@@ -3,8 +3,13 @@
 //! # What it does
 //! PreEnqueue, PostFilter. PostFilter looks for the node on which evicting the least important pods would make room,
 //! and nominates the pod to it; the engine evicts the victims. Four steps, one file each: may the pod preempt at all
-//! (`eligibility`), on which nodes evictions would help (`search`) and of which pods (`victims`, with `importance` and
-//! `budgets`), and which node is best (`choice`).
+//! (`eligibility`), on which nodes evictions would help (`search`, with `bound` and `quota`) and of which pods (`victims`,
+//! with `importance` and `budgets`), and which node is best (`choice`).
+//!
+//! The search looks at every node that evictions might open up. It works out the least that each can cost, tries the most
+//! promising first, and ends when no other node can be better. If promises are not kept, because it is not requests that
+//! stand in the way, it ends after 1,000 nodes, or a tenth of them if that is more. With `--parity`, or with arguments
+//! other than the defaults, it tries one node after the other until there are enough candidates.
 //!
 //! # Rejects when
 //! PreEnqueue: victims are being evicted for this pod: `waiting for the preemption for this pod to be finished`.
@@ -29,15 +34,17 @@
 //! A missing `status.startTime` means "now" to kube-scheduler. There is no clock here: a pod without one counts as
 //! started later than any pod with one. Of such pods of equal priority on one node the last to join counts as most
 //! important, which is what kube-scheduler's sorting makes of them; between nodes they are equal. Equal nodes: the
-//! first one found is taken, where kube-scheduler's choice is random. The search begins at a place that moves on from
-//! attempt to attempt instead of a random one, and stops exactly when it has seen enough nodes. Eviction never blocks
-//! the scheduler, hence PreEnqueue holds pods back whatever the gate `SchedulerAsyncPreemption` says. Scheduling
+//! first one found is taken, where kube-scheduler's choice is random. By default the search looks at all nodes. It begins
+//! at a pseudo-random node that is the same in every run, and a search that stops early stops exactly when it has seen
+//! enough nodes. Eviction never blocks the scheduler, hence PreEnqueue holds pods back whatever the gate `SchedulerAsyncPreemption` says. Scheduling
 //! constraints of pod groups are not known.
 
+mod bound;
 mod budgets;
 mod choice;
 mod eligibility;
 mod importance;
+mod quota;
 mod search;
 mod victims;
 
@@ -92,8 +99,8 @@ impl PostFilter for DefaultPreemption {
         if let Some(why) = eligibility::obstacle(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }
-        let mut search = Search::new(&self.args);
-        search.run(cx.pod, cx.what_if);
+        let mut search = Search::default();
+        search.run(&self.args, cx.pod, cx.what_if);
         if search.candidates.is_empty() {
             if let Some(error) = search.error() {
                 return Err(prefixed(&error).into());

@@ -7,6 +7,7 @@ pub mod balanced;
 mod demand;
 pub mod fit;
 mod lanes;
+pub(crate) mod shortage;
 mod strategy;
 
 pub use balanced::NodeResourcesBalancedAllocation;

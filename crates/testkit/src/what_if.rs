@@ -24,6 +24,7 @@ pub struct WhatIfTrial {
     cluster: Cluster,
     nominated: Vec<Arc<PodInfo>>,
     offset: usize,
+    stops_early: bool,
     dry_runs: Vec<String>,
 }
 
@@ -31,7 +32,22 @@ impl WhatIfTrial {
     /// Tries pods of that profile on the cluster.
     pub fn new(profile: Arc<Profile>, cluster: Cluster) -> Self {
         let runner = Runner::new(profile);
-        Self { runner, failed: None, cluster, nominated: Vec::new(), offset: 0, dry_runs: Vec::new() }
+        Self {
+            runner,
+            failed: None,
+            cluster,
+            nominated: Vec::new(),
+            offset: 0,
+            stops_early: false,
+            dry_runs: Vec::new(),
+        }
+    }
+
+    /// The same, where searches stop once they have seen enough nodes, as with `--parity`.
+    #[must_use]
+    pub fn in_parity(mut self) -> Self {
+        self.stops_early = true;
+        self
     }
 
     /// One more pod that counts on the node in its `status.nominatedNodeName`.
@@ -120,8 +136,16 @@ impl WhatIf for Questions<'_> {
         self.attempt.rows_rejected_with(rows, Fix::EvictionMayHelp)
     }
 
+    fn rejected_by(&self, row: NodeIdx) -> Option<&'static str> {
+        self.attempt.rejected_by(row)
+    }
+
     fn offset(&self) -> usize {
         self.trial.offset
+    }
+
+    fn stops_early(&self) -> bool {
+        self.trial.stops_early
     }
 
     fn dry_run(

@@ -1,15 +1,16 @@
 //! Decisions per second of the engine alone, by cluster size and mix of pods.
 //!
-//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | permit [PODS] | volumes [SHAPE] | wide [NODES] | streams | NAME OF A STREAM…]`
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | permit [PODS] | preemption | volumes [SHAPE] | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
 //! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod asks for cpu and memory; each decision is confirmed as the
 //! API server would, so that the clean-up of a binding is part of "whole". Three mixes of plain pods: replicas of one
 //! template, pods of 50 templates in turn, and pods that all differ. Then, at 5,000 nodes, pods that look at other pods:
-//! each shape with 5,000 and with 50,000 pods bound before. Then pods with [volumes]. Then pods that wait on [Permit](permit), and a [wide] cluster of
+//! each shape with 5,000 and with 50,000 pods bound before. Then [preemption] on full nodes, pods with [volumes], pods that wait on [Permit](permit), and a [wide] cluster of
 //! 100,000 nodes with what it takes of memory. Last, [streams](churn) of pods that come and go.
 
 mod churn;
 mod permit;
+mod preemption;
 mod shapes;
 mod templates;
 mod volumes;
@@ -154,6 +155,7 @@ fn main() {
     let number = words.get(1).and_then(|word| word.parse().ok());
     match words.first().map(String::as_str) {
         Some("permit") => return permit::compare(number),
+        Some("preemption") => return preemption::compare(),
         Some("templates") => return templates::compare(),
         Some("volumes") => return volumes::compare(words.get(1).map(String::as_str)),
         Some("wide") => return wide::measure(number),
@@ -182,6 +184,7 @@ fn main() {
         }
     }
     shapes::compare();
+    preemption::compare();
     templates::compare();
     volumes::compare(None);
     permit::compare(None);

@@ -11,7 +11,7 @@ use harbormaster_api::{
     pod::{PodAffinity, PodAffinityTerm, TopologySpreadConstraint},
     selector::LabelSelector,
 };
-use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, Input};
+use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 
 use super::{node, pod, profile};
 
@@ -145,50 +145,8 @@ fn run(change: fn(&mut Pod, &mut PodSpec), bound: usize) -> Duration {
     deciding / MEASURED as u32
 }
 
-/// Preemptors on full nodes: the time from the first try to the node for each, evictions answered at once.
-fn preempt() -> Duration {
-    const PREEMPTORS: usize = 200;
-    let mut now = Timestamp::from_secs(1_000_000);
-    let mut engine = engine(|_, spec| spec.containers[0].requests[0].1 = 900, NODES * 4, now);
-    let mut deciding = Duration::ZERO;
-    for at in NODES * 4..NODES * 4 + PREEMPTORS {
-        now.0 += 1_000_000;
-        let pod = shaped(at, |_, spec| {
-            spec.priority = 10;
-            spec.containers[0].requests[0].1 = 3000;
-        });
-        engine.handle(Input::Pod(pod.clone()), now);
-        let mut node = None;
-        while node.is_none() {
-            let start = Instant::now();
-            black_box(engine.schedule_one(now));
-            deciding += start.elapsed();
-            for effect in engine.take_effects() {
-                match effect {
-                    Effect::Bind(task) => node = Some(task.node().clone()),
-                    Effect::Evict(task) => {
-                        engine.handle(Input::PodGone(task.victim.uid.clone()), now);
-                        engine.handle(Input::EvictFinished { task, outcome: EvictOutcome::Evicted }, now);
-                    }
-                    Effect::PatchStatus(_)
-                    | Effect::Event(_)
-                    | Effect::Trouble(_)
-                    | Effect::CallOff(_)
-                    | Effect::Call(_)
-                    | Effect::Undecodable(_) => {}
-                }
-            }
-        }
-        let there = Pod { node_name: node, ..pod.clone() };
-        engine.handle(Input::Pod(there), now);
-        engine.handle(Input::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Bound }, now);
-    }
-    deciding / PREEMPTORS as u32
-}
-
 /// Prints a table: the cost of a decision per shape, with few and with many pods bound.
 pub(crate) fn compare() {
-    println!("\npreemption at 5,000 full nodes: {:.0} us per preemptor", preempt().as_secs_f64() * 1e6);
     println!("\n{:<34}  {:>12}  {:>12}  {:>6}", "at 5,000 nodes", "us at 5,000", "us at 50,000", "ratio");
     for (name, change) in SHAPES {
         let [few, many] = [5_000, 50_000].map(|bound| run(change, bound).as_secs_f64() * 1e6);

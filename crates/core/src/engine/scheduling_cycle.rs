@@ -1,11 +1,14 @@
 //! One pod from the queue to a node, or back to the queue with the reasons why.
 
+use std::sync::Arc;
+
 use harbormaster_api::Timestamp;
 use harbormaster_framework::{
     attempt::{Attempt, Found, GivenBack, unreserve},
     cycle::Reservation,
     guard::Stopped,
     nodeset::NodeIdx,
+    pod::PodInfo,
     profile::Profile,
 };
 
@@ -21,17 +24,38 @@ use crate::{
     queue::QueuedPod,
 };
 
+/// Why a pod gets no node in this attempt, and who makes way for it.
+struct Unplaced {
+    failure: Failure,
+    nomination: NewNomination,
+    /// None unless a node is nominated.
+    victims: Vec<Arc<PodInfo>>,
+}
+
+impl Unplaced {
+    fn because(failure: Failure, nomination: NewNomination) -> Self {
+        Self { failure, nomination, victims: Vec::new() }
+    }
+}
+
 impl Engine {
-    /// Tries the next pod of the queue; `None` if there is none.
+    /// Tries the next pod of the queue; `None` if there is none. No time passes meanwhile.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
-        let attempted = self.try_next(now);
+        self.schedule_one_by(&mut || now)
+    }
+
+    /// The same, by a clock that goes on: it is read when the attempt begins, and when it is known how it ends. An
+    /// extender may have taken seconds in between, and it is then that a backoff begins.
+    pub fn schedule_one_by(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
+        let attempted = self.try_next(clock);
         if let Some(meter) = &self.meter {
             meter.cycle_ends();
         }
         attempted
     }
 
-    fn try_next(&mut self, now: Timestamp) -> Option<Attempted> {
+    fn try_next(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
+        let begun = clock();
         let mut entry = self.queue.pop()?;
         // The queue may hold an older object than the API server's last word.
         if let Some(latest) = self.pods.get(entry.uid()) {
@@ -49,29 +73,35 @@ impl Engine {
         }
         entry.attempt_begun = self.meter.as_ref().map(|meter| meter.cycle_begins());
         self.cache.cluster.refresh();
-        let chosen = self.choose(&entry, now);
+        let chosen = self.choose(&entry, begun);
         if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
             meter.searched(begun);
         }
         let outcome = match chosen {
-            Ok(attempt) => self.commit(entry, &attempt, now),
-            Err((failure, nomination)) => self.fail(entry, failure, nomination, now),
+            Ok(attempt) => self.commit(entry, &attempt, clock),
+            Err(Unplaced { failure, nomination, victims }) => {
+                let now = clock();
+                if let NewNomination::Set(node) = &nomination {
+                    self.begin_eviction(&entry, node, victims, now);
+                }
+                self.fail(entry, failure, nomination, now)
+            }
         };
         Some(Attempted { pod, outcome })
     }
 
     /// Looks for a node; asks PostFilter when there is none.
-    fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, (Failure, NewNomination)> {
+    fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, Unplaced> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let attempt = self.finder.find(cluster, entry, &nominated, cycle, now);
-        let attempt = attempt.map_err(|failure| (failure, NewNomination::Clear))?;
+        let attempt = attempt.map_err(|failure| Unplaced::because(failure, NewNomination::Clear))?;
         match attempt.found() {
             Found::Node { .. } => {
                 self.note_scores(entry, &attempt);
                 Ok(attempt)
             }
-            Found::Nowhere(_) => Err(self.make_room(entry, attempt, now)),
+            Found::Nowhere(_) => Err(self.make_room(entry, attempt)),
         }
     }
 
@@ -82,47 +112,48 @@ impl Engine {
         }
     }
 
-    /// Asks PostFilter plugins who may make way, and has those evicted.
-    fn make_room(
-        &mut self,
-        entry: &QueuedPod,
-        mut attempt: Attempt,
-        now: Timestamp,
-    ) -> (Failure, NewNomination) {
+    /// Asks PostFilter plugins who may make way.
+    fn make_room(&mut self, entry: &QueuedPod, mut attempt: Attempt) -> Unplaced {
         let diagnosis = attempt.take_diagnosis();
+        let offset = self.finder.next_offset();
         let mut what_if = TableWhatIf {
             cluster: &mut self.cache.cluster,
             nominated: self.nominator.of(&self.pods),
             attempt: &attempt,
             pod: &entry.pod,
-            offset: self.finder.offset(),
+            offset,
+            stops_early: self.finder.is_in_parity(),
             extenders: self.finder.extenders(),
         };
         let profile = self.finder.profile(entry.profile);
         match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {
             Ok(Answer { diagnosis, nomination, victims, .. }) => {
-                if let NewNomination::Set(node) = &nomination {
-                    self.begin_eviction(entry, node, victims, now);
-                }
-                (Failure::Unfit(Box::new(diagnosis)), nomination)
+                Unplaced { failure: Failure::Unfit(Box::new(diagnosis)), nomination, victims }
             }
-            Err(panic) => (panic.into(), NewNomination::Keep),
+            Err(panic) => Unplaced::because(panic.into(), NewNomination::Keep),
         }
     }
 
     /// Assume, Reserve, Permit.
-    fn commit(&mut self, entry: QueuedPod, attempt: &Attempt, now: Timestamp) -> Outcome {
+    fn commit(
+        &mut self,
+        entry: QueuedPod,
+        attempt: &Attempt,
+        clock: &mut dyn FnMut() -> Timestamp,
+    ) -> Outcome {
         let Found::Node { row, evaluated, feasible, .. } = *attempt.found() else { return Outcome::Skipped };
         let node = self.cache.cluster.node(row).name().clone();
         let pod = entry.pod.clone();
         if !self.cache.assume(&pod, &node) {
             let text = format!("pod {}({}) is in the cache, so can't be assumed", pod.uid, pod.full_name());
-            return self.fail(entry, Failure::Error(text), NewNomination::Clear, now);
+            return self.fail(entry, Failure::Error(text), NewNomination::Clear, clock());
         }
         let earlier_nomination = self.nominator.node_of(&pod.uid).cloned();
         self.nominator.clear(&pod.uid);
         let mut reservation = Reservation::new(pod.clone(), node.clone());
-        match self.reserve_and_permit(&entry, attempt, row, &mut reservation) {
+        let permission = self.reserve_and_permit(&entry, attempt, row, &mut reservation);
+        let now = clock();
+        match permission {
             Ok(permission) => {
                 let chosen = Chosen {
                     profile: self.finder.profile(entry.profile).clone(),

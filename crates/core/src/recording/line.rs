@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Grows with every change of what lines look like.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// One call of the engine with its time, and what came of it.
 #[derive(Serialize, Deserialize)]
@@ -33,7 +33,8 @@ pub(super) enum Line<'a> {
     Tick(Timestamp),
     /// What extenders were asked in the attempt of the next line.
     Asked(Vec<Asked>),
-    Attempt(Timestamp, Value),
+    /// What the clock told in the attempt, and what came of it.
+    Attempt(Vec<Timestamp>, Value),
     /// Another configuration took over.
     TakeOver(Timestamp, Setup),
     Effects(Vec<Value>),

@@ -157,6 +157,16 @@ impl World {
         attempted
     }
 
+    /// An attempt that takes this long.
+    pub(crate) fn attempt_for(&mut self, time: Duration) -> Option<Attempted> {
+        self.now.0 += 1_000_000;
+        let (mut next, end) = (self.now, self.now + time);
+        let attempted = self.engine.schedule_one_by(&mut || std::mem::replace(&mut next, end));
+        self.now = end;
+        self.effects.extend(self.engine.take_effects());
+        attempted
+    }
+
     /// Pods and nodes of the bindings asked for since the last call of any of these.
     pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {

@@ -314,3 +314,71 @@ fn a_panic_elsewhere_ends_the_thread_with_its_words() {
     hands.tell(vec![Input::Node(node("haunted").build()), Input::Pod(pod("p").build())]);
     assert_eq!(hands.ended(), Err("the node is haunted".to_owned()));
 }
+
+/// Rejects every pod, and takes its time over the pod `slow`. The most important pod comes first.
+struct Slow;
+
+impl Plugin for Slow {
+    const NAME: &'static str = "Slow";
+    type FilterState = ();
+    type ScoreState = ();
+    fn points(points: &mut Points<Self>) {
+        points.queue_sort().filter().bind();
+    }
+}
+
+impl Build for Slow {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl QueueSort for Slow {
+    fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+        a.pod.priority() > b.pod.priority()
+    }
+}
+
+impl Bind for Slow {
+    async fn bind(&self, _: &BindCycle) -> Result<Bound, Stop> {
+        Ok(Bound::NotMine)
+    }
+}
+
+impl Filter for Slow {
+    fn filter(&self, cx: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> Verdict {
+        if cx.pod.name == "slow" {
+            thread::sleep(Duration::from_secs(1));
+        }
+        Err(Reject::evictable("no").into())
+    }
+}
+
+#[test]
+fn what_came_during_a_slow_attempt_is_taken_in_before_the_next_pod_is_tried() {
+    let mut registry = Registry::default();
+    registry.register::<Slow>();
+    let it = &["Slow"][..];
+    let points = [("QueueSort", it), ("Filter", it), ("Bind", it)];
+    let mut hands = started_with(EngineConfig::new(vec![profile(&registry, &points)]), 0);
+    let slow = pod("slow").priority(9).build();
+    hands.tell(vec![
+        Input::Node(node("n").build()),
+        Input::Pod(slow),
+        Input::Pod(pod("patient").priority(1).build()),
+    ]);
+    thread::sleep(Duration::from_millis(100));
+    // More messages than are taken at a time, and the last one matters.
+    (0..3 * BATCH).for_each(|_| hands.tell(vec![Input::PodGone("nobody".into())]));
+    hands.tell(vec![Input::Pod(pod("urgent").priority(5).build())]);
+    let mut tried = Vec::new();
+    while tried.len() < 3 {
+        let patches = hands.effects().into_iter().filter_map(|effect| match effect {
+            Effect::PatchStatus(patch) => Some(patch.pod.name.to_string()),
+            _ => None,
+        });
+        tried.extend(patches);
+    }
+    assert_eq!(tried, ["slow", "urgent", "patient"]);
+}

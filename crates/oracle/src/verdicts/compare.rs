@@ -203,6 +203,7 @@ mod tests {
             pre_filter: None,
             nodes: BTreeMap::from([("a".to_owned(), None), ("b".to_owned(), Some(rejected))]),
             scores: BTreeMap::from([("a".to_owned(), score)]),
+            preemption: None,
         };
         BTreeMap::from([(verdict.pod.clone(), verdict)])
     }

@@ -79,6 +79,7 @@ fn verdict(pod: JudgedPod, said: Option<Explanation>) -> PodVerdict {
         pre_filter: said.pre_filter.map(sorted),
         nodes: BTreeMap::new(),
         scores: BTreeMap::new(),
+        preemption: None,
     };
     for Rejected { status, nodes } in said.rejected {
         let status = sorted(status);

@@ -50,6 +50,7 @@ impl VerdictSource for Original {
             config: Some(cluster.config.clone()),
             objects: cluster.objects.clone(),
             pods: Vec::new(),
+            preempt: false,
         };
         let response = self.with_features(&cluster.features)?.ask(&request)?;
         if let Some(error) = response.error {

@@ -1,6 +1,6 @@
 //! Which node is best to make room on.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::cmp::Reverse;
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::prelude::*;
@@ -8,16 +8,15 @@ use harbormaster_framework::prelude::*;
 use super::importance::started;
 
 /// What a candidate costs, the most important fact first; less is better.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cost {
-    violations: usize,
-    highest_priority: i32,
-    /// Every priority counts from the lowest one possible, so that one victim more is always worse than one that is a
-    /// little more important.
-    sum_of_priorities: i64,
-    victims: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    pub(super) violations: usize,
+    pub(super) highest_priority: i32,
+    /// The sum of [`Self::of_priority`] over the victims.
+    pub(super) sum_of_priorities: i64,
+    pub(super) victims: usize,
     /// Of the victims of highest priority, who started first: the later the better.
-    started: Reverse<Timestamp>,
+    pub(super) started: Reverse<Timestamp>,
 }
 
 /// The candidate that costs least, of equal ones the first.
@@ -26,14 +25,28 @@ pub(super) fn best(candidates: Vec<EvictionPlan>) -> Option<EvictionPlan> {
 }
 
 impl Cost {
-    fn of(plan: &EvictionPlan) -> Self {
-        let from_lowest = |pod: &Arc<PodInfo>| i64::from(pod.priority()) - i64::from(i32::MIN);
+    /// More than any candidate costs.
+    pub(super) const WORST: Self = Self {
+        violations: usize::MAX,
+        highest_priority: i32::MAX,
+        sum_of_priorities: i64::MAX,
+        victims: usize::MAX,
+        started: Reverse(Timestamp(i64::MIN)),
+    };
+
+    /// What one victim adds to the sum of priorities. Every priority counts from the lowest one possible, so that one
+    /// victim more is always worse than one that is a little more important.
+    pub(super) fn of_priority(priority: i32) -> i64 {
+        i64::from(priority) - i64::from(i32::MIN)
+    }
+
+    pub(super) fn of(plan: &EvictionPlan) -> Self {
         let highest_priority = plan.victims.first().map_or(i32::MIN, |pod| pod.priority());
         let highest = plan.victims.iter().filter(|pod| pod.priority() == highest_priority);
         Self {
             violations: plan.violations,
             highest_priority,
-            sum_of_priorities: plan.victims.iter().map(from_lowest).sum(),
+            sum_of_priorities: plan.victims.iter().map(|pod| Self::of_priority(pod.priority())).sum(),
             victims: plan.victims.len(),
             started: Reverse(highest.map(|pod| started(pod)).min().unwrap_or_default()),
         }

@@ -152,6 +152,17 @@ fn earliest_start(candidate: &ModelCandidate) -> i64 {
     most_important.map(|pod| pod.status.start_time.map_or(i64::MAX, |at| at.0)).min().unwrap()
 }
 
+/// What is compared of candidates; their nodes are not.
+fn cost(candidate: &ModelCandidate) -> [i64; 5] {
+    [
+        candidate.violations,
+        i64::from(candidate.victims[0].priority()),
+        candidate.victims.iter().map(|pod| i64::from(pod.priority()) + (1 << 31)).sum(),
+        candidate.victims.len() as i64,
+        -earliest_start(candidate),
+    ]
+}
+
 fn best_of(
     nodes: &[ModelNode],
     preemptor: &PodInfo,
@@ -177,11 +188,7 @@ fn best_of(
     }
     let mut left = clean;
     left.append(&mut violating);
-    keep_best(&mut left, |c| c.violations);
-    keep_best(&mut left, |c| i64::from(c.victims[0].priority()));
-    keep_best(&mut left, |c| c.victims.iter().map(|pod| i64::from(pod.priority()) + (1 << 31)).sum());
-    keep_best(&mut left, |c| c.victims.len() as i64);
-    keep_best(&mut left, |c| -earliest_start(c));
+    (0..5).for_each(|fact| keep_best(&mut left, |candidate| cost(candidate)[fact]));
     left.into_iter().next()
 }
 
@@ -325,6 +332,38 @@ fn random_clusters_are_decided_as_by_the_model() {
             }
             PostFiltered::Unresolvable { .. } => panic!("seed {seed}: other plugins are to be asked"),
         }
+    }
+    assert!(preemptions > 500, "the scenes hardly ever lead to preemption: {preemptions}");
+}
+
+#[test]
+fn by_default_no_victims_cost_more_than_the_best_that_the_model_finds_among_all_nodes() {
+    let mut preemptions = 0;
+    for seed in 0..4000 {
+        let mut dice = Dice::new(seed);
+        let mut scene = scene(&mut dice);
+        if scene.trial.fits(&scene.preemptor) {
+            continue;
+        }
+        scene.trial.set_offset(dice.below(7) as usize);
+        let plugin =
+            DefaultPreemption::build(DefaultPreemptionArgs::default(), &BuildCycle::default()).unwrap();
+        let before = facts(&mut scene.trial);
+        let answer = scene.trial.ask(&plugin, &scene.preemptor).unwrap();
+        assert_eq!(facts(&mut scene.trial), before, "seed {seed}");
+        let model = best_of(&scene.nodes, &scene.preemptor, &scene.budgets, 0, usize::MAX);
+        let PostFiltered::Nominate { node, victims } = answer else {
+            assert!(model.is_none(), "seed {seed}: the model preempts on {:?}", model.unwrap().node);
+            continue;
+        };
+        preemptions += 1;
+        check_victims(&scene, &node, &victims, seed);
+        let model = model.unwrap_or_else(|| panic!("seed {seed}: the model finds no node"));
+        let there = scene.nodes.iter().find(|known| known.name == *node).unwrap();
+        let chosen = victims_on(there, &scene.preemptor, &scene.budgets).unwrap();
+        let names = |pods: &[Arc<PodInfo>]| pods.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&victims), names(&chosen.victims), "seed {seed}");
+        assert_eq!(cost(&chosen), cost(&model), "seed {seed}: {node} instead of {}", model.node);
     }
     assert!(preemptions > 500, "the scenes hardly ever lead to preemption: {preemptions}");
 }

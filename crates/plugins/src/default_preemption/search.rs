@@ -1,20 +1,33 @@
 //! Looking for nodes on which evictions would help.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 use harbormaster_api::args::DefaultPreemptionArgs;
 use harbormaster_framework::{diagnosis::Diagnosis, prelude::*};
 
-use super::victims::{Preemptible, Victims};
+use super::{
+    bound::Bounds,
+    choice::Cost,
+    quota::{Quota, wanted},
+    victims::{Preemptible, Victims},
+};
 
 const REASON_NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const REASON_NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
+/// Once so many nodes have been tried, the best candidate that breaks no disruption budget will do.
+const TRIED_AT_MOST: usize = 1000;
+
 /// What was found so far.
-pub(super) struct Search<'a> {
-    args: &'a DefaultPreemptionArgs,
-    /// In the order in which they were found.
+#[derive(Default)]
+pub(super) struct Search {
+    /// In the order in which they are preferred if they cost the same.
     pub(super) candidates: Vec<EvictionPlan>,
+    preemptible: Preemptible,
     /// How many nodes have no pod that may be preempted.
     without_victims: usize,
     /// How many others were rejected, and for each reason how many of them.
@@ -23,64 +36,106 @@ pub(super) struct Search<'a> {
     errors: Vec<String>,
 }
 
-/// How many candidates there are of each kind. Of either kind no more than `wanted` are kept.
-struct Quota {
-    wanted: usize,
-    clean: usize,
-    violating: usize,
-}
-
-impl<'a> Search<'a> {
-    pub(super) fn new(args: &'a DefaultPreemptionArgs) -> Self {
-        Self {
-            args,
-            candidates: Vec::new(),
-            without_victims: 0,
-            rejected: 0,
-            reasons: BTreeMap::new(),
-            errors: Vec::new(),
-        }
-    }
-
-    /// Tries the nodes that evictions might open up, one after the other, until there are enough candidates.
-    pub(super) fn run(&mut self, pod: &PodInfo, what_if: &mut dyn WhatIf) {
-        let rows = what_if.evictable_rows();
+impl Search {
+    /// Tries the nodes that evictions might open up.
+    pub(super) fn run(&mut self, args: &DefaultPreemptionArgs, pod: &PodInfo, what_if: &mut dyn WhatIf) {
+        let mut rows = what_if.evictable_rows();
         if rows.is_empty() {
             return;
         }
-        let (before, after) = rows.split_at(what_if.offset() % rows.len());
-        let mut quota = Quota { wanted: wanted(self.args, rows.len()), clean: 0, violating: 0 };
-        let mut preemptible = Preemptible::default();
-        for &row in after.iter().chain(before) {
-            let nodes = what_if.nodes();
-            // Known without a look at the pods: there are many nodes like this where all pods are equally important.
-            if nodes.columns().lowest_priority[row.at()] >= pod.priority() {
-                self.without_victims += 1;
+        let first = what_if.offset() % rows.len();
+        rows.rotate_left(first);
+        if what_if.stops_early() || *args != DefaultPreemptionArgs::default() {
+            self.until_enough(Quota::new(wanted(args, rows.len())), &rows, pod, what_if);
+        } else {
+            self.best_first(wanted(args, rows.len()), &rows, pod, what_if);
+        }
+    }
+
+    /// One node after the other until there are enough candidates, as kube-scheduler does.
+    fn until_enough(&mut self, mut quota: Quota, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
+        for row in rows {
+            if self.has_no_victims(*row, pod, what_if) {
                 continue;
             }
-            preemptible.gather(nodes.node(row), pod.priority(), what_if.objects());
-            match try_row(what_if, row, &preemptible) {
-                Ok(None) => {}
-                Ok(Some(Err(reject))) => self.reject(reject),
-                Ok(Some(Ok(victims))) if victims.pods.is_empty() => {
-                    let node = what_if.nodes().node(row).name();
-                    self.errors.push(format!("expected at least one victim pod on node {:?}", node.as_str()));
-                }
-                Ok(Some(Ok(victims))) => {
-                    if quota.admits(victims.violations) {
-                        self.candidates.push(EvictionPlan {
-                            row,
-                            victims: victims.pods,
-                            violations: victims.violations,
-                        });
-                    }
-                    if quota.is_met() {
-                        return;
-                    }
-                }
-                Err(error) => self.errors.push(error.to_string()),
+            let Some(plan) = self.try_row(*row, pod, what_if) else { continue };
+            if quota.admits(plan.violations) {
+                self.candidates.push(plan);
+            }
+            if quota.is_met() {
+                return;
             }
         }
+    }
+
+    /// All nodes, those that promise most first, until no other can be better. Extenders choose among as many as
+    /// kube-scheduler would show them.
+    fn best_first(&mut self, enough: usize, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
+        let kept = if what_if.asks_extenders() { enough } else { 1 };
+        let mut promising = self.by_promise(rows, pod, what_if);
+        let mut found: Vec<(Cost, EvictionPlan)> = Vec::new();
+        let mut tried = 0;
+        while let Some(Reverse((least, at))) = promising.pop() {
+            let is_settled = |(worst, _): &(Cost, EvictionPlan)| {
+                *worst <= least || tried >= enough.max(TRIED_AT_MOST) && worst.violations == 0
+            };
+            if found.get(kept - 1).is_some_and(is_settled) {
+                break;
+            }
+            tried += 1;
+            if let Some(plan) = self.try_row(rows[at], pod, what_if) {
+                let cost = Cost::of(&plan);
+                found.insert(found.partition_point(|(known, _)| *known <= cost), (cost, plan));
+                found.truncate(kept);
+            }
+        }
+        self.candidates = found.into_iter().map(|(_, plan)| plan).collect();
+    }
+
+    /// The least that each of the rows can cost, and where it stands among them: the least of all comes first. Rows
+    /// without anybody to preempt are left out.
+    fn by_promise(
+        &mut self,
+        rows: &[NodeIdx],
+        pod: &PodInfo,
+        what_if: &dyn WhatIf,
+    ) -> BinaryHeap<Reverse<(Cost, usize)>> {
+        let mut bounds = Bounds::default();
+        let mut promises = Vec::with_capacity(rows.len());
+        for (at, row) in rows.iter().enumerate() {
+            if !self.has_no_victims(*row, pod, what_if) {
+                // Those that cannot be freed are tried if there are no others: the message tells why they cannot.
+                let least = bounds.least(what_if, *row, pod).unwrap_or(Cost::WORST);
+                promises.push(Reverse((least, at)));
+            }
+        }
+        promises.into()
+    }
+
+    /// Counts the row if it has no pod that may be preempted. That is known without a look at the pods: where all pods
+    /// are equally important there are many such nodes.
+    fn has_no_victims(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &dyn WhatIf) -> bool {
+        let has_none = what_if.nodes().columns().lowest_priority[row.at()] >= pod.priority();
+        self.without_victims += usize::from(has_none);
+        has_none
+    }
+
+    /// Who would have to leave that node, if that helps.
+    fn try_row(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &mut dyn WhatIf) -> Option<EvictionPlan> {
+        self.preemptible.gather(what_if.nodes().node(row), pod.priority(), what_if.objects());
+        match dry_run(what_if, row, &self.preemptible) {
+            Ok(None) => {}
+            Ok(Some(Err(reject))) => self.reject(reject),
+            Ok(Some(Ok(victims))) if victims.pods.is_empty() => {
+                let node = what_if.nodes().node(row).name();
+                self.errors.push(format!("expected at least one victim pod on node {:?}", node.as_str()));
+            }
+            Ok(Some(Ok(Victims { pods, violations }))) => {
+                return Some(EvictionPlan { row, victims: pods, violations });
+            }
+            Err(error) => self.errors.push(error.to_string()),
+        }
+        None
     }
 
     fn reject(&mut self, reject: Reject) {
@@ -121,7 +176,7 @@ impl<'a> Search<'a> {
 }
 
 /// Who would have to leave that node; `None` if that cannot be asked.
-fn try_row(
+fn dry_run(
     what_if: &mut dyn WhatIf,
     row: NodeIdx,
     preemptible: &Preemptible,
@@ -134,67 +189,13 @@ fn try_row(
     Ok(answer)
 }
 
-/// How many candidates are enough to choose among, of `rows` nodes that may become some.
-fn wanted(args: &DefaultPreemptionArgs, rows: usize) -> usize {
-    let number = |number: i32| usize::try_from(number).unwrap_or(0);
-    let share = rows * number(args.min_candidate_nodes_percentage) / 100;
-    share.max(number(args.min_candidate_nodes_absolute)).min(rows)
-}
-
-impl Quota {
-    /// Counts one more candidate; `false` if there are enough of its kind.
-    fn admits(&mut self, violations: usize) -> bool {
-        let kind = if violations == 0 { &mut self.clean } else { &mut self.violating };
-        let admitted = *kind < self.wanted;
-        *kind += usize::from(admitted);
-        admitted
-    }
-
-    /// Candidates that break a disruption budget are not enough, however many there are.
-    fn is_met(&self) -> bool {
-        self.clean > 0 && self.clean + self.violating >= self.wanted
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn wanted_is_a_share_of_the_nodes_at_least_some_number_and_at_most_all() {
-        for (percentage, absolute, rows, expected) in [
-            (10, 100, 5000, 500),
-            (10, 100, 1000, 100),
-            (10, 100, 999, 100),
-            (10, 100, 60, 60),
-            (10, 0, 19, 1),
-            (10, 0, 9, 0),
-            (100, 0, 7, 7),
-            (0, 1, 7, 1),
-            (0, 10, 7, 7),
-        ] {
-            let args = DefaultPreemptionArgs {
-                min_candidate_nodes_percentage: percentage,
-                min_candidate_nodes_absolute: absolute,
-            };
-            assert_eq!(wanted(&args, rows), expected, "{args:?} of {rows}");
-        }
-    }
-
-    #[test]
-    fn the_quota_is_met_by_one_clean_candidate_and_enough_in_all() {
-        let mut quota = Quota { wanted: 2, clean: 0, violating: 0 };
-        assert!(quota.admits(1) && quota.admits(3));
-        assert!(!quota.is_met());
-        assert!(!quota.admits(1));
-        assert!(quota.admits(0));
-        assert!(quota.is_met());
-    }
-
-    #[test]
     fn reasons_of_several_kinds_are_counted_and_sorted_as_in_any_fit_error() {
-        let args = DefaultPreemptionArgs::default();
-        let mut search = Search::new(&args);
+        let mut search = Search::default();
         search.without_victims = 11;
         search.reject(Reject { fix: Fix::EvictionMayHelp, reasons: vec!["b".into(), "a".into()] });
         let text = "0/14 nodes are available: 1 a, 1 b, 11 No preemption victims found for incoming pod, \
@@ -205,8 +206,7 @@ mod tests {
 
     #[test]
     fn different_errors_are_listed_once() {
-        let args = DefaultPreemptionArgs::default();
-        let mut search = Search::new(&args);
+        let mut search = Search::default();
         assert_eq!(search.error(), None);
         search.errors = vec!["x".into(), "x".into()];
         assert_eq!(search.error().as_deref(), Some("x"));

@@ -40,12 +40,19 @@ const FEW_ROWS: usize = 4;
 /// A pod with more scalars than there are bits is judged node by node.
 const MOST_SCALARS: usize = Lack::BITS as usize - SCALARS;
 
+const TOO_MANY_PODS: &str = "Too many pods";
+const INSUFFICIENT: &str = "Insufficient ";
 const REASONS: [(Lack, &str); 4] = [
-    (PODS, "Too many pods"),
+    (PODS, TOO_MANY_PODS),
     (CPU, "Insufficient cpu"),
     (MEMORY, "Insufficient memory"),
     (STORAGE, "Insufficient ephemeral-storage"),
 ];
+
+/// The resource that is missing according to a reason, `pods` being their number.
+pub(super) fn insufficient(reason: &str) -> Option<&str> {
+    if reason == TOO_MANY_PODS { Some("pods") } else { reason.strip_prefix(INSUFFICIENT) }
+}
 
 /// What one pod asks for, ready to be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +94,7 @@ impl Demand {
         let scalar = |(name, ask): &(Str, i64)| ScalarDemand {
             name: name.clone(),
             ask: *ask,
-            reason: format!("Insufficient {name}"),
+            reason: format!("{INSUFFICIENT}{name}"),
         };
         Self {
             cpu: request.milli_cpu,

@@ -1,0 +1,50 @@
+//! `harbormaster-oracle preemptions`.
+
+use anyhow::Result;
+use harbormaster_oracle::preemptions::{Options, run};
+use harbormaster_oracle::verdict_oracle::VerdictOracle;
+
+use crate::Format;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The seed of the first cluster.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many clusters, with the seeds that follow.
+    #[arg(long, default_value_t = 40)]
+    clusters: u64,
+    /// Fewest nodes in a cluster.
+    #[arg(long, default_value_t = 300)]
+    min_nodes: usize,
+    /// Most nodes in a cluster.
+    #[arg(long, default_value_t = 1000)]
+    nodes: usize,
+    /// How many pods come to each cluster.
+    #[arg(long, default_value_t = 10)]
+    pods: usize,
+    /// How to print the result.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool> {
+        let options = Options {
+            seed: self.seed,
+            clusters: self.clusters,
+            nodes: self.min_nodes.min(self.nodes)..=self.nodes,
+            preemptors: self.pods,
+        };
+        let report = run(&options, &mut VerdictOracle::start()?, |report| {
+            if report.clusters % 10 == 0 {
+                eprintln!("{} clusters, {} preemptions ...", report.clusters, report.evicting);
+            }
+        })?;
+        match self.output {
+            Format::Text => println!("{report}"),
+            Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        }
+        Ok(report.findings.is_empty())
+    }
+}

@@ -1,0 +1,105 @@
+//! Compares whom two schedulers evict in clusters of hundreds of full nodes.
+//!
+//! The original DefaultPreemption is asked about every node, and says which it would choose. Harbormaster's engine decides
+//! about the same pod in the same cluster. Chance has a say in which of equal nodes is taken, so not the nodes are
+//! compared but what their victims cost: disruption budgets that break, the highest priority, the sum of priorities, the
+//! number of victims and when the most important of them started, in this order.
+
+mod cost;
+mod ours;
+mod report;
+mod scene;
+
+use std::ops::RangeInclusive;
+
+use anyhow::{Context, Result, bail};
+
+pub use report::{Finding, Report};
+
+use crate::verdict_oracle::{Preemption, Request, VerdictOracle};
+use cost::Prices;
+use ours::{Eviction, Ours};
+use scene::Scene;
+
+/// What to compare.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The seed of the first cluster; the others follow.
+    pub seed: u64,
+    /// How many clusters.
+    pub clusters: u64,
+    /// How many nodes a cluster has.
+    pub nodes: RangeInclusive<usize>,
+    /// How many pods come to each cluster. None sees the others.
+    pub preemptors: usize,
+}
+
+/// Plays all clusters, and tells `progress` after each.
+///
+/// # Errors
+/// When one of the two cannot be asked. What they decide differently is in the report.
+pub fn run(
+    options: &Options,
+    original: &mut VerdictOracle,
+    mut progress: impl FnMut(&Report),
+) -> Result<Report> {
+    let mut report = Report::default();
+    for seed in options.seed..options.seed.saturating_add(options.clusters) {
+        let scene = Scene::new(seed, &options.nodes, options.preemptors);
+        compare(&scene, original, &mut report).with_context(|| format!("seed {seed}"))?;
+        report.clusters += 1;
+        progress(&report);
+    }
+    Ok(report)
+}
+
+fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> Result<()> {
+    let prices = Prices::of(&scene.objects);
+    let mut ours = Ours::new(&scene.objects)?;
+    let request = Request { objects: scene.objects.clone(), preempt: true, ..Request::default() };
+    let response = original.ask(&request)?;
+    if let Some(error) = response.error {
+        bail!("the original plugins refuse the cluster: {error}");
+    }
+    for verdict in response.pods {
+        let Some(theirs) = verdict.preemption else {
+            report.fitting += 1;
+            continue;
+        };
+        report.preemptors += 1;
+        let eviction = ours.evicted_for(&verdict.pod)?;
+        if let Some(wrong) = judge(&prices, &theirs, eviction.as_ref(), report) {
+            report.findings.push(Finding { seed: scene.seed, pod: verdict.pod, wrong });
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with our decision, if anything is.
+fn judge(
+    prices: &Prices,
+    theirs: &Preemption,
+    ours: Option<&Eviction>,
+    report: &mut Report,
+) -> Option<String> {
+    let best = theirs.candidates.get(&theirs.node).map(|candidate| prices.of_victims(candidate));
+    let (Some(best), Some(ours)) = (&best, ours) else {
+        return (best.is_some() != ours.is_some()).then(|| {
+            format!("kube-scheduler evicts on {:?}, Harbormaster on {:?}", theirs.node, ours.map(|o| &o.node))
+        });
+    };
+    report.evicting += 1;
+    report.candidates += theirs.candidates.len();
+    let Some(candidate) = theirs.candidates.get(&ours.node) else {
+        return Some(format!("evictions on {} do not help, kube-scheduler finds", ours.node));
+    };
+    let mut victims = candidate.victims.clone();
+    victims.sort();
+    if victims != ours.victims {
+        let Eviction { node, victims: evicted } = ours;
+        return Some(format!("on {node} {evicted:?} are evicted, where kube-scheduler evicts {victims:?}"));
+    }
+    let cost = prices.of_victims(candidate);
+    report.on_the_same_node += usize::from(ours.node == theirs.node);
+    (cost > *best).then(|| format!("{} costs {cost}, and {} only {best}", ours.node, theirs.node))
+}

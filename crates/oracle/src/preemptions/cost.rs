@@ -1,0 +1,60 @@
+//! What victims cost.
+
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
+
+use serde_json::Value;
+
+use crate::verdict_oracle::Candidate;
+
+/// In the order in which kube-scheduler compares nodes; less is better.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    violations: i64,
+    highest_priority: i64,
+    sum_of_priorities: i64,
+    victims: usize,
+    /// When the first of the most important victims started.
+    started: Reverse<String>,
+}
+
+/// The priority and the start of every pod, by `namespace/name`.
+#[derive(Debug)]
+pub(super) struct Prices(BTreeMap<String, (i64, String)>);
+
+impl Prices {
+    pub(super) fn of(objects: &[Value]) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let price = |pod: &Value| {
+            let name = format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
+            let priority = pod["spec"]["priority"].as_i64().unwrap_or_default();
+            (name, (priority, text(&pod["status"]["startTime"])))
+        };
+        Self(objects.iter().filter(|object| object["kind"] == "Pod").map(price).collect())
+    }
+
+    pub(super) fn of_victims(&self, candidate: &Candidate) -> Cost {
+        let prices = || candidate.victims.iter().filter_map(|name| self.0.get(name));
+        let highest_priority = prices().map(|(priority, _)| *priority).max().unwrap_or(i64::MIN);
+        let most_important = prices().filter(|(priority, _)| *priority == highest_priority);
+        Cost {
+            violations: candidate.violations,
+            highest_priority,
+            // Every priority counts from the lowest one possible.
+            sum_of_priorities: prices().map(|(priority, _)| priority - i64::from(i32::MIN)).sum(),
+            victims: candidate.victims.len(),
+            started: Reverse(most_important.map(|(_, started)| started.clone()).min().unwrap_or_default()),
+        }
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { violations, highest_priority, victims, started: Reverse(started), .. } = self;
+        let sum = self.sum_of_priorities + i64::from(i32::MIN) * *victims as i64;
+        write!(
+            f,
+            "{violations} budgets, priority {highest_priority} at most, {sum} in all, {victims} pods, the first of \
+             {started}"
+        )
+    }
+}

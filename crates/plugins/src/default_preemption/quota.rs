@@ -1,0 +1,72 @@
+//! How many candidates kube-scheduler looks for before it chooses.
+
+use harbormaster_api::args::DefaultPreemptionArgs;
+
+/// How many candidates are enough to choose among, of `rows` nodes that may become some.
+pub(super) fn wanted(args: &DefaultPreemptionArgs, rows: usize) -> usize {
+    let number = |number: i32| usize::try_from(number).unwrap_or(0);
+    let share = rows * number(args.min_candidate_nodes_percentage) / 100;
+    share.max(number(args.min_candidate_nodes_absolute)).min(rows)
+}
+
+/// How many candidates there are of each kind. Of either kind no more than `wanted` are kept.
+pub(super) struct Quota {
+    wanted: usize,
+    clean: usize,
+    violating: usize,
+}
+
+impl Quota {
+    pub(super) fn new(wanted: usize) -> Self {
+        Self { wanted, clean: 0, violating: 0 }
+    }
+
+    /// Counts one more candidate; `false` if there are enough of its kind.
+    pub(super) fn admits(&mut self, violations: usize) -> bool {
+        let kind = if violations == 0 { &mut self.clean } else { &mut self.violating };
+        let admitted = *kind < self.wanted;
+        *kind += usize::from(admitted);
+        admitted
+    }
+
+    /// Candidates that break a disruption budget are not enough, however many there are.
+    pub(super) fn is_met(&self) -> bool {
+        self.clean > 0 && self.clean + self.violating >= self.wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wanted_is_a_share_of_the_nodes_at_least_some_number_and_at_most_all() {
+        for (percentage, absolute, rows, expected) in [
+            (10, 100, 5000, 500),
+            (10, 100, 1000, 100),
+            (10, 100, 999, 100),
+            (10, 100, 60, 60),
+            (10, 0, 19, 1),
+            (10, 0, 9, 0),
+            (100, 0, 7, 7),
+            (0, 1, 7, 1),
+            (0, 10, 7, 7),
+        ] {
+            let args = DefaultPreemptionArgs {
+                min_candidate_nodes_percentage: percentage,
+                min_candidate_nodes_absolute: absolute,
+            };
+            assert_eq!(wanted(&args, rows), expected, "{args:?} of {rows}");
+        }
+    }
+
+    #[test]
+    fn the_quota_is_met_by_one_clean_candidate_and_enough_in_all() {
+        let mut quota = Quota::new(2);
+        assert!(quota.admits(1) && quota.admits(3));
+        assert!(!quota.is_met());
+        assert!(!quota.admits(1));
+        assert!(quota.admits(0));
+        assert!(quota.is_met());
+    }
+}
