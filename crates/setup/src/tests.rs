@@ -294,7 +294,7 @@ fn a_plugin_of_ones_own_is_suggested_and_a_weight_of_0_is_told_of() {
     assert_eq!(
         setup.warnings.last().map(String::as_str),
         Some(
-            "s.yaml:4:59: profiles[0].plugins.score.enabled[0].weight: 0 counts as 1; score.disabled turns \"NodeAffinity\" \
+            "s.yaml:4:52: profiles[0].plugins.score.enabled[0].weight: 0 counts as 1; score.disabled turns \"NodeAffinity\" \
              off"
         )
     );

@@ -28,6 +28,10 @@ impl ManifestError {
             && let Some(at) = self.message.find(", got ")
         {
             self.message.replace_range(at + ", got ".len().., found.written);
+            let is_word = found.written.starts_with(|c: char| c.is_ascii_alphabetic());
+            if is_word && !["true", "false"].contains(&found.written) {
+                self.message += ", which is a boolean in YAML: quote it";
+            }
         }
     }
 }

@@ -358,7 +358,7 @@ impl<'a> World<'a> {
 /// Takes off what kube-scheduler adds to the reason of a PreFilter plugin: that a plugin behind it has not found what it
 /// would have prepared.
 fn without_echo(message: String) -> String {
-    match message.strip_suffix(" not found.") {
+    match message.strip_suffix(" not found") {
         Some(rest) if rest.ends_with('.') => rest.to_owned(),
         _ => message,
     }

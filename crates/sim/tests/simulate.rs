@@ -288,3 +288,18 @@ fn scores_are_raw_normalized_and_weighted() {
     }
     assert!(explain_independent(Some("kind: X"), Features::default(), vec![]).is_err());
 }
+
+#[test]
+fn a_claim_that_is_missing_is_told_of_once() {
+    let mut objects = objects();
+    objects[2]["spec"] = json!({
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "index"}}],
+    });
+    let setup = Setup::read(None, &Choices::default()).unwrap();
+    let report = simulate(setup.engine, Inventory::from_objects(objects).unwrap(), &mut |_, _| {});
+    assert_eq!(
+        report.pods[0].message.as_deref(),
+        Some("0/2 nodes are available: persistentvolumeclaim \"index\" not found.")
+    );
+}

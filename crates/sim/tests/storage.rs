@@ -207,7 +207,7 @@ fn claims_get_volumes_where_their_first_pod_goes_and_hold_the_next_ones_there() 
 fn volumes_that_are_there_go_to_the_claims_that_they_suit_once() {
     for (class, why) in [
         ("local", "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind"),
-        ("", "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims"),
+        ("", "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
     ] {
         let volume = volume("disk", class, "b-2");
         let all = [volume, claim("c", class), claim("d", class), user("first", "c"), user("second", "d")];

@@ -229,7 +229,7 @@ mod tests {
         let rejected = vec![RejectedNodes { status, lacks, nodes: vec!["y".into(), "z".into()] }];
         let said = PodExplanation { fits, rejected, ..PodExplanation::default() };
         let pod = PodReport { pod: "a/p".into(), node: Some("chosen".into()), ..PodReport::default() };
-        let narrow = explanation(&pod, &said, Style { width: Some(20), ..Style::default() });
+        let narrow = explanation(&pod, &said, Style { width: Some(10), ..Style::default() });
         assert!(narrow.contains("SCORES (raw->final)"), "{narrow}");
         let text = explanation(&pod, &said, Style::default());
         let lines: Vec<&str> = text.lines().skip(1).collect();
