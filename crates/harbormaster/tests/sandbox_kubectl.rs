@@ -23,10 +23,15 @@ struct Sandbox {
 
 impl Sandbox {
     fn start(version: KubectlVersion) -> Self {
+        Self::start_with(version, &[])
+    }
+
+    fn start_with(version: KubectlVersion, flags: &[&str]) -> Self {
         let kubectl = Kubectl::ensure(version).expect("kubectl can be built");
         let directory = tempfile::tempdir().expect("a directory");
         let child = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
             .args(["sandbox", "--serve"])
+            .args(flags)
             .current_dir(directory.path())
             .stdout(Stdio::null())
             .spawn()
@@ -377,6 +382,7 @@ fn claims_get_volumes(version: KubectlVersion) {
         [
             "NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION",
             "fast (default) csi.example.com Delete WaitForFirstConsumer false",
+            "standard (default) sandbox.harbormaster.dev/volumes Delete WaitForFirstConsumer false",
         ]
     );
     let described = sandbox.kubectl("describe pvc unused");
@@ -406,4 +412,56 @@ fn the_oldest_kubectl_sees_claims_and_their_volumes() {
 #[test]
 fn the_newest_kubectl_sees_claims_and_their_volumes() {
     claims_get_volumes(KubectlVersion::Newest);
+}
+
+const STUCK: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: stuck}
+spec:
+  selector: {matchLabels: {app: stuck}}
+  template:
+    metadata: {labels: {app: stuck}, annotations: {sandbox.harbormaster.dev/fail-after: 20s}}
+    spec: {containers: [{name: c, image: i}]}
+";
+
+fn failures_are_rehearsed(version: KubectlVersion) {
+    let sandbox = Sandbox::start_with(version, &["--nodes", "3", "--clock-speed", "300"]);
+    sandbox.kubectl("create deployment web --image=i --replicas=6");
+    sandbox.eventually("six pods", || sandbox.nodes_of("app=web").len() == 6);
+    sandbox.kubectl("annotate node node-1 sandbox.harbormaster.dev/stopped=true");
+    let count = |word: &str| {
+        sandbox.kubectl("get pods -l app=web --no-headers").lines().filter(|line| line.contains(word)).count()
+    };
+    sandbox.eventually("pods that left node-1", || count("Terminating") == 2 && count("Running") == 6);
+    let nodes = rows(&sandbox.kubectl("get nodes --no-headers"));
+    let ready: Vec<bool> = nodes.iter().map(|node| !node.contains(" NotReady ")).collect();
+    assert_eq!(ready, [false, true, true], "{nodes:?}");
+    let described = sandbox.kubectl("describe node node-1");
+    for told in
+        ["node.kubernetes.io/unreachable:NoExecute", "Kubelet stopped posting node status.", "RenewTime:"]
+    {
+        assert!(described.contains(told), "{told}: {described}");
+    }
+    sandbox.kubectl("annotate node node-1 sandbox.harbormaster.dev/stopped-");
+    sandbox.eventually("an end of those pods", || count("Terminating") == 0);
+    sandbox.kubectl("wait --for=condition=Ready node/node-1 --timeout=30s");
+
+    sandbox.write("stuck.yaml", STUCK);
+    sandbox.kubectl("apply -f stuck.yaml");
+    let of_stuck = || sandbox.kubectl("get pods -l app=stuck --no-headers");
+    sandbox.eventually("a crash loop", || of_stuck().contains("CrashLoopBackOff"));
+
+    sandbox.kubectl("create serviceaccount bob");
+    assert_eq!(sandbox.kubectl("create token bob").split('.').count(), 3);
+}
+
+#[test]
+fn the_oldest_kubectl_rehearses_failures() {
+    failures_are_rehearsed(KubectlVersion::Oldest);
+}
+
+#[test]
+fn the_newest_kubectl_rehearses_failures() {
+    failures_are_rehearsed(KubectlVersion::Newest);
 }

@@ -1,5 +1,7 @@
 //! The rules of other kinds, as far as kubectl and tables show them.
 
+use std::cmp::Reverse;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
@@ -88,7 +90,11 @@ fn default_class(context: &Context<'_>) -> Option<String> {
         marks.iter().any(|mark| annotations[format!("{mark}/is-default-class")] == "true")
     };
     let classes = context.others.all("storageclasses.storage.k8s.io").into_iter().filter(is_default);
-    let newest = classes.max_by_key(|class| text(class, "/metadata/creationTimestamp").to_owned())?;
+    let newest = classes.min_by_key(|class| {
+        // Of two that are equally old the name decides.
+        let created = text(class, "/metadata/creationTimestamp").to_owned();
+        (Reverse(created), text(class, "/metadata/name").to_owned())
+    })?;
     Some(text(&newest, "/metadata/name").to_owned())
 }
 
