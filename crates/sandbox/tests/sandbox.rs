@@ -10,6 +10,8 @@ mod cron_jobs;
 mod daemon_sets;
 #[path = "sandbox/events.rs"]
 mod events;
+#[path = "sandbox/stateful_sets.rs"]
+mod stateful_sets;
 #[path = "sandbox/taint_evictions.rs"]
 mod taint_evictions;
 #[path = "sandbox/volumes.rs"]
