@@ -18,6 +18,8 @@ mod node_failure;
 mod runtime_classes;
 #[path = "sandbox/services.rs"]
 mod services;
+#[path = "sandbox/stateful_sets.rs"]
+mod stateful_sets;
 #[path = "sandbox/taint_evictions.rs"]
 mod taint_evictions;
 #[path = "sandbox/volumes.rs"]

@@ -25,7 +25,7 @@ pub(super) fn reconcile(tools: &Tools, sets: &Mirror, pods: &Owned<'_>) {
         let control =
             PodControl { tools, component: "statefulset-controller", owner: set, words: Words::StatefulSet };
         step(&control, own, wanted, &revision);
-        write_status(&tools.store, "statefulsets.apps", set, |set| status(set, own, &revision));
+        write_status(&tools.store, "statefulsets.apps", set, |set| status(set, own, wanted, &revision));
     }
 }
 
@@ -142,14 +142,15 @@ fn retention<'a>(set: &'a Value, when: &str) -> &'a str {
     text(set, &format!("/spec/persistentVolumeClaimRetentionPolicy/{when}"))
 }
 
-fn status(set: &mut Value, own: &[&Value], revision: &str) {
+fn status(set: &mut Value, own: &[&Value], wanted: i64, revision: &str) {
     let ready = own.iter().filter(|pod| is_ready(pod) && !is_ending(pod)).count();
     let generation = set["metadata"]["generation"].clone();
     let count =
         |revision: &str| own.iter().filter(|pod| !is_ending(pod) && is_of(set, pod, revision)).count();
     let (updated, before) = (count(revision), text(set, "/status/currentRevision").to_owned());
     // The revision before is the current one until all pods are new and ready.
-    let is_done = before.is_empty() || (updated == own.len() && ready == own.len());
+    let wanted = usize::try_from(wanted).unwrap_or(0);
+    let is_done = before.is_empty() || (updated == wanted && ready == wanted);
     let current = if is_done { revision } else { &before };
     let of_current = if is_done { updated } else { count(current) };
     for (field, value) in [
