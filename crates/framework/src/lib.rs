@@ -1,6 +1,6 @@
 //! The scheduling framework: what plugin authors depend on.
 //!
-//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] (what they are lent), [`sweep`] and [`scores`]
+//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] and [`scope`] (what they are lent), [`sweep`] and [`scores`]
 //! (many rows at once), [`cluster`] with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes
 //! pending pods), [`resource`] (kinds of objects that plugins bring along) with [`assume`] (what counts of them before the API
 //! server has it), [`api_call`] (what plugins ask of the API server), [`registry`] and [`profile`] (from a configuration to

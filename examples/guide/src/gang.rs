@@ -121,7 +121,7 @@ mod tests {
         Scheduler,
         framework::ClusterEvent,
         simulation::Source,
-        testkit::{Trial, index_equals_one_made_anew, node, pod},
+        testkit::{Trial, cluster, index_equals_one_made_anew, node, permit_lets_all_go, pod},
     };
 
     use super::*;
@@ -145,6 +145,14 @@ mod tests {
             let event = ClusterEvent::new(EventResource::AssignedPod, action);
             assert_eq!(trial.hint(event, &waits, &Change::Pod { old, new }), Some(expected), "{changed:?}");
         }
+    }
+
+    #[test]
+    fn a_gang_goes_when_its_last_pod_has_a_node_in_whatever_order_they_come() {
+        let mut nodes = cluster([node("n"), node("m")], []);
+        let member = |name| pod(name).label(GANG, "g").label(SIZE, "3").info();
+        let pods = [(member("a"), "n"), (member("b"), "m"), (member("c"), "n")];
+        permit_lets_all_go(&Trial::of(Gang::default()), &mut nodes, &pods);
     }
 
     #[test]

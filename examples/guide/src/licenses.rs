@@ -68,7 +68,11 @@ impl Plugin for Seats {
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         Some(vec![
             Registration::on::<License>(Action::ADD | Action::UPDATE, Self::after_license),
-            Registration::hinted(EventResource::Pod, Action::DELETE, Self::after_pod),
+            Registration::hinted(
+                EventResource::Pod,
+                Action::DELETE | Action::UPDATE_POD_LABEL,
+                Self::after_pod,
+            ),
         ])
     }
 }
@@ -146,11 +150,13 @@ impl Seats {
         Ok(if is_its_own && license.has_a_seat_for(pod) { Hint::Queue } else { Hint::Skip })
     }
 
-    /// A pod that gave its node up has no seat any more, even if the API server never heard of it.
+    /// A pod that gave its node up has no seat any more, even if the API server never heard of it. And the pod itself may
+    /// want another license now.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
-        let Change::Pod { old: Some(old), .. } = change else { return Ok(Hint::Queue) };
+        let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let is_same = old.namespace == pod.namespace && license_of(old) == license_of(pod);
-        Ok(if is_same && old.node_name.is_some() { Hint::Queue } else { Hint::Skip })
+        let gave_up = new.is_none() && is_same && old.node_name.is_some();
+        Ok(if gave_up || old.uid == pod.uid { Hint::Queue } else { Hint::Skip })
     }
 }
 
@@ -159,7 +165,10 @@ mod tests {
     use harbormaster::{
         framework::ClusterEvent,
         serde_json::Value,
-        testkit::{FakeApi, PodBuilder, Trial, cluster, custom, node, pod, set_custom, trial::finished},
+        testkit::{
+            FakeApi, Happening, PodBuilder, Trial, cluster, custom, names_what_it_reads, node, pod,
+            reserve_is_taken_back, set_custom, trial::finished, what_helps_wakes,
+        },
     };
 
     use super::*;
@@ -201,6 +210,34 @@ mod tests {
             finished(server.api().call(call)).unwrap();
         }
         assert_eq!(server.object(&path)["status"]["holders"], json!({}));
+    }
+
+    #[test]
+    fn what_is_reserved_and_written_is_taken_back() {
+        let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
+        set_custom::<License>(&mut nodes, [license(3, json!({}))]);
+        let server = FakeApi::default();
+        server.set::<License>(license(3, json!({})));
+        let pods = ["a", "b", "c"].map(|name| wants(name).info());
+        reserve_is_taken_back(&trial, &mut nodes, "n", &pods, &server);
+        names_what_it_reads(&trial, &mut nodes, &pods[0]);
+    }
+
+    #[test]
+    fn whatever_helps_a_pod_wakes_it() {
+        let (trial, mut nodes) = (Trial::of(Seats), cluster([node("n")], []));
+        set_custom::<License>(&mut nodes, [license(0, json!({}))]);
+        let full = || Happening::custom::<License>(&license(1, json!({ "uid-other": "other" })));
+        let own = |pod: PodBuilder| Happening::Own(Box::new(pod.build()));
+        let happenings = [
+            Happening::custom::<License>(&license(1, json!({}))),
+            full(),
+            own(pod("p")),
+            own(wants("p")),
+            Happening::custom_gone::<License>("default", "pro"),
+            Happening::custom::<License>(&license(1, json!({}))),
+        ];
+        assert_eq!(what_helps_wakes(&trial, &mut nodes, &wants("p").info(), happenings), 3);
     }
 
     #[test]

@@ -88,7 +88,10 @@ impl Filter for NoMaintenance {
 mod tests {
     use harbormaster::{
         serde_json::{Value, json},
-        testkit::{Trial, cluster, custom, node, pod, remove_custom, set_custom},
+        testkit::{
+            Happening, Trial, cluster, custom, names_what_it_reads, node, pod, remove_custom, set_custom,
+            what_helps_wakes,
+        },
     };
 
     use super::*;
@@ -110,6 +113,22 @@ mod tests {
         assert_eq!(trial.verdict(&nodes, &pod, "b"), Ok(()));
         remove_custom::<Maintenance>(&mut nodes, "", "window");
         assert_eq!(trial.verdict(&nodes, &pod, "a"), Ok(()));
+    }
+
+    #[test]
+    fn whatever_helps_a_pod_wakes_it() {
+        let mut nodes = cluster([node("a").label("rack", "1"), node("b").label("rack", "2")], []);
+        set_custom::<Maintenance>(&mut nodes, [of_rack("1", "new cables")]);
+        let happenings = [
+            Happening::custom::<Maintenance>(&of_rack("2", "new cables")),
+            Happening::Node(node("b").label("rack", "3").build()),
+            Happening::custom::<Maintenance>(&of_rack("3", "new cables")),
+            Happening::Node(node("c").label("rack", "4").build()),
+            Happening::custom_gone::<Maintenance>("", "window"),
+        ];
+        let (trial, pod) = (Trial::of(NoMaintenance), pod("p").info());
+        assert_eq!(what_helps_wakes(&trial, &mut nodes, &pod, happenings), 4);
+        names_what_it_reads(&trial, &mut nodes, &pod);
     }
 
     #[test]

@@ -96,7 +96,10 @@ impl TenantLimit {
 mod tests {
     use harbormaster::{
         framework::ClusterEvent,
-        testkit::{PodBuilder, Trial, cluster, index_equals_one_made_anew, node, pod},
+        testkit::{
+            PodBuilder, Trial, Words, cluster, index_equals_one_made_anew, node, pod, random::Dice,
+            what_helps_wakes_anywhere,
+        },
     };
 
     use super::*;
@@ -125,6 +128,13 @@ mod tests {
                 |dice, name| of(dice.pick(&["red", "blue"]), name),
             );
         }
+    }
+
+    #[test]
+    fn whatever_helps_a_pod_wakes_it() {
+        let mut dice = Dice::knowing(1, Words::default().pod_label(TENANT, &["red", "blue"]));
+        let trial = Trial::of(TenantLimit { pods_per_tenant: 2 });
+        assert!(what_helps_wakes_anywhere(&trial, &mut dice, 40, 40) > 20);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::{
     process::Command,
 };
 
+use harbormaster::prelude::{Action, EventResource};
+
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -67,12 +69,14 @@ fn has(text: &str, block: &[String]) -> bool {
 #[test]
 fn every_listing_stands_in_a_file_of_this_crate() {
     let (rust, yaml) = (files(here(), "rs"), files(here(), "yaml"));
+    let toml = files(&here().join("../own-scheduler"), "toml");
     let guide = guide();
     let mut missing = Vec::new();
     for block in blocks(&guide) {
         let files = match block.language.as_str() {
             "rust" => &rust,
             "yaml" => &yaml,
+            "toml" => &toml,
             // Played by the other test, or said to be neither.
             "console" | "text" => continue,
             other => panic!("docs/plugins.md:{}: what is {other:?}?", block.line - 1),
@@ -81,7 +85,46 @@ fn every_listing_stands_in_a_file_of_this_crate() {
             missing.push(format!("docs/plugins.md:{}: {}", block.line, block.lines.join("\n")));
         }
     }
-    assert!(missing.is_empty(), "these listings are in no file of examples/guide:\n{}", missing.join("\n\n"));
+    assert!(
+        missing.is_empty(),
+        "these listings are in no file of examples/guide, or of own-scheduler:\n{}",
+        missing.join("\n\n")
+    );
+}
+
+#[test]
+fn every_action_is_in_the_table_with_what_it_happens_to() {
+    let guide = guide();
+    let rows: Vec<Vec<&str>> = guide
+        .lines()
+        .skip_while(|line| !line.starts_with("| `Action` |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let mut actions = Action::each();
+    for (at, row) in rows.iter().enumerate() {
+        let [name, of, _] = row.as_slice() else { panic!("{row:?}") };
+        let name = name.trim_matches('`').replace('_', "").to_lowercase();
+        let (action, resources) = match (at + 2).cmp(&rows.len()) {
+            std::cmp::Ordering::Less => {
+                let action = actions.next().expect("there are fewer actions than rows");
+                let happens = |resource: EventResource| resource.actions().intersects(action);
+                let resources = match (happens(EventResource::Pod), happens(EventResource::Node)) {
+                    (true, true) => "everything",
+                    (true, false) => "pods",
+                    _ => "nodes",
+                };
+                (action, resources)
+            }
+            std::cmp::Ordering::Equal => (Action::UPDATE, "everything"),
+            std::cmp::Ordering::Greater => (Action::ALL, "everything"),
+        };
+        // kube-scheduler calls one of them by a longer name.
+        let known = action.to_string().to_lowercase().replace("schedulinggates", "gates");
+        assert_eq!((name, *of), (known, resources));
+    }
+    assert!(actions.next().is_none() && rows.len() == Action::each().count() + 2, "an action is missing");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use harbormaster::{
     framework::{BoxFuture, ClusterApi, PreFilterAnswer, Stopped},
     serde_json::{Value, json},
     testkit::{
-        FakeApi, Trial, cluster, custom, node, pod, rejection, remove_custom, set_custom, trial::finished,
+        FakeApi, Happening, Trial, cluster, custom, names_what_it_reads, node, pod, rejection, remove_custom,
+        set_custom, trial::finished, what_helps_wakes,
     },
 };
 
@@ -100,6 +101,27 @@ fn written_by(trial: &Trial, placement: &Placement, server: &FakeApi) -> Result<
         Stopped::Reject(_, reject) => reject.message(),
         Stopped::Error(error) => error.to_string(),
     })
+}
+
+#[test]
+fn whatever_helps_a_pod_wakes_it() {
+    let missing = || Happening::custom::<VirtualMachine>(&machine_on("n9"));
+    let another_instance = || {
+        let mut instance = instance();
+        instance["metadata"]["ownerReferences"] = json!([]);
+        Happening::custom::<VirtualMachineInstance>(&instance)
+    };
+    for help in [
+        Happening::Node(node("n9").build()),
+        Happening::custom::<VirtualMachine>(&machine_on("n2")),
+        Happening::custom::<VirtualMachine>(&machine_with(json!(null))),
+        another_instance(),
+    ] {
+        let (said, mut nodes) = (format!("{help:?}"), world(machine_on("n1")));
+        let helped = what_helps_wakes(&sticky(), &mut nodes, &launcher("a"), [missing(), help]);
+        assert_eq!(helped, 1, "{said}");
+    }
+    names_what_it_reads(&sticky(), &mut world(machine_on("n2")), &launcher("a"));
 }
 
 #[test]

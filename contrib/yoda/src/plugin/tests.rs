@@ -6,8 +6,9 @@ use harbormaster::{
     api::Pod,
     serde_json::{Value, json},
     testkit::{
-        FakeApi, NodeBuilder, PodBuilder, Trial, adding_and_removing_is_neutral, batch_equals_single,
-        cluster, custom, labels, node, pod, set_custom, trial::finished,
+        FakeApi, Happening, NodeBuilder, PodBuilder, Trial, adding_and_removing_is_neutral,
+        batch_equals_single, cluster, custom, labels, node, pod, random::Dice, scores_are_valid, set_custom,
+        trial::finished, what_helps_wakes,
     },
 };
 
@@ -374,8 +375,48 @@ fn the_plugin_holds_to_the_rules_of_the_framework() {
             batch_equals_single(&trial, &nodes, &pod);
             let other = asks("other", &[(NUMBER, "1")]).info();
             adding_and_removing_is_neutral(&trial, &mut nodes, &pod, &other);
+            if mode == Mode::Corrected {
+                scores_are_valid(&trial, &nodes, &pod);
+            }
         }
     }
+}
+
+/// One more thing that happens to cards, their pods and the pod that waits for some.
+fn happening(dice: &mut Dice, now: &mut i64) -> Happening {
+    let names = ["n", "m", "k"];
+    let (name, uid) = (dice.pick(&names), format!("holder-{}", dice.below(4)));
+    match dice.below(8) {
+        0..=3 => {
+            *now += dice.below(90) as i64 - 5;
+            let mut of = |id| card(id, dice.pick(&[8000, 16000]), dice.pick(&[1000, 8000, 16000]));
+            Happening::custom::<Scv>(&scv_at(name, *now, &[of(0), of(1)]))
+        }
+        4 => Happening::custom_gone::<Scv>("", name),
+        5 => {
+            let holder = pod(&uid).uid(&uid).annotation(CARDS, dice.pick(&["0", "1"]));
+            let holder = holder.label(MEMORY, dice.pick(&["1000", "7000", "15000"]));
+            Happening::Pod(Box::new(holder.on(&name).build()))
+        }
+        6 => Happening::PodGone(name.into(), uid.as_str().into()),
+        _ => {
+            let pairs = [(MEMORY, dice.pick(&["1000", "9000"])), (NUMBER, dice.pick(&["1", "2"]))];
+            Happening::Own(Box::new(asks("p", &pairs).build()))
+        }
+    }
+}
+
+#[test]
+fn whatever_helps_a_pod_wakes_it() {
+    let mut helped = 0;
+    for seed in 0..60 {
+        let (mut dice, mut now) = (Dice::new(seed), 1000);
+        let mut nodes = nodes(["n", "m", "k"], [], [scv("n", &[card(0, 16000, 8000)])]);
+        let happenings: Vec<_> = (0..60).map(|_| happening(&mut dice, &mut now)).collect();
+        let pod = asks("p", &[(MEMORY, "9000")]).info();
+        helped += what_helps_wakes(&corrected(), &mut nodes, &pod, happenings);
+    }
+    assert!(helped > 200, "too tame: {helped}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn helped(name: &str, seed: u64) -> usize {
         "InterPodAffinity" => Words::default().fixed("nodes").fixed("spec.affinity.podAffinity"),
         _ => Words::default(),
     };
-    what_helps_wakes_anywhere(&trial, &mut Dice::knowing(seed, words), 40, 40)
+    what_helps_wakes_anywhere(&trial, &mut Dice::knowing(seed, words), 30, 30)
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn what_helps_a_pod_wakes_it_whichever_plugin_rejected_it() {
         "InterPodAffinity",
     ];
     for name in names {
-        let helped: usize = (0..2).map(|seed| helped(name, seed)).sum();
+        let helped = helped(name, 1);
         assert!(helped > 10, "{name}: too tame: {helped}");
     }
 }

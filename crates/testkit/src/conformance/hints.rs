@@ -35,7 +35,7 @@ pub fn what_helps_wakes(
 }
 
 /// [`what_helps_wakes`] over random clusters of a few nodes: so many things happen in the cluster of each seed. The pod is
-/// one of those that `dice` makes. Returns how often something helped.
+/// one of those that `dice` makes, if possible one that the plugin rejects somewhere. Returns how often something helped.
 ///
 /// # Panics
 /// As [`what_helps_wakes`].
@@ -50,6 +50,12 @@ pub fn what_helps_wakes_anywhere(
         let size = 1 + dice.below(4) as usize;
         let mut nodes = dice.cluster(size);
         let mut sleeper = Sleeper::new(trial, &nodes, dice.pod("sleeping").info());
+        for _ in 0..20 {
+            if sleeper.fitted.is_some() {
+                break;
+            }
+            sleeper = Sleeper::new(trial, &nodes, dice.pod("sleeping").info());
+        }
         for _ in 0..happenings {
             let happening = dice.happening(&nodes, &sleeper.pod);
             helped += usize::from(sleeper.see(&mut nodes, happening));
