@@ -32,6 +32,8 @@ pub struct Options {
     pub nodes: RangeInclusive<usize>,
     /// How many pods come to each cluster. None sees the others.
     pub preemptors: usize,
+    /// Whether Harbormaster's search stops early, as with `--parity`: to see what that costs.
+    pub parity: bool,
 }
 
 /// Plays all clusters, and tells `progress` after each.
@@ -46,16 +48,16 @@ pub fn run(
     let mut report = Report::default();
     for seed in options.seed..options.seed.saturating_add(options.clusters) {
         let scene = Scene::new(seed, &options.nodes, options.preemptors);
-        compare(&scene, original, &mut report).with_context(|| format!("seed {seed}"))?;
+        let mut ours = Ours::new(&scene.objects, options.parity)?;
+        compare(&scene, original, &mut ours, &mut report).with_context(|| format!("seed {seed}"))?;
         report.clusters += 1;
         progress(&report);
     }
     Ok(report)
 }
 
-fn compare(scene: &Scene, original: &mut VerdictOracle, report: &mut Report) -> Result<()> {
+fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report: &mut Report) -> Result<()> {
     let prices = Prices::of(&scene.objects);
-    let mut ours = Ours::new(&scene.objects)?;
     let request = Request { objects: scene.objects.clone(), preempt: true, ..Request::default() };
     let response = original.ask(&request)?;
     if let Some(error) = response.error {

@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// How many pods come to each cluster.
     #[arg(long, default_value_t = 10)]
     pods: usize,
+    /// Have Harbormaster stop its search as early as kube-scheduler.
+    #[arg(long)]
+    parity: bool,
     /// How to print the result.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -35,6 +38,7 @@ impl Arguments {
             clusters: self.clusters,
             nodes: self.min_nodes.min(self.nodes)..=self.nodes,
             preemptors: self.pods,
+            parity: self.parity,
         };
         let report = run(&options, &mut VerdictOracle::start()?, |report| {
             if report.clusters % 10 == 0 {

@@ -26,8 +26,8 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    pub(super) fn new(objects: &[Value]) -> Result<Self> {
-        let setup = Setup::read(None, &Choices::default())?;
+    pub(super) fn new(objects: &[Value], parity: bool) -> Result<Self> {
+        let setup = Setup::read(None, &Choices { parity, ..Choices::default() })?;
         let cluster = Inventory::from_objects(objects.to_vec())?;
         let (mut engine, now) = (Engine::new(setup.engine), Timestamp::from_secs(1_800_000_000));
         let there = cluster.objects.into_iter().map(Input::Object);
