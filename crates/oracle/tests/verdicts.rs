@@ -100,6 +100,7 @@ fn a_configuration_and_a_choice_of_pods_are_honoured() {
             pod("p", &json!({"schedulerName": "packer", "containers": cpu("3")})),
         ],
         pods: vec!["default/p".to_owned(), "default/other".to_owned()],
+        ..Request::default()
     };
     let response = oracle.ask(&request).unwrap();
     let [p, other] = response.pods.as_slice() else { panic!("{response:?}") };
