@@ -22,7 +22,8 @@ pub use resources::{
 };
 pub use spread::{DefaultConstraint, DefaultingType, LabelSelectorArg, PodTopologySpreadArgs};
 
-/// `DefaultPreemptionArgs`: how many candidate nodes are tried without victims being compared further.
+/// `DefaultPreemptionArgs`: how many nodes on which evictions help are enough to choose among. The defaults mean all of
+/// them, unless searches stop early as kube-scheduler's do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultPreemptionArgs {

@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("port", &["driver"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "yaml", "objects", "framework", "config", "core", "plugins", "setup"]),
-    ("oracle", &["api", "sim", "apiserver"]),
+    ("oracle", &["api", "core", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
     ("objects", &["api"]),
     ("apiserver", &["api", "objects"]),

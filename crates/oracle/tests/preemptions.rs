@@ -5,7 +5,8 @@ use harbormaster_oracle::verdict_oracle::VerdictOracle;
 
 fn compare(clusters: u64, parity: bool) -> Report {
     let options = Options { seed: 1, clusters, nodes: 300..=400, preemptors: 8, parity };
-    run(&options, &mut VerdictOracle::start().unwrap(), |_| {}).unwrap()
+    let mut original = VerdictOracle::start().expect("the original plugins start");
+    run(&options, &mut original, |_| {}).expect("both can be asked")
 }
 
 #[test]

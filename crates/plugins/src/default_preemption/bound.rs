@@ -3,7 +3,7 @@
 //! A search that knows it tries the most promising nodes first, and ends when no other node can be better than what it
 //! has found. What is told here is never more than what the victims on the node really cost.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::Arc};
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::prelude::*;
@@ -70,7 +70,7 @@ impl Bounds {
     }
 
     /// How many of the first `end` pods must go at least, whichever those are.
-    fn fewest(&mut self, end: usize, there: &[std::sync::Arc<PodInfo>]) -> usize {
+    fn fewest(&mut self, end: usize, there: &[Arc<PodInfo>]) -> usize {
         let mut fewest = 1;
         for shortage in &self.shortages {
             self.freed.clear();
