@@ -84,7 +84,7 @@ fn string(text: &mut String, value: &str) {
             '\n' => text.push_str("\\n"),
             '\t' => text.push_str("\\t"),
             ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' => {
-                text.push(c)
+                text.push(c);
             }
             c if u32::from(c) > 0xffff => text.push(c),
             // Writing to a string cannot fail.
