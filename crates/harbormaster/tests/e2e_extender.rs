@@ -246,6 +246,12 @@ fn an_extender_chooses_who_makes_way(server: Server) {
 
 /// What `simulate` prints of two nodes of a CPU each and of two pods, each of which fills more than half of a node.
 fn simulated(extender: Value, flags: &[&str]) -> String {
+    let output = simulation(extender, flags);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+fn simulation(extender: Value, flags: &[&str]) -> std::process::Output {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let write = |name: &str, text: String| {
         let path = directory.path().join(name);
@@ -270,7 +276,7 @@ fn simulated(extender: Value, flags: &[&str]) -> String {
         with(of("Pod", "a"), "spec", spec.clone()),
         with(of("Pod", "b"), "spec", spec),
     ];
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_harbormaster"))
+    std::process::Command::new(env!("CARGO_BIN_EXE_harbormaster"))
         .arg("simulate")
         .arg("-f")
         .arg(write("manifests.yaml", manifests.join("\n---\n")))
@@ -278,9 +284,7 @@ fn simulated(extender: Value, flags: &[&str]) -> String {
         .arg(write("config.yaml", config.to_string()))
         .args(flags)
         .output()
-        .expect("the binary runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("it is text")
+        .expect("the binary runs")
 }
 
 #[test]
@@ -346,7 +350,9 @@ fn over_https_a_certificate_is_checked_unless_the_configuration_says_otherwise()
         let mut extender = config.clone();
         extender["urlPrefix"] = json!(url);
         extender["filterVerb"] = json!("filter");
-        let said = simulated(extender, &["-o", "json"]);
+        let failed = simulation(extender, &[]);
+        assert_eq!(failed.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&failed.stderr);
         let reached = said.contains(&format!("failed filter with extender at URL {url}/filter, code 4"));
         assert_eq!(reached, unchecked, "{config}: {said}");
         assert_eq!(said.to_lowercase().contains("certificate"), !unchecked, "{config}: {said}");
