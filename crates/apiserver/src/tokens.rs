@@ -17,7 +17,7 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const PREFIX: &str = "system:serviceaccount:";
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
-/// What stands where other tokens have their signature.
+/// The third part of a token, in place of a signature.
 const UNSIGNED: &str = "not-signed";
 
 /// Answers a request for a token of a service account.

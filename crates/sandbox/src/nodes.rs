@@ -42,7 +42,7 @@ pub(crate) fn standard_class() -> Value {
     })
 }
 
-/// What a healthy kubelet says about its node: condition, status, reason and message.
+/// The conditions that a healthy kubelet reports: type, status, reason and message.
 const CONDITIONS: [(&str, bool, &str, &str); 4] = [
     ("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -57,7 +57,7 @@ pub(crate) fn is_complete(node: &Value) -> bool {
         && node["status"]["nodeInfo"].is_object()
 }
 
-/// Says of a node whose kubelet was silent what the kubelet says when it is back.
+/// Sets the conditions that are Unknown to those of a healthy kubelet.
 pub(crate) fn revive(node: &mut Value) {
     say_conditions(node, |condition| text(condition, "/status") == "Unknown");
 }

@@ -134,8 +134,8 @@ fn quality_of_service(spec: &Value) -> &'static str {
     }
 }
 
-/// What admission plugins add: the priority, tolerations for nodes that are away for a short time, and what the runtime
-/// class says.
+/// Adds what admission plugins add: the priority, tolerations for nodes that are away for a short time, and the overhead,
+/// node selector and tolerations of the runtime class.
 pub(super) fn admit(context: &Context<'_>, pod: &mut Value) -> Result<(), Refusal> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());

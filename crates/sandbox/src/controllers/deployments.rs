@@ -26,21 +26,21 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 /// The stand-in for the deployment controller.
 #[derive(Debug, Default)]
 pub(super) struct Deployments {
-    /// By UID: deployments that have not got all that they want.
+    /// Incomplete deployments, by UID.
     progress: HashMap<String, Progress>,
 }
 
-/// How far a deployment has come.
+/// The progress of a deployment.
 #[derive(Debug)]
 struct Progress {
-    /// The newest set, and how many pods were updated, not updated, ready and available.
+    /// The newest set, and the numbers of updated, old (negative), ready and available pods.
     reached: (String, [i64; 4]),
-    /// When it came a step further.
+    /// Time of the last step forward.
     at: Timestamp,
 }
 
 impl Deployments {
-    /// Returns when the next deployment takes too long.
+    /// Returns the next time at which a deployment takes too long.
     pub(super) fn reconcile(
         &mut self,
         tools: &Tools,
@@ -66,7 +66,7 @@ impl Deployments {
         next
     }
 
-    /// When a deployment that has not got all that it wants must have come further.
+    /// The time by which an unfinished deployment must make progress.
     fn deadline(
         &mut self,
         deployment: &Value,
@@ -224,14 +224,14 @@ fn roll(tools: &Tools, deployment: &Value, new: &Value, old: &[&Value]) {
     let mut spare = sum(old, "/status/availableReplicas") + available(new) - least;
     for set in old {
         let useless = (wanted(set) - available(set)).min(spare_useless).max(0);
-        // What has been taken away already may still seem available.
+        // Pods of earlier steps may still be reported as available.
         let useful = available(set).min(wanted(set)).min(spare).min(spare_useless - useless).max(0);
         (spare_useless, spare) = (spare_useless - useless - useful, spare - useful);
         scale(tools, deployment, set, wanted(set) - useless - useful);
     }
 }
 
-/// How many pods a deployment has.
+/// Numbers of pods of a deployment.
 struct Counts {
     total: i64,
     updated: i64,
@@ -249,14 +249,14 @@ impl Counts {
         }
     }
 
-    /// Whether a deployment has what it wants.
+    /// Whether a deployment is complete.
     fn is_done(&self, deployment: &Value) -> bool {
         let replicas = wanted(deployment);
         self.updated >= replicas && self.available >= replicas && self.total == self.updated
     }
 }
 
-/// Whether a deployment had what it wants before: pods that fail afterwards are no matter of its progress.
+/// Whether a deployment was complete before: later failures of its pods do not count as lack of progress.
 fn is_settled(deployment: &Value, counts: &Counts) -> bool {
     let progressing = condition(deployment, "Progressing").map_or("", |condition| text(condition, "/reason"));
     progressing == "NewReplicaSetAvailable" && counts.total == counts.updated

@@ -29,16 +29,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// The stand-in for the Job controller.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// By UID: jobs that have not ended.
+    /// Jobs that have not ended, by UID.
     tried: HashMap<String, Tried>,
 }
 
-/// What has been tried of a job.
+/// The history of a job that has not ended.
 #[derive(Debug)]
 struct Tried {
     began: Timestamp,
     failed: usize,
-    /// Until when no pod is made, after a failure.
+    /// End of the pause after a failure; no pod is made before.
     pause: Option<Timestamp>,
 }
 
@@ -51,14 +51,14 @@ struct Pods<'a> {
     failed: usize,
 }
 
-/// Why a job has failed: the reason of its condition, and the message.
+/// The reason and the message of a failed job's condition.
 type Failure = (&'static str, &'static str);
 
 const TOO_MANY: Failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
 const TOO_LONG: Failure = ("DeadlineExceeded", "Job was active longer than specified deadline");
 
 impl Jobs {
-    /// Returns when the next job is to be looked at, even if nothing changes.
+    /// Returns the time of the next step, even if nothing changes.
     pub(super) fn reconcile(&mut self, tools: &Tools, jobs: &Mirror, pods: &Owned<'_>) -> Option<Timestamp> {
         let now = tools.clock.now();
         let has_ended = |job: &Value| ["Complete", "Failed"].iter().any(|end| condition(job, end).is_some());
@@ -68,7 +68,7 @@ impl Jobs {
         open.into_iter().filter_map(|job| self.step(tools, job, &Pods::of(job, pods), now)).min()
     }
 
-    /// One step of a job. Returns when the next is due.
+    /// Takes one step for a job. Returns the time of the next one.
     fn step(&mut self, tools: &Tools, job: &Value, pods: &Pods<'_>, now: Timestamp) -> Option<Timestamp> {
         let control = PodControl { tools, component: "job-controller", owner: job, words: Words::Usual };
         let tried = self.tried.entry(uid(job).to_owned()).or_insert_with(|| Tried {
@@ -155,7 +155,7 @@ fn status(job: &mut Value, pods: &Pods<'_>, failure: Option<Failure>) {
     }
 }
 
-/// Why a job fails, if it does. One that has begun to fail goes on.
+/// Returns the failure of a job, if any. A job that has begun to fail keeps its reason.
 fn failure(job: &Value, pods: &Pods<'_>, is_late: bool) -> Option<Failure> {
     if let Some(condition) = condition(job, "FailureTarget") {
         return Some(if text(condition, "/reason") == TOO_LONG.0 { TOO_LONG } else { TOO_MANY });

@@ -1,7 +1,7 @@
 //! Node lifecycle: conditions, taints and pods of nodes that are not ready or whose kubelets are silent.
 //!
-//! A cluster waits for some 50 s until it believes that a kubelet is silent. Here a node that is stopped is unreachable at
-//! once. Nothing limits how many nodes are tainted at a time.
+//! A cluster waits about 50 s before it declares a node unreachable. Here a stopped node is unreachable at once. The rate
+//! of tainted nodes is not limited.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ const COMPONENT: &str = "node-controller";
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// Which status of which condition brings which taint.
+/// Condition, status, and the key of the taint that follows.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -31,15 +31,15 @@ const TAINTS: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// What kubelets say of their nodes, and nobody knows when they are silent.
+/// Conditions that only kubelets report.
 const OF_KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// The stand-in for the node lifecycle controller.
 #[derive(Debug, Default)]
 pub(super) struct NodeLifecycle {
-    /// The revision of the nodes that were looked at last.
+    /// Revision of the nodes at the last look.
     seen: u64,
-    /// By name: whether the node was ready then.
+    /// Whether each node was ready then, by name.
     ready: HashMap<String, bool>,
 }
 
@@ -90,7 +90,7 @@ impl NodeLifecycle {
     }
 }
 
-/// Writes that nobody knows anything of a node any more.
+/// Sets the conditions of a node to Unknown, because its kubelet is silent.
 fn forget(node: &mut Value) {
     for name in OF_KUBELETS {
         let all = node["status"]["conditions"].as_array_mut();
@@ -111,7 +111,7 @@ fn forget(node: &mut Value) {
     }
 }
 
-/// The taints that a node should have, in place of those it has. None if they are as they should be.
+/// The taints that a node should have. None if it has them.
 fn swapped(node: &Value) -> Option<Vec<Value>> {
     let status = |name: &str| condition(node, name).map_or("", |condition| text(condition, "/status"));
     let mut wanted: Vec<(&str, &str)> = Vec::new();
@@ -147,7 +147,7 @@ fn swapped(node: &Value) -> Option<Vec<Value>> {
     is_changed.then_some(new)
 }
 
-/// Marks a pod that still seems ready.
+/// Sets the condition Ready of a pod to False.
 fn mark_unready(tools: &Tools, pod: &Value) {
     let changed = tools.store.update_status("pods", namespace(pod), name(pod), |pod| {
         let all = pod["status"]["conditions"].as_array_mut().into_iter().flatten();

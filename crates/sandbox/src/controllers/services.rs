@@ -16,21 +16,21 @@ const SLICES: &str = "endpointslices.discovery.k8s.io";
 const ENDPOINTS: &str = "endpoints";
 /// Most endpoints of one slice.
 const MOST_PER_SLICE: usize = 100;
-/// Where load balancers have their addresses: a range that is kept for trials.
+/// The first two bytes of load balancers' addresses: a range reserved for tests (RFC 2544).
 const BALANCERS: [u8; 2] = [198, 18];
 
 /// The stand-in for the controllers of endpoints, and for those of a cloud that makes load balancers.
 #[derive(Debug, Default)]
 pub(super) struct Services {
-    /// The revisions of services and pods that were looked at last.
+    /// Revisions of services and pods at the last look.
     seen: [u64; 2],
     /// By UID of the service.
     written: HashMap<String, Written>,
-    /// How many load balancers there have been.
+    /// Number of load balancers so far.
     balancers: u16,
 }
 
-/// What was written for a service.
+/// The endpoints that were written for a service.
 #[derive(Debug)]
 struct Written {
     namespace: String,
@@ -143,7 +143,7 @@ impl Written {
 }
 
 impl<'a> ByLabel<'a> {
-    /// Those that have an address and have not ended.
+    /// Indexes the pods that have an address and have not ended.
     fn new(pods: &'a Mirror) -> Self {
         let mut by_label: HashMap<_, Vec<&Value>> = HashMap::new();
         for pod in pods.all().filter(|pod| !text(pod, "/status/podIP").is_empty() && !is_finished(pod)) {
@@ -238,7 +238,7 @@ fn named_port(pod: &Value, wanted: &str) -> Option<i64> {
     number(ports.find(|port| text(port, "/name") == wanted)?, "/containerPort")
 }
 
-/// What the older kind says of the same pods.
+/// The subsets of the older kind, Endpoints.
 fn subsets(service: &Value, pods: &[&Value]) -> Value {
     let all = service["spec"]["publishNotReadyAddresses"] == true;
     let (ready, unready): (Vec<&Value>, Vec<&Value>) =

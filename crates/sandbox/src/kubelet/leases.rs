@@ -14,11 +14,11 @@ use crate::fields::{name, uid};
 
 const LEASES: &str = "leases.coordination.k8s.io";
 const NAMESPACE: &str = "kube-node-lease";
-/// How often a kubelet renews its lease.
+/// Time between two renewals of a lease.
 const PERIOD: Duration = Duration::from_secs(10);
-/// How long a lease lasts.
+/// Duration of a lease.
 const SECONDS: i64 = 40;
-/// Into how many parts of a period the first renewals are spread, so that not all leases are renewed at once.
+/// Parts of a period over which the first renewals are spread, so that not all leases are renewed at once.
 const PARTS: u32 = 50;
 
 /// The leases of all nodes, each renewed every ten seconds.
@@ -60,7 +60,7 @@ impl Leases {
         self.store.delete(LEASES, NAMESPACE, node, None)
     }
 
-    /// When the next lease is to be renewed.
+    /// Time of the next renewal.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.keys().next().map(|(at, _)| *at)
     }
@@ -76,7 +76,7 @@ impl Leases {
             if !is_silent(&node) {
                 done = done.and(self.renew(&node));
             }
-            // Whoever was asleep does not catch up.
+            // Missed renewals are not made up for.
             self.enter((due + PERIOD).max(at), node);
         }
         done

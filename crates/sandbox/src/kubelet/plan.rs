@@ -1,4 +1,4 @@
-//! What a kubelet does to a pod next, by the pod's status and annotations.
+//! The next step of a kubelet for a pod, by the pod's status and annotations.
 
 use std::time::Duration;
 
@@ -11,12 +11,11 @@ use crate::{
     fields::{annotation, controller, is_ending, is_ready, name, text},
 };
 
-/// The annotation of a pod that may end: how long it runs, as in `90s` or `1m30s`.
+/// The annotation of a pod that may end: its running time, as in `90s` or `1m30s`.
 pub const RUN_FOR: &str = "sandbox.harbormaster.dev/run-for";
-/// The annotation of a pod that fails: how long its containers run until they exit with code 1, every time that they are
-/// started.
+/// The annotation of a pod that fails: the time from each start of its containers until they exit with code 1.
 pub const FAIL_AFTER: &str = "sandbox.harbormaster.dev/fail-after";
-/// The annotation of a pod that is slow: how long its containers run until they are ready, or `never`.
+/// The annotation of a slow pod: the time from the start of its containers until they are ready, or `never`.
 pub const READY_AFTER: &str = "sandbox.harbormaster.dev/ready-after";
 
 /// The longest time until a container that failed is started again.
@@ -24,7 +23,7 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
 /// A container that ran for this long is started again at once.
 const LONG_RUN: Duration = Duration::from_secs(600);
 
-/// What a kubelet does to a pod.
+/// An action of a kubelet on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Start,
@@ -40,14 +39,14 @@ pub(super) enum Act {
     End,
 }
 
-/// What is done next, in one of the lives that the containers have.
+/// An action on a pod, and the number of restarts at which it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) act: Act,
     restarts: i64,
 }
 
-/// What can be expected of a node.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeState {
     /// It works.
@@ -76,7 +75,7 @@ pub(super) fn next(pod: &Value, node: NodeState, pace: Pace) -> Option<(Step, Du
     Some((Step { act, restarts: restarts(pod) }, delay))
 }
 
-/// What comes first in the life of a container that runs.
+/// The first event in the life of running containers.
 fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Act, Duration)> {
     let ready_after = ready_after(pod);
     let readiness = match (is_ready(pod), ready_after) {
@@ -95,7 +94,7 @@ fn running(pod: &Value, node: NodeState, pace: Pace) -> Option<(Act, Duration)> 
     end.chain(readiness).min_by_key(|(_, delay)| *delay)
 }
 
-/// When the containers of a pod are ready, from their start on.
+/// The readiness of a pod, counted from the start of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readiness {
     After(Duration),
@@ -118,7 +117,7 @@ fn fail_after(pod: &Value) -> Option<Duration> {
     duration(pod, FAIL_AFTER)
 }
 
-/// How long a pod runs, if it may end by itself.
+/// The running time of a pod that may end by itself.
 fn run_time(pod: &Value, pace: Pace) -> Option<Duration> {
     if text(pod, "/spec/restartPolicy") == "Always" {
         return None;
@@ -148,7 +147,7 @@ pub(super) fn restarts_at_once(pod: &Value) -> bool {
     restarts(pod) == 0 || fail_after(pod).is_some_and(|after| after >= LONG_RUN)
 }
 
-/// How long a container that has been started again so often waits before the next time.
+/// The pause before the next start, after so many restarts.
 pub(super) fn back_off(restarts: i64) -> Duration {
     let doublings = u32::try_from(restarts.saturating_sub(1)).unwrap_or(0).min(5);
     (Duration::from_secs(10) * (1 << doublings)).min(LONGEST_BACK_OFF)
