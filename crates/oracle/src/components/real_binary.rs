@@ -194,7 +194,8 @@ impl Helm {
         let mut child = Command::new(&self.path)
             .args(["template", release])
             .arg(chart)
-            .args(["--namespace", namespace, "--values", "-"])
+            // Built this way it takes Kubernetes for a very old one.
+            .args(["--namespace", namespace, "--values", "-", "--kube-version", RENDERED_FOR])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -207,6 +208,9 @@ impl Helm {
         Ok(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
     }
 }
+
+/// The version of Kubernetes for which charts are rendered.
+const RENDERED_FOR: &str = "1.36";
 
 /// Manifests, or why there are none.
 pub type Rendered = Result<String, String>;

@@ -99,7 +99,7 @@ fn built_with(pinned: &str, modules: &[(&str, &str, bool)]) -> Result<Option<[St
     };
     assert_eq!(fs::read_to_string(sources.join("go.mod")).unwrap(), go_mod, "the original stays as it is");
     let program = places.path().join("program");
-    substitute.go().build(&program, "v1", ModFiles::Updated)?;
+    substitute.go().build(".", &program, "v1", ModFiles::Updated)?;
     let printed = Command::new(program).output().unwrap().stderr;
     let printed = String::from_utf8(printed).unwrap().trim().to_owned();
     Ok(Some([substitute.version()?, substitute.description(), printed]))
