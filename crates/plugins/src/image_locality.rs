@@ -44,7 +44,7 @@ impl Plugin for ImageLocality {
     }
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        let spec: &PodSpec = &pod.spec;
+        let spec: &PodSpec = pod.spec;
         images_of(spec).for_each(|image| {
             reads.of(image);
         });
@@ -96,7 +96,7 @@ fn containers_of(spec: &PodSpec) -> i64 {
 
 impl<'a> Images<'a> {
     fn of(cx: &RowCycle<'a>) -> Self {
-        let spec: &PodSpec = &cx.pod.spec;
+        let spec: &PodSpec = cx.pod.spec;
         Self {
             names: images_of(spec).map(|image| requests::normalized_image(image)).collect(),
             containers: containers_of(spec),

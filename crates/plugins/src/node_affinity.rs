@@ -144,7 +144,7 @@ impl PreScore<Row> for NodeAffinity {
         _: &Self::FilterState,
         _: &NodeSet,
     ) -> PluginResult<PreScored<Self::ScoreState>> {
-        let preferred = preferences(&cx.pod.spec)?;
+        let preferred = preferences(cx.pod.spec)?;
         if preferred.is_none() && self.added_preferred.is_none() {
             return Ok(PreScored::Skip);
         }

@@ -84,7 +84,7 @@ impl Plugin for NodeDeclaredFeatures {
     }
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
-        reads.of(&Needs::of(&pod.spec));
+        reads.of(&Needs::of(pod.spec));
     }
 
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
@@ -102,14 +102,14 @@ impl Build for NodeDeclaredFeatures {
 
 impl PreFilter<Row> for NodeDeclaredFeatures {
     fn pre_filter(&self, cx: &RowCycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        let nothing_to_do = !self.enabled || Needs::of(&cx.pod.spec).is_empty();
+        let nothing_to_do = !self.enabled || Needs::of(cx.pod.spec).is_empty();
         Ok(if nothing_to_do { PreFiltered::Skip } else { PreFiltered::state(()) })
     }
 }
 
 impl Filter<Row> for NodeDeclaredFeatures {
     fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let fits = !self.enabled || Needs::of(&cx.pod.spec).met_by(node.declared_features());
+        let fits = !self.enabled || Needs::of(cx.pod.spec).met_by(node.declared_features());
         if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 }

@@ -225,7 +225,8 @@ impl Dice {
         let bound: Vec<Arc<PodInfo>> =
             cluster.nodes().nodes().flat_map(|node| node.pods().to_vec()).collect();
         let name = format!("n{}", self.below(8));
-        match self.below(12) {
+        let first = if self.words.is_fixed("nodes") { 7 } else { 0 };
+        match first + self.below(12 - first) {
             0..=4 if !nodes.is_empty() => {
                 let node = &nodes[self.below(nodes.len() as u64) as usize];
                 let variants = variants::of_node(node, &self.words);
@@ -233,7 +234,7 @@ impl Dice {
                 Happening::Node(self.choose(heard))
             }
             5 => Happening::Node(self.node(&name).build()),
-            6 if !self.words.is_fixed("nodes") => Happening::NodeGone(name.into()),
+            6 => Happening::NodeGone(name.into()),
             7 | 8 if !bound.is_empty() => {
                 let pod = &bound[self.below(bound.len() as u64) as usize];
                 Happening::PodGone(pod.node_name.clone().unwrap_or_default(), pod.uid.clone())

@@ -62,7 +62,7 @@ impl Words {
     }
 
     /// A field that does not change while a pod waits: what a plugin sleeps through knowingly. It is named as checks name
-    /// it, such as `metadata.deletionTimestamp`. `nodes`: none goes; `spec.affinity.podAffinity`: no random pod has any.
+    /// it, such as `metadata.deletionTimestamp`. `nodes`: none comes, goes or changes; `spec.affinity.podAffinity`: no random pod has any.
     #[must_use]
     pub fn fixed(mut self, field: &'static str) -> Self {
         self.fixed.push(field);

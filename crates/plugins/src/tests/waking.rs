@@ -3,7 +3,8 @@
 //! Exceptions, in which kube-scheduler sleeps on as well:
 //! - PodTopologySpread does not count pods that are being deleted, and is not woken by a pod that begins to be: by one
 //!   that is gone.
-//! - InterPodAffinity is not woken by a node that goes with pods on it which keep others away: by those pods, when they go.
+//! - InterPodAffinity goes by the terms of the pod that waits when a node comes or is relabelled, and not by those of other
+//!   pods that keep it away; a node that goes does not wake either. The pods on it do, when they go.
 //! - A pod that matches its own affinity may go anywhere when no other pod matches it. InterPodAffinity is not woken when the
 //!   last other one goes or is relabelled.
 

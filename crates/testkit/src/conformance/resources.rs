@@ -24,9 +24,10 @@ use crate::{custom::raw, trial::Trial};
 pub fn names_what_it_reads(trial: &Trial, nodes: &mut Cluster, pod: &Arc<PodInfo>) {
     nodes.keep_only(trial.plugin().resources());
     let plugin = trial.plugin();
-    let unless_rejected = |said: Result<(), Stopped>| match said {
-        Err(Stopped::Error(error)) => panic!("{} fails for {pod:?}: {error}", plugin.name()),
-        _ => (),
+    let unless_rejected = |said: Result<(), Stopped>| {
+        if let Err(Stopped::Error(error)) = said {
+            panic!("{} fails for {pod:?}: {error}", plugin.name());
+        }
     };
     let slot = match trial.pre_filtered(nodes, pod) {
         Ok((_, slot)) => slot,

@@ -61,7 +61,7 @@ impl<const WRONG: u8> Score for Cores<WRONG> {
         match WRONG {
             FORGETS_TO_NORMALIZE => {}
             NORMALIZES_ALL_ROWS => {
-                scores.iter_mut().for_each(|score| *score = share((*score).clamp(least, most)))
+                scores.iter_mut().for_each(|score| *score = share((*score).clamp(least, most)));
             }
             _ => candidates.iter().for_each(|row| scores[row.at()] = share(scores[row.at()])),
         }
