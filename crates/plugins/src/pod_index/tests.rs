@@ -411,7 +411,11 @@ fn selectors_that_nobody_asks_for_again_are_forgotten_and_those_asked_for_are_ke
 fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept() {
     let mut changing = Changing::new(9);
     changing.cluster.set_node(node("n0").into());
-    let held = PodAffinityTerm { topology_key: "held".into(), ..PodAffinityTerm::default() };
+    let held = PodAffinityTerm {
+        label_selector: Some(LabelSelector::default()),
+        topology_key: "held".into(),
+        ..PodAffinityTerm::default()
+    };
     let affinity = PodAffinity { required: vec![held], preferred: Vec::new() };
     let holder = pod("holder").spec(|spec| spec.pod_anti_affinity = Some(affinity)).build();
     let holder = Arc::new(PodInfo::new(holder, &mut changing.specs));
@@ -430,7 +434,7 @@ fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept
     for key in ["key-999", "often", "held"] {
         assert!(index.key(key).is_some(), "{key}");
     }
-    assert!(changing.cluster.remove_pod(&"n0".into(), &holder.uid));
+    assert!(changing.cluster.remove_pod("n0", &holder.uid));
     let (known, indexes) = changing.cluster.split();
     let index = indexes.get_mut::<PodIndex>().unwrap();
     (0..1_000).for_each(|at| index.watch_key(known, &format!("key-{at}").into()));
