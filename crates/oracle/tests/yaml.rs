@@ -100,7 +100,7 @@ impl Dice {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
+        usize::try_from(self.0 % sides as u64).expect("it is less than `sides`")
     }
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
@@ -150,7 +150,7 @@ fn ask(role: &str, texts: &[String]) -> Vec<Value> {
     let lines: String = texts.iter().map(|text| format!("{}\n", json!(text))).collect();
     let writer = std::thread::spawn(move || to.write_all(lines.as_bytes()));
     let output = child.wait_with_output().expect("it ends");
-    writer.join().unwrap().expect("it reads everything");
+    writer.join().expect("the writer does not panic").expect("it reads everything");
     let answers = String::from_utf8(output.stdout).expect("answers are texts");
     let answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(answers.len(), texts.len());

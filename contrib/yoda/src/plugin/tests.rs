@@ -396,7 +396,7 @@ fn happening(dice: &mut Dice, now: &mut i64) -> Happening {
         5 => {
             let holder = pod(&uid).uid(&uid).annotation(CARDS, dice.pick(&["0", "1"]));
             let holder = holder.label(MEMORY, dice.pick(&["1000", "7000", "15000"]));
-            Happening::Pod(Box::new(holder.on(&name).build()))
+            Happening::Pod(Box::new(holder.on(name).build()))
         }
         6 => Happening::PodGone(name.into(), uid.as_str().into()),
         _ => {

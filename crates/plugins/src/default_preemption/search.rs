@@ -195,8 +195,7 @@ mod tests {
 
     #[test]
     fn reasons_of_several_kinds_are_counted_and_sorted_as_in_any_fit_error() {
-        let mut search = Search::default();
-        search.without_victims = 11;
+        let mut search = Search { without_victims: 11, ..Search::default() };
         search.reject(Reject { fix: Fix::EvictionMayHelp, reasons: vec!["b".into(), "a".into()] });
         let text = "0/14 nodes are available: 1 a, 1 b, 11 No preemption victims found for incoming pod, \
              2 Preemption is not helpful for scheduling.";
