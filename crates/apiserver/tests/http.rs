@@ -125,8 +125,8 @@ async fn whatever_is_not_served_answers_with_a_status() {
             "/api/v1/namespaces/default/pods/a",
             &[("content-type", "application/apply-patch+yaml")],
             "{}",
-            415,
-            "UnsupportedMediaType",
+            422,
+            "Invalid",
         ),
         ("PATCH", "/api/v1/namespaces/default/pods/a", &json, "{}", 415, "UnsupportedMediaType"),
         ("GET", "/api/v1/pods?labelSelector=a%20b", &json, "", 400, "BadRequest"),
@@ -179,13 +179,15 @@ async fn an_update_of_an_old_version_is_a_conflict() {
 #[tokio::test]
 async fn yaml_is_taken_and_a_dry_run_stores_nothing() {
     let client = Client::new();
-    let yaml = "metadata:\n  name: m\ndata:\n  a: 'yes'\n";
+    // A label that is all digits but for an `e` is a text, as it is for kube-apiserver.
+    let yaml = "metadata:\n  name: m\n  labels:\n    commit: 1234e567\ndata:\n  a: 'yes'\n";
     let path = "/api/v1/namespaces/default/configmaps";
     let headers = [("content-type", "application/yaml")];
     assert_eq!(client.send("POST", &format!("{path}?dryRun=All"), &headers, yaml).await.0, 201);
     assert_eq!(client.get(&format!("{path}/m")).await.0, 404);
     let (code, created) = client.send("POST", path, &headers, yaml).await;
     assert_eq!((code, &created["data"]["a"]), (201, &json!("yes")));
+    assert_eq!(created["metadata"]["labels"]["commit"], json!("1234e567"));
     assert_eq!(client.delete(&format!("{path}/m?dryRun=All")).await.0, 200);
     assert_eq!(client.get(&format!("{path}/m")).await.0, 200);
     assert_eq!(client.delete(&format!("{path}/m")).await.1["status"], json!("Success"));
@@ -401,7 +403,8 @@ async fn discovery_lists_the_same_in_both_forms() {
     let index = client.get("/openapi/v3").await.1;
     for (_, place) in index["paths"].as_object().unwrap() {
         let document = client.get(place["serverRelativeURL"].as_str().unwrap()).await.1;
-        for (path, item) in document["paths"].as_object().unwrap() {
+        let paths = document["paths"].as_object().unwrap();
+        for (path, item) in paths.iter().filter(|(path, _)| path.ends_with("/{name}")) {
             let parameters = names(&item["patch"]["parameters"], "/name");
             assert!(parameters.contains(&json!("fieldValidation")), "{path}");
         }

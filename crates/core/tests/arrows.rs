@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("oracle", &["api", "core", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
     ("objects", &["api"]),
-    ("apiserver", &["api", "objects"]),
+    ("apiserver", &["api", "yaml", "objects"]),
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
     (
         "harbormaster",

@@ -130,6 +130,10 @@ fn name_of(name: &str) -> String {
         Some(("apiextensions", name)) => {
             format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{name}")
         }
+        Some(("apiregistration", name)) => {
+            format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.{name}")
+        }
+        Some(("autoscalingv2", name)) => format!("io.k8s.api.autoscaling.v2.{name}"),
         Some((package, name)) => format!("io.k8s.api.{package}.v1.{name}"),
         None => match name {
             "Quantity" => "io.k8s.apimachinery.pkg.api.resource.Quantity".to_owned(),
