@@ -26,10 +26,10 @@ use crate::{
 
 /// Where client-side apply keeps what was applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Who takes over from client-side apply.
+/// Manager that takes over from client-side apply.
 const KUBECTL: &str = "kubectl";
 
-/// Who writes an object.
+/// Writer of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     /// The name under which fields are kept.
@@ -48,7 +48,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What a request cannot write is not kept either.
+    /// Fields that a request cannot write are not kept either.
     fn limit(&self, kind: &Kind, fields: &mut Fields) {
         match self.subresource {
             "" if kind.has(STATUS) => fields.cut(&field("status")),

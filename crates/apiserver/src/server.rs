@@ -37,7 +37,7 @@ use crate::{
 const MOST_BYTES: usize = 3 << 20;
 /// How much of a body that is too large is read all the same: a client that still writes does not see the answer.
 const MOST_IGNORED: usize = 4 * MOST_BYTES;
-/// How often an apply is tried when others make the object or delete it.
+/// Number of times that an apply is tried when others make the object or delete it.
 const TRIES: u32 = 10;
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_secs(60);

@@ -128,7 +128,7 @@ struct EngineLoop {
     synced: Option<oneshot::Sender<()>>,
     leads: bool,
     stopping: bool,
-    /// How long the last attempt took, until the messages that came meanwhile are taken.
+    /// Duration of the last attempt, until the messages that came meanwhile are taken.
     listen_for: Duration,
     /// Bindings under way, by the pod's UID.
     binding: FxHashMap<Str, BindTask>,

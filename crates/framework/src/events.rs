@@ -74,7 +74,7 @@ impl Action {
     }
 }
 
-/// What can happen to pods.
+/// Actions that can happen to pods.
 const OF_PODS: Action = Action(
     Action::ADD.0
         | Action::DELETE.0
@@ -84,7 +84,7 @@ const OF_PODS: Action = Action(
         | Action::UPDATE_POD_GATES_ELIMINATED.0
         | Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM.0,
 );
-/// What can happen to nodes.
+/// Actions that can happen to nodes.
 const OF_NODES: Action = Action(
     Action::ADD.0
         | Action::DELETE.0
@@ -95,7 +95,7 @@ const OF_NODES: Action = Action(
         | Action::UPDATE_NODE_ANNOTATION.0
         | Action::UPDATE_NODE_DECLARED_FEATURE.0,
 );
-/// What can happen to everything else, beside updates of which nobody says more.
+/// Actions that can happen to everything else.
 const OF_OTHERS: Action = Action(Action::ADD.0 | Action::DELETE.0);
 
 impl BitOr for Action {

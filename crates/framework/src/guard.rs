@@ -429,7 +429,7 @@ impl Guarded {
     /// where its answers are kept row by row.
     ///
     /// # Errors
-    /// What cannot work.
+    /// Reason why it cannot work.
     pub fn check(&self) -> Result<(), BuildError> {
         let (plugin, resources) = (self.name(), self.resources());
         if self.scope() == Scope::Row && self.normalization() == Normalize::Custom {

@@ -70,7 +70,7 @@ pub(crate) struct Kept {
 /// Where a column is kept.
 #[derive(Debug, Default)]
 struct Shelf {
-    /// How many slates use it.
+    /// Number of slates that use it.
     users: usize,
     /// Under what it is found; `None` of an empty shelf.
     key: Option<(PluginIdx, Reads)>,
@@ -213,7 +213,7 @@ impl Kept {
     }
 }
 
-/// What is remembered of something that was asked for.
+/// Fingerprint of something that was asked for.
 fn fingerprint(asked_for: &impl Hash) -> u64 {
     FxBuildHasher.hash_one(asked_for)
 }

@@ -60,7 +60,7 @@ pub enum BuildError {
     /// The arguments are not those that the plugin takes.
     #[error("initializing plugin {plugin:?}: {source}")]
     Args {
-        /// Which plugin.
+        /// Name of the plugin.
         plugin: &'static str,
         /// What is wrong with them.
         source: ArgsError,
@@ -68,7 +68,7 @@ pub enum BuildError {
     /// The plugin refused its arguments.
     #[error("initializing plugin {plugin:?}: {source}")]
     Refused {
-        /// Which plugin.
+        /// Name of the plugin.
         plugin: &'static str,
         /// What it said.
         source: PluginError,
@@ -76,11 +76,11 @@ pub enum BuildError {
     /// The plugin would wait in vain: nobody tells of that.
     #[error("plugin {plugin:?} listens to {}, which never happens: {} has {}", said(*never), event.resource, has(*event))]
     NeverHappens {
-        /// Which plugin.
+        /// Name of the plugin.
         plugin: &'static str,
-        /// What it listens to.
+        /// Registration as the plugin gives it.
         event: ClusterEvent,
-        /// What of it never happens.
+        /// Actions of it that never happen.
         never: Action,
     },
     /// The plugin's answers are kept row by row, and it compares candidates.
@@ -89,7 +89,7 @@ pub enum BuildError {
          implement Score, and not Score<Row>"
     )]
     RowNormalizes {
-        /// Which plugin.
+        /// Name of the plugin.
         plugin: &'static str,
     },
     /// The plugin would wait in vain.
@@ -98,9 +98,9 @@ pub enum BuildError {
          `resource::<...>()`"
     )]
     Unnamed {
-        /// Which plugin.
+        /// Name of the plugin.
         plugin: &'static str,
-        /// What it listens to.
+        /// Registration as the plugin gives it.
         resource: EventResource,
     },
 }

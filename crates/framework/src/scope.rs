@@ -155,7 +155,7 @@ pub struct RowPod<'a> {
 }
 
 impl<'a> RowPod<'a> {
-    /// What the pod asks for.
+    /// Spec of the pod.
     pub fn request(self) -> &'a Resources {
         &self.spec.request
     }

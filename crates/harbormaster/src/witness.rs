@@ -23,7 +23,7 @@ pub(crate) struct Witness {
 struct Seen {
     /// The first failure that counts. Nobody is asked from then on.
     failure: Option<String>,
-    /// How often which other failure was put up with.
+    /// Number of times that each other failure was ignored.
     ignored: BTreeMap<String, usize>,
 }
 

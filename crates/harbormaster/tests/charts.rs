@@ -31,7 +31,7 @@ provisioner: disks.example.com
 volumeBindingMode: WaitForFirstConsumer
 ";
 
-/// What a chart makes.
+/// Objects that a chart makes.
 struct Chart {
     name: &'static str,
     /// Pods of its workloads, without those of DaemonSets.
@@ -39,9 +39,9 @@ struct Chart {
     daemons: usize,
     /// Claims that are bound.
     claims: usize,
-    /// What the upgrade sets besides the tag of the image, and how many pods there are then.
+    /// Values that the upgrade sets besides the tag of the image, and the number of pods after it.
     upgrade: (&'static str, usize),
-    /// What stays when the release goes, by kind.
+    /// Objects that stay when the release goes, by kind.
     kept: &'static [&'static str],
 }
 

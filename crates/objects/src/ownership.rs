@@ -28,7 +28,7 @@ pub enum Place<'a> {
     Leaf,
 }
 
-/// What a value consists of.
+/// Parts of a value.
 #[derive(Debug)]
 pub enum Parts<'a> {
     /// It belongs as a whole to who writes it.
@@ -69,7 +69,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What the value at this place consists of.
+    /// Parts of the value at this place.
     pub fn parts(self, value: &Value) -> Parts<'a> {
         match self {
             Place::Leaf => Parts::None,

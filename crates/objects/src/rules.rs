@@ -94,7 +94,7 @@ impl Context<'_> {
     /// Makes a new object ready to be stored, which has its name and namespace already.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Mistakes in it.
     pub fn create(&self, object: &mut Value) -> Result<()> {
         self.create_noting(object, |_| {})
     }
@@ -102,7 +102,7 @@ impl Context<'_> {
     /// As [`Self::create`]; `note` is called when the object is complete, before admission changes it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Mistakes in it.
     pub fn create_noting(&self, object: &mut Value, note: impl FnOnce(&mut Value)) -> Result<()> {
         if self.kind.has(STATUS) && !self.kind.has(STATUS_AT_ONCE) {
             remove(object, "status");
@@ -124,7 +124,7 @@ impl Context<'_> {
     /// Makes a changed object ready to be stored.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Mistakes in it.
     pub fn update(&self, old: &Value, object: &mut Value) -> Result<()> {
         self.update_noting(old, object, |_| {})
     }
@@ -132,7 +132,7 @@ impl Context<'_> {
     /// As [`Self::update`]; `note` is called when the object is complete, before admission changes it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Mistakes in it.
     pub fn update_noting(
         &self,
         old: &Value,

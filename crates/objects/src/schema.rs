@@ -27,11 +27,11 @@ pub struct Field {
     pub required: bool,
     /// A map that belongs as a whole to who writes it.
     pub whole: bool,
-    /// What tells the elements of a list apart.
+    /// Identity of the elements of a list.
     pub identity: Identity<'static>,
 }
 
-/// What tells the elements of a list apart.
+/// Identity of the elements of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Identity<'a> {
     /// Nothing: the list is one value.

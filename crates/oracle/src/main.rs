@@ -18,7 +18,7 @@ struct Arguments {
 enum Command {
     /// What every plugin says about every node of random clusters.
     Verdicts(commands::verdicts::Arguments),
-    /// Who is evicted for pods that find no room in large clusters.
+    /// Compares the victims of preemption in large clusters.
     Preemptions(commands::preemptions::Arguments),
     /// What happens to every pod when a cluster changes.
     Decisions(commands::decisions::Arguments),

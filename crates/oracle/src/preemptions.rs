@@ -21,16 +21,16 @@ use cost::Prices;
 use ours::{Eviction, Ours};
 use scene::Scene;
 
-/// What to compare.
+/// Plan of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The seed of the first cluster; the others follow.
     pub seed: u64,
-    /// How many clusters.
+    /// Number of clusters.
     pub clusters: u64,
-    /// How many nodes a cluster has.
+    /// Number of nodes of a cluster.
     pub nodes: RangeInclusive<usize>,
-    /// How many pods come to each cluster. None sees the others.
+    /// Number of pods that come to each cluster. None sees the others.
     pub preemptors: usize,
     /// Whether Harbormaster's search stops early, as with `--parity`: to see what that costs.
     pub parity: bool,
@@ -77,7 +77,7 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report:
     Ok(())
 }
 
-/// What is wrong with our decision, if anything is.
+/// Fault of our decision, if it has one.
 fn judge(
     prices: &Prices,
     theirs: &Preemption,

@@ -64,12 +64,12 @@ pub struct PodVerdict {
     pub nodes: BTreeMap<String, Option<Status>>,
     /// Every node where the pod fits, even when it is the only one.
     pub scores: BTreeMap<String, NodeScore>,
-    /// Who may make way, if that was asked and the pod fits nowhere.
+    /// Pods that may make way, if that was asked and the pod fits nowhere.
     #[serde(default)]
     pub preemption: Option<Preemption>,
 }
 
-/// What DefaultPreemption thinks of every node.
+/// DefaultPreemption's answer for every node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Preemption {
     /// The node that it chooses among all; empty without candidates.
@@ -83,7 +83,7 @@ pub struct Preemption {
 pub struct Candidate {
     /// `namespace/name`, the most important pod first.
     pub victims: Vec<String>,
-    /// How many of them break a disruption budget.
+    /// Number of them that break a disruption budget.
     pub violations: i64,
 }
 

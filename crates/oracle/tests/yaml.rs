@@ -137,7 +137,7 @@ impl Dice {
     }
 }
 
-/// What the library answers to each text.
+/// Answer of the library to each text.
 fn ask(role: &str, texts: &[String]) -> Vec<Value> {
     let library = YamlLibrary::ensure().expect("Go builds the library");
     let mut child = Command::new(library.path())

@@ -30,7 +30,7 @@ const PAUSES: [Duration; 4] = [
 /// long.
 const AT_ONCE: usize = 64;
 
-/// What can be asked.
+/// Kinds of reviews.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Token,
@@ -45,7 +45,7 @@ impl Question {
         }
     }
 
-    /// What it means that this scheduler may not ask.
+    /// Consequence of a missing right to ask.
     fn forbidden(self) -> &'static str {
         match self {
             Self::Token => {

@@ -170,7 +170,7 @@ impl Server {
     }
 }
 
-/// How many bytes a head has in HTTP/1, from the method to the empty line. Heads in HTTP/2 have been measured before.
+/// Number of bytes of a head in HTTP/1, from the method to the empty line. Heads in HTTP/2 have been measured before.
 fn head_bytes(head: &request::Parts) -> usize {
     let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     let first = head.method.as_str().len() + path + "  HTTP/1.1\r\n".len();

@@ -9,10 +9,10 @@ use crate::{cache::Cache, reviews::Reviews, together::Together, user::User};
 
 /// Whose a token is, or why it is nobody's.
 type Owner = Result<User, String>;
-/// What is known of a token under its digest.
+/// Verdict on a token, under its digest.
 type Digest = Vec<u8>;
 
-/// What is said of a token that is nobody's if the API server says no more.
+/// Message for a token that is nobody's if the API server says no more.
 const INVALID: &str = "invalid bearer token";
 
 /// Who has which token.
@@ -61,7 +61,7 @@ impl Tokens {
         self.under_way.answer(digest.clone(), ask).await?
     }
 
-    /// What the API server says; an error if it says nothing.
+    /// Answer of the API server; an error if it says nothing.
     async fn ask(&self, token: &str) -> Result<Owner, String> {
         let status = self.reviews.token(token).await?;
         Ok(match status.authenticated {

@@ -48,9 +48,9 @@ pub struct Inventory {
     pub notices: Vec<String>,
     /// How many objects there are of kinds that nobody can read, by kind.
     pub ignored: BTreeMap<String, usize>,
-    /// How many objects there are of which version and kind that nothing among the manifests defines.
+    /// Number of objects of each version and kind that nothing among the manifests defines.
     pub undefined: BTreeMap<(String, String), usize>,
-    /// How many of the pods with a node are on which node that is not there.
+    /// Number of pods on each node that is not there.
     pub missing_nodes: BTreeMap<String, usize>,
     /// Nodes and pods as they are written, each with what the engine hears of it; kept if [`Reading::full`] asks for that.
     pub full: Vec<(Input, Value)>,

@@ -61,10 +61,10 @@ impl FromStr for Validate {
     }
 }
 
-/// What is done with the objects of manifests.
+/// Treatment of the objects of manifests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Intake<'a> {
-    /// What becomes of fields that nobody knows.
+    /// Treatment of unknown fields.
     pub validate: Validate,
     /// Whether pods on nodes that are missing wait for a node again.
     pub reschedule_missing: bool,
@@ -144,11 +144,11 @@ pub struct Manifests {
     pub objects: Vec<Manifest>,
     /// How many objects of which kind were left out.
     pub ignored: BTreeMap<String, usize>,
-    /// How many objects there are of which version and kind that nothing here defines.
+    /// Number of objects of each version and kind that nothing here defines.
     pub undefined: BTreeMap<(String, String), usize>,
     /// What the user should know; one line each.
     pub warnings: Vec<String>,
-    /// How many pods are on which node that is not there. None if they wait for a node again.
+    /// Number of pods on each node that is not there. Empty if they wait for a node again.
     pub missing_nodes: BTreeMap<String, usize>,
     /// What rules look at.
     pub(crate) known: Known,

@@ -1,4 +1,4 @@
-//! What is wrong with manifests, for people.
+//! Mistakes in manifests, for people.
 
 use std::{collections::HashMap, fmt};
 
@@ -15,7 +15,7 @@ pub struct ManifestError {
     pub object: String,
     /// For example `spec.containers[0].resources.requests.cpu`; empty for the whole object.
     pub field: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
 }
 

@@ -12,7 +12,7 @@ use crate::volumes::Gets;
 pub struct Report {
     /// One entry per pod that had no node, then one per pod that had one and lost it.
     pub pods: Vec<PodReport>,
-    /// How many other pods are on which node that is not there.
+    /// Number of other pods on each node that is not there.
     pub missing_nodes: BTreeMap<String, usize>,
 }
 

@@ -170,7 +170,7 @@ impl Workload {
         pods.iter().take(surplus).map(|pod| format!("{}/{}", namespace(&self.value), pod.name)).collect()
     }
 
-    /// How many pods it wants.
+    /// Number of pods that it wants.
     pub(crate) fn wanted(&self) -> usize {
         self.wanted
     }

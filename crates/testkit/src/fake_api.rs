@@ -26,7 +26,7 @@ pub struct FakeApi(Arc<Mutex<State>>);
 struct State {
     /// By path, without subresources.
     objects: BTreeMap<String, Value>,
-    /// What identifies the custom objects among them.
+    /// Identity of the custom objects among them.
     keys: BTreeMap<String, CustomKey>,
     calls: Vec<ApiCall>,
     bound: Vec<String>,

@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 pub(super) struct Fields {
     /// Whether the value itself is in the set.
     pub(super) own: bool,
-    /// What is in the set of what the value consists of.
+    /// Element of the set of parts of a value.
     pub(super) below: BTreeMap<String, Fields>,
 }
 
-/// What stands in `FieldsV1` for the value itself.
+/// Key of `FieldsV1` that stands for the value itself.
 const ITSELF: &str = ".";
 
 impl Fields {
@@ -93,7 +93,7 @@ impl Fields {
         self.below.remove(step);
     }
 
-    /// What is in both sets.
+    /// Elements that are in both sets.
     pub(super) fn common(&self, other: &Self) -> Self {
         let both = self.below.iter().filter_map(|(step, fields)| {
             let common = fields.common(other.below.get(step)?);

@@ -1,4 +1,4 @@
-//! Who wrote which fields: `metadata.managedFields`.
+//! Writers of fields: `metadata.managedFields`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::value::{list, map, text};
 
 /// Most entries of updates that an object keeps.
 const MOST_UPDATES: usize = 10;
-/// Who wrote what is older than those.
+/// Manager of everything older than those.
 const ANCIENT: &str = "ancient-changes";
 
 /// One way in which somebody writes an object.
@@ -41,7 +41,7 @@ impl Manager {
     }
 }
 
-/// What a manager has written.
+/// Fields that a manager has written.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) manager: Manager,

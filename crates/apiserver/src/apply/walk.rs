@@ -12,10 +12,10 @@ use crate::{
 /// The step into an element that has none of the keys.
 const NO_KEY: &str = "k:{}";
 
-/// What differs between two objects.
+/// Differences between two objects.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// What is new or has another value.
+    /// Fields that are new or have another value.
     pub(super) written: Fields,
     pub(super) removed: Fields,
 }
@@ -48,7 +48,7 @@ pub(super) fn fields_of(place: Place<'_>, value: &Value) -> Fields {
     fields
 }
 
-/// What differs between two values, of which at most one is missing.
+/// Differences between two values, of which at most one is missing.
 pub(super) fn compare(place: Place<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
     let mut changes = Changes::default();
     walk(place, old, new, &mut Vec::new(), &mut changes);
@@ -232,7 +232,7 @@ pub(super) fn mistake(place: Place<'_>, value: &Value, path: &str) -> Option<Str
     }
 }
 
-/// How Go names the type of a value.
+/// Go's name for the type of a value.
 fn name_in_go(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",

@@ -123,7 +123,7 @@ fn leaf(name: &str) -> Value {
     }
 }
 
-/// How OpenAPI names a type of the table.
+/// OpenAPI's name for a type of the table.
 fn name_of(name: &str) -> String {
     match name.split_once('.') {
         Some(("meta", name)) => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}"),
@@ -147,7 +147,7 @@ fn name_of(name: &str) -> String {
     }
 }
 
-/// How OpenAPI names a custom resource.
+/// OpenAPI's name for a custom resource.
 fn name_of_custom(kind: &Kind) -> String {
     let group: Vec<&str> = kind.group.rsplit('.').collect();
     format!("{}.{}.{}", group.join("."), kind.version, kind.kind)

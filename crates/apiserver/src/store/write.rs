@@ -34,18 +34,18 @@ pub(crate) enum Part {
     Whole,
 }
 
-/// What is kept of who writes.
+/// Record of who writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tracking<'a> {
     /// Nothing: what is kept stays as it is.
     Nothing,
-    /// What an update changes is its writer's.
+    /// Fields that an update changes belong to its writer.
     Update(Writer<'a>),
     /// The object says it itself: it has been applied.
     Said,
 }
 
-/// How an object is changed.
+/// Way in which an object is changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner<'a> {
     pub(crate) part: Part,

@@ -18,12 +18,12 @@ const HIGHEST: i32 = 1000;
 /// All that a node has, in thousandths of a core.
 const WHOLE: usize = 4000;
 
-/// How full nodes look.
+/// Pods of a full node.
 struct Shape {
     name: &'static str,
     /// Pods per node; together they fill it.
     pods: usize,
-    /// What a preemptor needs, in thousandths of a core.
+    /// CPU that a preemptor needs, in thousandths of a core.
     needs: usize,
     /// The priority of one of the pods of a node.
     priority: fn(node: usize, pod: usize) -> i32,

@@ -34,11 +34,11 @@ pub struct Explanation {
 /// Why a node does not fit.
 #[derive(Clone, Debug)]
 pub struct Why {
-    /// Who rejects it; `None` for the framework itself.
+    /// Plugin that rejects it; `None` for the framework itself.
     pub plugin: Option<&'static str>,
-    /// What it says.
+    /// Message of the plugin.
     pub reject: Reject,
-    /// What the node lacks, in the plugin's own numbers and names.
+    /// Lack of the node, in the plugin's own numbers and names.
     pub lacks: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How much is kept, and who goes when it is too much.
+//! Bounds of what is kept, and the order in which it goes.
 
 use super::{Column, Kept, seen::Seen, slate::ColumnId};
 
@@ -24,13 +24,13 @@ impl Standing {
     const ALL: [Self; 2] = [Self::Guest, Self::Resident];
 }
 
-/// How something came to be kept, and when it was last of use.
+/// Standing of something that is kept, and its last use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stay {
     pub(super) standing: Standing,
     /// The attempt that asked for it last.
     pub(super) used: u64,
-    /// What is remembered of a guest that has left.
+    /// Fingerprint that is remembered when a guest leaves.
     pub(super) print: u64,
 }
 
@@ -86,7 +86,7 @@ impl Room {
         self.count[standing as usize] * (rows + 1)
     }
 
-    /// How many bytes there are for them.
+    /// Number of bytes for everything of that standing.
     fn bytes(&self, standing: Standing, rows: usize) -> usize {
         let all = self.at_most.min(AT_LEAST.max(PER_ROW * rows));
         let guests = all / PARTS;

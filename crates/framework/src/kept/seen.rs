@@ -30,7 +30,7 @@ impl Seen {
         }
     }
 
-    /// How many bytes it holds.
+    /// Number of bytes that it holds.
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
         size_of::<[u64; WAYS]>() * self.sets.capacity()

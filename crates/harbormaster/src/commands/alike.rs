@@ -9,7 +9,7 @@ pub(crate) const MANY: usize = 50;
 /// So many nodes are named in a row.
 const NAMED: usize = 3;
 
-/// What is shown of a pod.
+/// Part of a pod that is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     /// `namespace/name`.
@@ -21,7 +21,7 @@ pub(crate) struct Row {
     /// Whether `place` is a node.
     pub(crate) is_placed: bool,
     pub(crate) colour: Option<Colour>,
-    /// How many nodes were looked at and how many of them fit.
+    /// Number of nodes that fit, and number of nodes that were looked at.
     pub(crate) looked_at: Option<(usize, usize)>,
     pub(crate) tried: u32,
     pub(crate) message: String,
@@ -108,12 +108,12 @@ pub(crate) fn fits(group: &[Row]) -> Cell {
     Cell::from(format!("{fit}/{}", range(&mut looked_at().map(|(of, _)| of))))
 }
 
-/// How often the one was tried that was tried most.
+/// Most attempts that any of them took.
 pub(crate) fn tried(group: &[Row]) -> Cell {
     Cell::from(group.iter().map(|row| row.tried).max().unwrap_or_default())
 }
 
-/// What is said of the first, and whether more is to be said of others.
+/// Message of the first, and whether others have other messages.
 pub(crate) fn message(group: &[Row]) -> Cell {
     let Some(first) = group.first() else { return Cell::default() };
     let differs = group.iter().any(|row| row.message != first.message);

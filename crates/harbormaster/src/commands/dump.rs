@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Ended, Failed, Program, files};
 
-/// What `dump` takes.
+/// Arguments of `dump`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config]
@@ -33,7 +33,7 @@ struct Listed {
     kind: String,
 }
 
-/// What scheduling depends on: group, version, and plurals with their kinds.
+/// Kinds that scheduling depends on: group, version, and plurals with their kinds.
 const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
     (
         "",

@@ -1,6 +1,6 @@
 //! Tables of text that fit a terminal without breaking a word.
 
-/// How tables look.
+/// Layout of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     /// Whether to use colours.
@@ -62,7 +62,7 @@ pub(crate) struct Table {
 const GAP: usize = 2;
 /// A last column of fewer characters stands below the others.
 const NARROW: usize = 30;
-/// How far it is moved in there.
+/// Indentation there.
 const INDENT: usize = 4;
 
 impl Table {

@@ -19,7 +19,7 @@ use crate::scheduler;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long a content must stay the same before it counts.
+/// Time for which a content must stay the same before it counts.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// What takes over. All other fields are read when the scheduler starts.
@@ -40,9 +40,9 @@ pub(super) struct Follower {
     source: Source,
     /// What came of it.
     config: KubeSchedulerConfiguration,
-    /// What was judged last.
+    /// Content that was judged last.
     judged: Seen,
-    /// What may be half-written.
+    /// Content that may be half-written.
     fresh: Option<Fresh>,
     shown: Configuration,
     metrics: Metrics,

@@ -157,7 +157,7 @@ impl Schema {
         })
     }
 
-    /// What a value consists of.
+    /// Parts of a value.
     pub(crate) fn parts(&self, value: &Value) -> Parts<'_> {
         match value {
             Value::Object(_) if !self.whole => Parts::Fields,

@@ -11,7 +11,7 @@ pub(crate) struct Arguments {
     /// The seed of the first cluster.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many clusters, with the seeds that follow.
+    /// Number of clusters, with the seeds that follow.
     #[arg(long, default_value_t = 40)]
     clusters: u64,
     /// Fewest nodes in a cluster.
@@ -20,13 +20,13 @@ pub(crate) struct Arguments {
     /// Most nodes in a cluster.
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
-    /// How many pods come to each cluster.
+    /// Number of pods that come to each cluster.
     #[arg(long, default_value_t = 10)]
     pods: usize,
     /// Have Harbormaster stop its search as early as kube-scheduler.
     #[arg(long)]
     parity: bool,
-    /// How to print the result.
+    /// Format of the result.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }

@@ -15,7 +15,7 @@ use super::{Error, io_error};
 pub(super) struct GoModule {
     /// Where it lies, under the workspace.
     pub(super) directory: &'static str,
-    /// What is built: `.`, or a package of another module.
+    /// Package that is built: `.`, or one of another module.
     pub(super) package: &'static str,
     /// The program is `target/real/NAME-KEY`, with the key of its sources.
     pub(super) name: &'static str,

@@ -98,7 +98,7 @@ impl Kubectl {
         &self.path
     }
 
-    /// Which one it is.
+    /// Version of helm.
     #[must_use]
     pub fn version(&self) -> KubectlVersion {
         self.version
@@ -182,7 +182,7 @@ impl Helm {
         &self.path
     }
 
-    /// Which one it is.
+    /// Version of helm.
     #[must_use]
     pub fn version(&self) -> HelmVersion {
         self.version

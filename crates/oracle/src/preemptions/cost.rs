@@ -1,4 +1,4 @@
-//! What victims cost.
+//! Cost of victims.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 

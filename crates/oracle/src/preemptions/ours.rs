@@ -9,7 +9,7 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Inventory;
 use serde_json::Value;
 
-/// Who is evicted where.
+/// Victims and their node.
 #[derive(Debug)]
 pub(super) struct Eviction {
     pub(super) node: String,
@@ -40,7 +40,7 @@ impl Ours {
         Ok(Self { engine, now, pending })
     }
 
-    /// Who is evicted for that pod, if anybody is.
+    /// Victims for that pod, if there are any.
     pub(super) fn evicted_for(&mut self, pod: &str) -> Result<Option<Eviction>> {
         let pod = self.pending.remove(pod).with_context(|| format!("{pod} does not come"))?;
         let uid = pod.uid.clone();

@@ -1,10 +1,10 @@
-//! What came of a comparison.
+//! Result of a comparison.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What was compared, and what differs.
+/// Comparisons, and the differences among them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of clusters.
@@ -30,7 +30,7 @@ pub struct Finding {
     pub seed: u64,
     /// `namespace/name` of the pod that came.
     pub pod: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub wrong: String,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::generate::Random;
 
-/// How priorities are spread.
+/// Distribution of priorities.
 #[derive(Debug, Clone, Copy)]
 enum Mix {
     /// All pods of a node are equally important; on most nodes they are important.

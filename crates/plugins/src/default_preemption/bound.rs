@@ -17,7 +17,7 @@ pub(super) struct Bounds {
     shortages: Vec<Shortage>,
     /// Pods that may be preempted, least important first.
     pods: Vec<Preemptible>,
-    /// What each of these pods frees of one resource.
+    /// Amounts of one resource that each of these pods frees.
     freed: Vec<i64>,
 }
 
@@ -69,7 +69,7 @@ impl Bounds {
         })
     }
 
-    /// How many of the first `end` pods must go at least, whichever those are.
+    /// Least number of the first `end` pods that must go, whichever those are.
     fn fewest(&mut self, end: usize, there: &[Arc<PodInfo>]) -> usize {
         let mut fewest = 1;
         for shortage in &self.shortages {
@@ -82,7 +82,7 @@ impl Bounds {
     }
 }
 
-/// How many of these amounts, taken in order, make `wanted`; `None` if all do not.
+/// Number of these amounts that make `wanted`, taken in order; `None` if all do not.
 fn count_to(wanted: i64, amounts: impl Iterator<Item = i64>) -> Option<usize> {
     let mut left = wanted;
     for (at, amount) in amounts.enumerate() {

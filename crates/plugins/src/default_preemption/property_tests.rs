@@ -152,7 +152,7 @@ fn earliest_start(candidate: &ModelCandidate) -> i64 {
     most_important.map(|pod| pod.status.start_time.map_or(i64::MAX, |at| at.0)).min().unwrap()
 }
 
-/// What is compared of candidates; their nodes are not.
+/// Part of a candidate that is compared; its node is not.
 fn cost(candidate: &ModelCandidate) -> [i64; 5] {
     [
         candidate.violations,

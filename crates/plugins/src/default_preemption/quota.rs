@@ -1,15 +1,15 @@
-//! How many candidates kube-scheduler looks for before it chooses.
+//! Number of candidates that kube-scheduler looks for before it chooses.
 
 use harbormaster_api::args::DefaultPreemptionArgs;
 
-/// How many candidates are enough to choose among, of `rows` nodes that may become some.
+/// Number of candidates that are enough to choose among, of `rows` nodes that may become some.
 pub(super) fn wanted(args: &DefaultPreemptionArgs, rows: usize) -> usize {
     let number = |number: i32| usize::try_from(number).unwrap_or(0);
     let share = rows * number(args.min_candidate_nodes_percentage) / 100;
     share.max(number(args.min_candidate_nodes_absolute)).min(rows)
 }
 
-/// How many candidates there are of each kind. Of either kind no more than `wanted` are kept.
+/// Number of candidates of each kind. Of either kind no more than `wanted` are kept.
 pub(super) struct Quota {
     wanted: usize,
     clean: usize,

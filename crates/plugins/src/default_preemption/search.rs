@@ -120,7 +120,7 @@ impl Search {
         has_none
     }
 
-    /// Who would have to leave that node, if that helps.
+    /// Pods that would have to leave that node, if that helps.
     fn try_row(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &mut dyn WhatIf) -> Option<EvictionPlan> {
         self.preemptible.gather(what_if.nodes().node(row), pod.priority(), what_if.objects());
         match dry_run(what_if, row, &self.preemptible) {

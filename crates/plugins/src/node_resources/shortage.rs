@@ -1,4 +1,4 @@
-//! How much a node lacks for a pod that NodeResourcesFit rejected.
+//! Amounts that a node lacks for a pod that NodeResourcesFit rejected.
 
 use harbormaster_framework::{prelude::*, table::NodeTable};
 
@@ -41,7 +41,7 @@ impl Shortage {
         }
     }
 
-    /// How much of the resource is free once that pod is gone.
+    /// Amount of the resource that is free once that pod is gone.
     pub(crate) fn freed_by(&self, pod: &PodInfo) -> i64 {
         self.resource.of_pod(pod).max(0)
     }
@@ -70,7 +70,7 @@ impl Resource {
         }
     }
 
-    /// What the node has, and what its pods ask for.
+    /// Capacity of the node, and requests of its pods.
     fn of_node(&self, nodes: &NodeTable, node: NodeRef<'_>) -> (i64, i64) {
         let (columns, at) = (nodes.columns(), node.idx().at());
         match self {

@@ -92,7 +92,7 @@ impl TopologyKey {
 #[derive(Debug)]
 struct Watched {
     column: TopologyKey,
-    /// How many terms name it that pods on nodes hold.
+    /// Number of terms of pods on nodes that name it.
     held: usize,
     /// When somebody last asked for it.
     asked: u64,

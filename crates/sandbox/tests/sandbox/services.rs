@@ -7,7 +7,7 @@ use super::*;
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {type: LoadBalancer, selector: {app: web}, \
                        ports: [{port: 80, targetPort: 8080}]}\n---\n";
 
-/// How many endpoints are ready, and how many are not.
+/// Number of endpoints that are ready, and of those that are not.
 fn endpoints(sandbox: &Sandbox) -> (usize, usize) {
     let (slices, _) = sandbox
         .store()

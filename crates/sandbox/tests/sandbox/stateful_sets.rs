@@ -1,4 +1,4 @@
-//! What a StatefulSet says of its pods while they are replaced.
+//! Status of a StatefulSet while its pods are replaced.
 
 use super::*;
 

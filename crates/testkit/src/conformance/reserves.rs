@@ -1,4 +1,4 @@
-//! What Reserve takes comes back, and what PreBind writes is taken back.
+//! Checks that Reserve and PreBind can be taken back.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     trial::{Trial, finished, rejection},
 };
 
-/// Which pods fit which nodes.
+/// Pods, and the nodes that they fit.
 type Fits = Vec<Vec<Result<(), Reject>>>;
 
 /// A pod that gives its node up must leave nothing behind: neither in the plugin, nor in objects, nor on the API server,
@@ -156,7 +156,7 @@ impl Desk<'_> {
         self.server.restore(objects);
     }
 
-    /// What is written has no longer to be assumed.
+    /// Written objects need no assumption any more.
     fn assumed_no_longer(&mut self, pod: &Arc<PodInfo>) {
         let (objects, before) = (self.server.objects(), self.server.raw());
         let placement = self.reserve(pod);

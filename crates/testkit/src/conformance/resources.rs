@@ -86,7 +86,7 @@ pub fn resource_fits_definition<R: Resource + Clone>(definition: &Value) {
     }
 }
 
-/// How much of a schema an object has.
+/// Share of a schema that an object has.
 #[derive(Clone, Copy, PartialEq)]
 enum Extent {
     Least,

@@ -1,4 +1,4 @@
-//! What plugins that judge rows must hold to, and that answers depend on nothing but the cluster.
+//! Checks of plugins that judge rows: answers depend on nothing but the cluster.
 
 use std::{collections::HashMap, sync::Arc};
 

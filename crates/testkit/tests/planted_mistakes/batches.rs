@@ -1,4 +1,4 @@
-//! What is said of many rows is not what is said of each.
+//! Mistakes of batches: the answer for many rows is not that for each.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod};

@@ -15,7 +15,7 @@ const REMEMBERS_THE_ORDER: u8 = 4;
 const REMEMBERS_THE_ZONE: u8 = 5;
 const PANICS_AT_UNKNOWN_NODES: u8 = 6;
 
-/// How many pods of each colour there are, by zone where that is remembered.
+/// Number of pods of each colour, by zone where that is remembered.
 #[derive(Debug, Default, PartialEq)]
 struct Colours<const WRONG: u8> {
     counts: BTreeMap<Str, usize>,

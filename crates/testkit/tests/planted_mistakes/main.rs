@@ -22,7 +22,7 @@ mod scores;
 
 /// A mistake, and the check that finds it.
 struct Planted {
-    /// What is wrong.
+    /// Description of the mistake.
     wrong: &'static str,
     /// Part of what the check says.
     said: &'static str,
@@ -51,7 +51,7 @@ const TABLE: [Family; 10] = [
     Family { name: "reserves", right: reserves::right, mistakes: reserves::MISTAKES },
 ];
 
-/// What the check says; `None` if it finds nothing.
+/// Message of the check; `None` if it finds nothing.
 fn found(check: fn()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(check)).err()?;
     let text = panic.downcast_ref::<String>().cloned();
