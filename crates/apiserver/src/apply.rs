@@ -3,8 +3,8 @@
 //! Reading order: [`apply()`] and [`note`] (what requests do), `managers` (who has written what), `fields` (sets of
 //! fields), `walk` (objects taken apart). Which values belong together is in [`ownership`](crate::ownership).
 //!
-//! Who writes what is kept of an object from the moment when a client that names itself creates it, or when it is
-//! applied; what was in it by then belongs to `before-first-apply`.
+//! The owners of an object's fields are kept from the moment when a client that names itself creates it, or when it is
+//! applied. Fields that it had by then belong to `before-first-apply`.
 
 mod fields;
 mod managers;

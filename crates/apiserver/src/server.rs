@@ -477,7 +477,7 @@ impl ApiServer {
     }
 }
 
-/// How a request changes a part of an object, and what is kept of that.
+/// Manner in which a request changes a part of an object, and the record that is kept of it.
 fn manner<'a>(request: &'a Request, part: Part, subresource: &'a str) -> Result<Manner<'a>> {
     let tracking = match part {
         Part::Whole => Tracking::Nothing,

@@ -116,7 +116,7 @@ impl EngineConfig {
 
 /// How often pods that wait for long are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(30);
-/// How long answers of plugins are kept that no attempt needs, at least; twice that at most.
+/// Least time for which answers of plugins are kept that no attempt needs; at most, they are kept for twice as long.
 const UNUSED: Duration = Duration::from_secs(300);
 
 /// The engine.

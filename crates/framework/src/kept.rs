@@ -1,4 +1,4 @@
-//! What outlives an attempt: what plugins that judge [rows](crate::scope::Row) said of each.
+//! Answers that outlive an attempt: those of plugins that judge [rows](crate::scope::Row).
 //!
 //! - A [`column`] holds the answers of one plugin for all pods of which it reads the same ([`crate::reads`]): it is
 //!   shared by templates that differ only in what the plugin does not look at.

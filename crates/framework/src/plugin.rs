@@ -196,8 +196,8 @@ pub trait Filter<S: Scoped = Whole>: Plugin {
         Ok(())
     }
 
-    /// What a node lacks that this plugin rejects, in its own numbers and names: `wants 400 W, 120 W free`. People read
-    /// it in `simulate --explain`; nothing else asks.
+    /// Returns the lack of a node that this plugin rejects, in its own numbers and names: `wants 400 W, 120 W free`.
+    /// `simulate --explain` shows it to people; nothing else asks.
     fn lacks(&self, cx: &S::Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Option<String> {
         let _ = (cx, state, node);
         None

@@ -321,7 +321,7 @@ fn add_implied(plugins: &[Guarded], points: &mut [Vec<PluginIdx>]) -> Vec<(&'sta
     implied
 }
 
-/// What a plugin listens to, what is added to its own words included. `None`: nothing wakes the pods that it rejects,
+/// Events that a plugin listens to, with those that are added to its own. `None`: nothing wakes the pods that it rejects,
 /// since it cannot reject any unless it `has_say`.
 pub fn registrations(plugin: &Guarded, has_say: bool) -> Option<Vec<ErasedRegistration>> {
     // A plugin that panics instead of telling is taken for one that tells nothing.

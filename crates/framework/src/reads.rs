@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-/// What a plugin that judges [rows](crate::scope::Row) reads of a pod. Pods of which it reads the same share
+/// Part of a pod that a plugin that judges [rows](crate::scope::Row) reads. Pods of which it reads the same share
 /// its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reads(Vec<u8>);

@@ -70,7 +70,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What PreFilter, Filter, PreScore and Score are lent: [`Whole`] or [`Row`].
+/// Part of the cluster that PreFilter, Filter, PreScore and Score are lent: [`Whole`] or [`Row`].
 pub trait Scoped: sealed::Sealed + 'static {
     /// Lent to the plugin during one attempt.
     type Cycle<'a>: Lent<'a>;
@@ -92,7 +92,7 @@ pub trait Lent<'a>: sealed::Sealed + Copy {
 #[derive(Clone, Copy, Debug)]
 pub enum Whole {}
 
-/// What makes up a row, in a [`RowCycle`]: verdicts and scores depend on the pod's spec and `spec.nodeName`, as far as
+/// The parts of a single row, in a [`RowCycle`]: verdicts and scores depend on the pod's spec and `spec.nodeName`, as far as
 /// the plugin [reads](crate::plugin::Plugin::reads) them, on the node's own row, on the number of nodes and on the
 /// plugin's arguments. They are kept until the row changes or a node joins or leaves, and PreFilter and PreScore run
 /// once for all pods of which the plugin reads the same. PreScore sees an empty set of candidates, and scores must not

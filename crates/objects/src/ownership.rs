@@ -1,5 +1,4 @@
-//! How an object is divided among those who write it: which of its values count as one, and what tells the elements of a
-//! list apart.
+//! The division of an object among its writers: values that count as one, and the identity of the elements of a list.
 
 use serde_json::Value;
 

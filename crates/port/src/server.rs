@@ -44,7 +44,7 @@ const PING: Duration = Duration::from_secs(30);
 const STREAMS: u32 = 100;
 /// The longest heads of requests, in bytes: tokens have a few thousand.
 const HEAD_BYTES: usize = 64 << 10;
-/// How much is read of a head that may turn out to be longer, at least. Behind this the connection ends.
+/// Least number of bytes that are read of a head that may be too long. After them the connection ends.
 const READ_BYTES: usize = 2 * HEAD_BYTES;
 /// The most that an HTTP/2 client may send ahead of being read, in bytes. Nobody has to send more than a number.
 const WINDOW: u32 = 64 << 10;

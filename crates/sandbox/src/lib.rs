@@ -20,7 +20,7 @@
 //! - All of them write events, as many as client-go would send. Kubelets tell of 1,000 pods in a row what they do to
 //!   containers, and of ten more every second.
 //!
-//! What they do not: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies,
+//! Not played: containers (logs, exec and the like are refused), autoscaling, admission webhooks and policies,
 //! volumes that grow, claims that are kept from being deleted while pods use them, readiness gates, histories of revisions
 //! (`kubectl rollout undo` of DaemonSets and StatefulSets), indexes of Jobs, DaemonSets that surge. Nodes that fail are
 //! tainted one and all, however many there are.

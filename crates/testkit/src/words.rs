@@ -10,7 +10,7 @@ pub(crate) enum Place {
     Resource,
 }
 
-/// What random pods and nodes carry beside what all of them do. A world knows nothing of `example.com/watts` unless
+/// Keys and values that random pods and nodes carry beside those that all of them have. A world knows nothing of `example.com/watts` unless
 /// somebody tells it:
 ///
 /// ```

@@ -153,7 +153,7 @@ fn name_of_custom(kind: &Kind) -> String {
     format!("{}.{}.{}", group.join("."), kind.version, kind.kind)
 }
 
-/// What a definition says of its resource, with the fields of every object.
+/// Schema that a definition gives its resource, with the fields of every object.
 fn of_definition(kinds: &Kinds, kind: &Kind) -> Value {
     let definitions = kinds.named("customresourcedefinitions.apiextensions.k8s.io");
     let definition = definitions.and_then(|kind_of| kind_of.shelf.get(&kind.qualified()));

@@ -33,7 +33,7 @@ pub(super) enum Line<'a> {
     Tick(Timestamp),
     /// What extenders were asked in the attempt of the next line.
     Asked(Vec<Asked>),
-    /// What the clock told in the attempt, and what came of it.
+    /// Times that were read in the attempt, and its result.
     Attempt(Vec<Timestamp>, Value),
     /// Another configuration took over.
     TakeOver(Timestamp, Setup),

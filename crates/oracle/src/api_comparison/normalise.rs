@@ -71,9 +71,9 @@ fn pretty(text: &str) -> Option<String> {
     Some(lines)
 }
 
-/// Who wrote which field is compared of objects that have been applied, in the
-/// order of the names: of others our server keeps it only where a client names
-/// itself.
+/// Owners of fields are compared for objects that have been applied, in the
+/// order of their names. For other objects our server keeps them only where a
+/// client names itself.
 fn without_managers(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! What makes a pod unlike all others, to plugins that look at nodes: a scheduler that keeps their answers must not keep these.
+//! Fields that make a pod unlike all others to plugins that look at nodes: a scheduler must not keep answers for them.
 
 use serde_json::{Value, json};
 

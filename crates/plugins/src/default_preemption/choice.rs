@@ -34,7 +34,7 @@ impl Cost {
         started: Reverse(Timestamp(i64::MIN)),
     };
 
-    /// What one victim adds to the sum of priorities. Every priority counts from the lowest one possible, so that one
+    /// Returns the share of one victim in the sum of priorities. Every priority counts from the lowest one possible, so that one
     /// victim more is always worse than one that is a little more important.
     pub(super) fn of_priority(priority: i32) -> i64 {
         i64::from(priority) - i64::from(i32::MIN)

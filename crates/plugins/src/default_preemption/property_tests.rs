@@ -299,6 +299,19 @@ fn check_victims(scene: &Scene, node: &str, victims: &[Arc<PodInfo>], seed: u64)
     }
 }
 
+/// Asks the plugin with these arguments. The cluster stays as it was.
+fn ask(scene: &mut Scene, args: DefaultPreemptionArgs, seed: u64) -> PostFiltered {
+    let plugin = DefaultPreemption::build(args, &BuildCycle::default()).unwrap();
+    let before = facts(&mut scene.trial);
+    let answer = scene.trial.ask(&plugin, &scene.preemptor).unwrap();
+    assert_eq!(facts(&mut scene.trial), before, "seed {seed}");
+    answer
+}
+
+fn names(pods: &[Arc<PodInfo>]) -> Vec<String> {
+    pods.iter().map(|pod| pod.name.to_string()).collect()
+}
+
 #[test]
 fn random_clusters_are_decided_as_by_the_model() {
     let mut preemptions = 0;
@@ -312,12 +325,8 @@ fn random_clusters_are_decided_as_by_the_model() {
         scene.trial.set_offset(offset);
         let args =
             DefaultPreemptionArgs { min_candidate_nodes_percentage: 0, min_candidate_nodes_absolute: wanted };
-        let plugin = DefaultPreemption::build(args, &BuildCycle::default()).unwrap();
-        let before = facts(&mut scene.trial);
-        let answer = scene.trial.ask(&plugin, &scene.preemptor).unwrap();
-        assert_eq!(facts(&mut scene.trial), before, "seed {seed}");
+        let answer = ask(&mut scene, args, seed);
         let model = best_of(&scene.nodes, &scene.preemptor, &scene.budgets, offset, wanted as usize);
-        let names = |pods: &[Arc<PodInfo>]| pods.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>();
         match answer {
             PostFiltered::Nominate { node, victims } => {
                 preemptions += 1;
@@ -346,11 +355,7 @@ fn by_default_no_victims_cost_more_than_the_best_that_the_model_finds_among_all_
             continue;
         }
         scene.trial.set_offset(dice.below(7) as usize);
-        let plugin =
-            DefaultPreemption::build(DefaultPreemptionArgs::default(), &BuildCycle::default()).unwrap();
-        let before = facts(&mut scene.trial);
-        let answer = scene.trial.ask(&plugin, &scene.preemptor).unwrap();
-        assert_eq!(facts(&mut scene.trial), before, "seed {seed}");
+        let answer = ask(&mut scene, DefaultPreemptionArgs::default(), seed);
         let model = best_of(&scene.nodes, &scene.preemptor, &scene.budgets, 0, usize::MAX);
         let PostFiltered::Nominate { node, victims } = answer else {
             assert!(model.is_none(), "seed {seed}: the model preempts on {:?}", model.unwrap().node);
@@ -361,7 +366,6 @@ fn by_default_no_victims_cost_more_than_the_best_that_the_model_finds_among_all_
         let model = model.unwrap_or_else(|| panic!("seed {seed}: the model finds no node"));
         let there = scene.nodes.iter().find(|known| known.name == *node).unwrap();
         let chosen = victims_on(there, &scene.preemptor, &scene.budgets).unwrap();
-        let names = |pods: &[Arc<PodInfo>]| pods.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>();
         assert_eq!(names(&victims), names(&chosen.victims), "seed {seed}");
         assert_eq!(cost(&chosen), cost(&model), "seed {seed}: {node} instead of {}", model.node);
     }

@@ -105,8 +105,8 @@ pub(super) struct Topology {
     clock: u64,
 }
 
-/// How many keys are kept at most beside those that pods on nodes name; half of them, those least recently asked for, go when
-/// there are more.
+/// Most keys that are kept beside those that pods on nodes name. When there are more, half of them go, the least recently
+/// used first.
 pub(super) const KEYS: usize = 64;
 
 impl Topology {

@@ -7,7 +7,7 @@ use harbormaster_framework::{cluster::Cluster, nodeset::NodeIdx, pod::PodInfo};
 use super::{Judged, failed, single_verdicts};
 use crate::{trial::Trial, variants};
 
-/// What a plugin says of a pod: of each row whether it fits, and its raw scores in walking order.
+/// Answers of a plugin for a pod: a verdict for each row, and its raw scores in walking order.
 #[derive(Clone, Debug, PartialEq)]
 struct Said {
     verdicts: Option<Vec<Judged>>,
