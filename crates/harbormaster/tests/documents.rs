@@ -76,9 +76,12 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
 
 #[test]
 fn every_path_that_a_document_names_exists() {
-    let path = Regex::new(r"`((?:crates|contrib|docs|examples|deploy|tests)/[A-Za-z0-9_./-]+)`").expect("a pattern");
+    let path =
+        Regex::new(r"`((?:crates|contrib|docs|examples|deploy|tests)/[A-Za-z0-9_./-]+)`").expect("a pattern");
     let mut missing = Vec::new();
-    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/plugins.md", "docs/operating.md"] {
+    for document in
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/plugins.md", "docs/operating.md"]
+    {
         let text = fs::read_to_string(root().join(document)).expect("a document");
         for named in path.captures_iter(&text).map(|captures| captures[1].to_owned()) {
             if !root().join(&named).exists() {

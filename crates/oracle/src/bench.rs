@@ -10,6 +10,7 @@ mod churn;
 mod creation;
 mod measurement;
 mod report;
+mod svg;
 mod volume_controller;
 mod watch;
 mod watcher;

@@ -6,7 +6,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::workload::PLAIN;
-use super::{Measurement, Size, chart};
+use super::{Measurement, Size, chart, svg};
 
 /// How two contenders compare on every workload.
 #[derive(Debug, Serialize)]
@@ -110,6 +110,14 @@ impl Report {
     /// The workloads that did not run to their end.
     pub fn failures(&self) -> impl Iterator<Item = &Comparison> {
         self.workloads.iter().filter(|workload| workload.failure.is_some())
+    }
+
+    /// Chart of the CPU time per pod of every workload, as an SVG document.
+    pub fn svg(&self) -> String {
+        let values = |workload: &Comparison| [0, 1].map(|index| workload.median(index, CPU));
+        let groups: Vec<_> =
+            self.workloads.iter().map(|workload| (workload.name, values(workload))).collect();
+        svg::bars("CPU time per pod in milliseconds (logarithmic)", self.names, &groups)
     }
 
     fn table(&self) -> Table {

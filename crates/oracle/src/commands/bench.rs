@@ -1,6 +1,8 @@
 //! `harbormaster-oracle bench`.
 
-use anyhow::{Result, bail};
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use harbormaster_oracle::bench::{Options, PLAIN, Sizing, WORKLOADS, Workload, run};
 
@@ -47,6 +49,9 @@ pub(crate) struct Arguments {
     right: Side,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
+    /// Writes a chart of the CPU time per pod to this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// How to print the result.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -76,6 +81,9 @@ impl Arguments {
                 run.last_event_s
             );
         })?;
+        if let Some(path) = &self.svg {
+            fs::write(path, report.svg()).with_context(|| format!("writing {}", path.display()))?;
+        }
         match self.output {
             Format::Text => println!("{report}"),
             Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
