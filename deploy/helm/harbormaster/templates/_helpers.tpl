@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The release's name, or with the chart's behind it where it does not have that in it. */}}
+{{/* The release's name, followed by the chart's name unless it already contains that. */}}
 {{- define "harbormaster.fullname" -}}
 {{- $name := include "harbormaster.name" . -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default .Release.Namespace .Values.leaderElection.resourceNamespace -}}
 {{- end -}}
 
-{{/* The values' configuration over the chart's own. */}}
+{{/* The chart's configuration, overridden by `config` of the values. */}}
 {{- define "harbormaster.config" -}}
 {{- $lease := dict "leaderElect" true "resourceName" (include "harbormaster.lease" .) "resourceNamespace" (include "harbormaster.leaseNamespace" .) -}}
 {{- $own := dict "apiVersion" "kubescheduler.config.k8s.io/v1" "kind" "KubeSchedulerConfiguration" "leaderElection" $lease "profiles" (list (dict "schedulerName" .Values.schedulerName)) -}}
