@@ -99,8 +99,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Row)) -> Result<Report> 
     }
     play.load.stop_creating();
     let ended = Instant::now();
-    while ended.elapsed() < PATIENCE && !(lock(&play.ledger).numbers.pending == 0 && play.crew.is_complete())
-    {
+    while ended.elapsed() < PATIENCE && !(play.is_settled() && play.crew.is_complete()) {
         play.next(&mut progress)?;
     }
     // Who waits still has seen the end of all troubles long ago.
@@ -199,6 +198,12 @@ impl<'a> Play<'a> {
         }
         sleep(TICK);
         Ok(())
+    }
+
+    /// True if every pod was seen in etcd's history and has a node.
+    fn is_settled(&self) -> bool {
+        let numbers = lock(&self.ledger).numbers;
+        numbers.created >= self.load.created() && numbers.pending == 0
     }
 
     /// Takes in what has happened.

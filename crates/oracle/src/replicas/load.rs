@@ -1,6 +1,6 @@
 //! Pods that come at a steady pace, and go again when the cluster is full enough.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -52,6 +52,7 @@ pub(super) fn places(nodes: usize) -> usize {
 /// Threads that create and delete pods until this value is dropped.
 pub(super) struct Load {
     creates: Arc<AtomicBool>,
+    created: Arc<AtomicUsize>,
     creators: Vec<JoinHandle<()>>,
     deletes: Arc<AtomicBool>,
 }
@@ -75,13 +76,17 @@ impl Load {
         let (creates, deletes) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
         let interval = Duration::from_secs(1) / rate.max(1);
         let pace = Arc::new(Mutex::new(Pace { interval, next: Instant::now(), number: 0 }));
+        let created = Arc::new(AtomicUsize::new(0));
         let creator = || {
             let (client, creates, pace) = (client.clone(), creates.clone(), pace.clone());
+            let created = created.clone();
             thread::spawn(move || {
                 while creates.load(Ordering::Relaxed) {
                     let (number, at) = lock(&pace).claim(Instant::now());
                     sleep(at.saturating_duration_since(Instant::now()));
-                    until_done(&creates, 409, || client.post(PODS, &pod(seed, number)));
+                    if until_done(&creates, 409, || client.post(PODS, &pod(seed, number))) {
+                        created.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             })
         };
@@ -101,7 +106,12 @@ impl Load {
                 }
             });
         }
-        Self { creates, creators, deletes }
+        Self { creates, created, creators, deletes }
+    }
+
+    /// Number of pods that the API server has. Its history may show the last ones later.
+    pub(super) fn created(&self) -> usize {
+        self.created.load(Ordering::Relaxed)
     }
 
     /// No more pods come; others still go.
@@ -134,13 +144,14 @@ impl Pace {
     }
 }
 
-/// Tries until it succeeds, until it has been done already, which `done` says, or until nobody wants it any more.
-fn until_done(wanted: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) {
+/// Retries a request until it succeeds, until status `done` says that an earlier try has succeeded, or until it is no longer
+/// wanted. Returns true if it is done.
+fn until_done(wanted: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Value, Error>) -> bool {
     loop {
         match act() {
-            Ok(_) => return,
-            Err(Error::Refused { status, .. }) if status == done => return,
-            Err(_) if !wanted.load(Ordering::Relaxed) => return,
+            Ok(_) => return true,
+            Err(Error::Refused { status, .. }) if status == done => return true,
+            Err(_) if !wanted.load(Ordering::Relaxed) => return false,
             Err(_) => sleep(PAUSE),
         }
     }
