@@ -1,10 +1,10 @@
-//! Arguments of the in-tree plugins, as `kubescheduler.config.k8s.io/v1` spells them.
+//! Arguments of the in-tree plugins, in the form of `kubescheduler.config.k8s.io/v1`.
 //!
-//! A plugin receives its arguments defaulted and validated by the configuration crate and decodes them into its
-//! type here. Where the API documents a default for an absent field, `Default` and an absent field agree with it,
-//! so `{}` and `Default::default()` mean the same.
+//! The configuration crate defaults and validates the arguments, and the plugin decodes them into its type here. Where
+//! the API documents a default for an absent field, both `Default` and an absent field have that value, so `{}` and
+//! `Default::default()` are equal.
 //!
-//! `apiVersion` and `kind` are not part of these types: the configuration crate takes them off.
+//! `apiVersion` and `kind` are not part of these types: the configuration crate removes them.
 
 mod affinity;
 mod duration;
@@ -22,14 +22,14 @@ pub use resources::{
 };
 pub use spread::{DefaultConstraint, DefaultingType, LabelSelectorArg, PodTopologySpreadArgs};
 
-/// `DefaultPreemptionArgs`: how many nodes on which evictions help are enough to choose among. The defaults mean all of
-/// them, unless searches stop early as kube-scheduler's do.
+/// `DefaultPreemptionArgs`: number of nodes on which evictions help that are enough to choose from. The defaults mean
+/// all of them, unless searches stop early as kube-scheduler's do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultPreemptionArgs {
-    /// Least share of the nodes to try, in percent.
+    /// Minimum share of the nodes to try, in percent.
     pub min_candidate_nodes_percentage: i32,
-    /// Least number of nodes to try.
+    /// Minimum number of nodes to try.
     pub min_candidate_nodes_absolute: i32,
 }
 
@@ -39,14 +39,14 @@ impl Default for DefaultPreemptionArgs {
     }
 }
 
-/// `DynamicResourcesArgs`. The defaults depend on feature gates; the configuration crate fills them in, so what is
-/// absent here is switched off.
+/// `DynamicResourcesArgs`. The defaults depend on feature gates and are filled in by the configuration crate, so absent
+/// means off here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DynamicResourcesArgs {
-    /// Longest time that Filter may take on one node; zero or absent means unlimited.
+    /// Maximum time of Filter on one node; zero or absent means unlimited.
     pub filter_timeout: Option<GoDuration>,
-    /// Longest wait for the binding conditions of devices.
+    /// Maximum wait for the binding conditions of devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding_timeout: Option<GoDuration>,
 }
@@ -55,9 +55,9 @@ pub struct DynamicResourcesArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct InterPodAffinityArgs {
-    /// What a running pod's required affinity to the new pod adds to a node's score, 0..=100.
+    /// Amount that a running pod's required affinity to the new pod adds to a node's score, 0..=100.
     pub hard_pod_affinity_weight: i32,
-    /// Leave out the preferences of running pods when the new pod has none itself.
+    /// Ignore the preferences of running pods if the new pod has none itself.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -71,7 +71,7 @@ impl Default for InterPodAffinityArgs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeAffinityArgs {
-    /// Node affinity that every pod of the profile gets in addition to its own.
+    /// Node affinity that applies to every pod of the profile in addition to its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_affinity: Option<AddedAffinity>,
 }
@@ -80,9 +80,9 @@ pub struct NodeAffinityArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VolumeBindingArgs {
-    /// Seconds to wait until the volumes of a pod are bound.
+    /// Timeout in seconds for binding the volumes of a pod.
     pub bind_timeout_seconds: i64,
-    /// Score by used share of the storage capacity; only with the gate StorageCapacityScoring.
+    /// Score by used share of the storage capacity; requires the gate StorageCapacityScoring.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<UtilizationShapePoint>,
 }

@@ -1,4 +1,4 @@
-//! What an update of a pod or node changed, as far as that may make waiting pods schedulable.
+//! Changes in an update of a pod or node that may make waiting pods schedulable.
 
 use std::{ops::BitOr, sync::Arc};
 
@@ -13,20 +13,20 @@ macro_rules! flags {
         impl $name {
             $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
 
-            /// Every single change, in the order in which Kubernetes tells them.
+            /// All single changes, in the order in which Kubernetes reports them.
             pub const ALL: &[Self] = &[$(Self::$flag,)*];
 
-            /// Whether nothing of interest changed.
+            /// Returns true if there is no change.
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
             }
 
-            /// Whether all of `other` is among the changes.
+            /// Returns true if the changes include all of `other`.
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// The single changes, in the order in which Kubernetes tells them.
+            /// The single changes, in the order in which Kubernetes reports them.
             pub fn iter(self) -> impl Iterator<Item = Self> {
                 Self::ALL.iter().copied().filter(move |flag| self.contains(*flag))
             }
@@ -46,25 +46,25 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What changed about a pod. None of it: Kubernetes tells a general update.
+    /// Changes of a pod. Without any of them Kubernetes reports a generic update.
     PodChanges {
         /// `metadata.labels`.
         LABELS = 0;
-        /// Some resource is requested less, or no longer.
+        /// The request of some resource became smaller or was removed.
         SCALE_DOWN = 1;
-        /// The last scheduling gates are gone.
+        /// The last scheduling gates were removed.
         GATES_ELIMINATED = 2;
-        /// There are more or fewer tolerations. They cannot be altered otherwise.
+        /// The number of tolerations changed. They cannot be changed otherwise.
         TOLERATIONS = 3;
-        /// The status names other generated resource claims.
+        /// The status has different generated resource claims.
         GENERATED_CLAIMS = 4;
     }
 }
 
 flags! {
-    /// What changed about a node. None of it: nothing is told.
+    /// Changes of a node. Without any of them nothing is reported.
     NodeChanges {
-        /// `spec.unschedulable` is no longer set.
+        /// `spec.unschedulable` was cleared.
         UNSCHEDULABLE_CLEARED = 0;
         /// `status.allocatable`.
         ALLOCATABLE = 1;
@@ -72,7 +72,7 @@ flags! {
         LABELS = 2;
         /// `spec.taints`.
         TAINTS = 3;
-        /// The status of some condition; heartbeats do not count.
+        /// The status of some condition; heartbeats are ignored.
         CONDITIONS = 4;
         /// `metadata.annotations`.
         ANNOTATIONS = 5;
@@ -81,7 +81,7 @@ flags! {
     }
 }
 
-/// Compares two states of a pod.
+/// Compares two versions of a pod.
 pub fn pod_changes(old: &Pod, new: &Pod) -> PodChanges {
     let gates_eliminated = new.scheduling_gates.is_empty() && !old.scheduling_gates.is_empty();
     PodChanges::LABELS.when(old.labels != new.labels)
@@ -105,7 +105,7 @@ fn scaled_down(old: &Pod, new: &Pod) -> bool {
         .any(|(name, before)| after.iter().find(|(n, _)| n == name).is_none_or(|(_, amount)| amount < before))
 }
 
-/// Compares two states of a node.
+/// Compares two versions of a node.
 pub fn node_changes(old: &Node, new: &Node) -> NodeChanges {
     NodeChanges::UNSCHEDULABLE_CLEARED.when(old.unschedulable && !new.unschedulable)
         | NodeChanges::ALLOCATABLE.when(old.allocatable != new.allocatable)

@@ -1,24 +1,24 @@
-//! Feature gates that change what a scheduler does, with the defaults of Kubernetes 1.36.
+//! Feature gates that affect a scheduler, with the defaults of Kubernetes 1.36.
 //!
-//! Plugins ask [`Features::enabled`]; the command line is parsed by the configuration crate.
+//! Plugins call [`Features::enabled`]; the configuration crate parses the command line.
 
 use std::fmt;
 
-/// How mature a feature is.
+/// Maturity of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Off unless asked for.
+    /// Off by default.
     Alpha,
-    /// Usually on.
+    /// Usually on by default.
     Beta,
-    /// Stable; the gate will go away.
+    /// Stable; the gate will be removed.
     Ga,
-    /// Kept for a while to bring an old behaviour back.
+    /// Kept for a while to restore an old behavior.
     Deprecated,
 }
 
 impl Stage {
-    /// As `--help` prints it.
+    /// Name as `--help` prints it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alpha => "ALPHA",
@@ -42,22 +42,22 @@ macro_rules! features {
             /// All gates.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Kubernetes' name.
+            /// Name in Kubernetes.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// Its maturity in 1.36.
+            /// Maturity in 1.36.
             pub const fn stage(self) -> Stage {
                 match self { $(Self::$name => Stage::$stage,)* }
             }
 
-            /// Whether it is on unless asked otherwise.
+            /// Returns true if it is on by default.
             pub const fn on_by_default(self) -> bool {
                 match self { $(Self::$name => features!(@on $default),)* }
             }
 
-            /// Whether it cannot be changed any more.
+            /// Returns true if it cannot be changed any more.
             pub const fn locked(self) -> bool {
                 match self { $(Self::$name => features!(@locked $lock),)* }
             }
@@ -126,7 +126,7 @@ features! {
 const _: () = assert!(Feature::ALL.len() <= 64);
 
 impl Feature {
-    /// The gate of that name, if a scheduler reads it.
+    /// Returns the gate of that name, if a scheduler uses it.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|f| f.name() == name)
     }
@@ -138,17 +138,17 @@ impl fmt::Display for Feature {
     }
 }
 
-/// Which gates are on. [`Default`] is Kubernetes 1.36 without `--feature-gates`.
+/// The set of gates that are on. [`Default`] is Kubernetes 1.36 without `--feature-gates`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Features(u64);
 
 impl Features {
-    /// Whether the gate is on.
+    /// Returns true if the gate is on.
     pub const fn enabled(self, feature: Feature) -> bool {
         self.0 & (1 << feature as u64) != 0
     }
 
-    /// Turns a gate on or off; locks and dependencies between gates are the caller's business.
+    /// Turns a gate on or off. The caller is responsible for locks and dependencies between gates.
     pub fn set(&mut self, feature: Feature, on: bool) {
         let bit = 1 << feature as u64;
         if on {
@@ -158,7 +158,7 @@ impl Features {
         }
     }
 
-    /// These gates with one changed.
+    /// Returns these gates with one changed.
     #[must_use]
     pub fn with(mut self, feature: Feature, on: bool) -> Self {
         self.set(feature, on);

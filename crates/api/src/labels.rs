@@ -1,5 +1,5 @@
-//! String maps as Kubernetes uses them for labels, annotations and node selectors, and the syntax of label keys and
-//! values with the API's own words for what is wrong.
+//! String maps for labels, annotations and node selectors, and the syntax of label keys and values with the API's error
+//! messages.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::Str;
 pub struct Labels(Arc<[(Str, Str)]>);
 
 impl Labels {
-    /// The value under `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Str> {
         self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok().map(|at| &self.0[at].1)
     }
@@ -22,24 +22,24 @@ impl Labels {
         self.0.iter().map(|(k, v)| (k, v))
     }
 
-    /// Whether there is no pair.
+    /// Returns true if there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many pairs there are.
+    /// Number of pairs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether every pair of `self` is also in `other`: how `spec.nodeSelector` and map selectors match.
+    /// Returns true if every pair of `self` is also in `other`: the rule of `spec.nodeSelector` and map selectors.
     pub fn subset_of(&self, other: &Labels) -> bool {
         self.iter().all(|(k, v)| other.get(k) == Some(v))
     }
 }
 
 impl<K: Into<Str>, V: Into<Str>> FromIterator<(K, V)> for Labels {
-    /// Of equal keys the last one wins, as in a JSON object.
+    /// The last of equal keys takes precedence, as in a JSON object.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<(Str, Str)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         if pairs.is_empty() {
@@ -64,9 +64,9 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Most bytes in the name part of a qualified name, in a label value and in a DNS label.
+/// Maximum number of bytes in the name part of a qualified name, in a label value and in a DNS label.
 const MAX_NAME: usize = 63;
-/// Most bytes in a DNS subdomain.
+/// Maximum number of bytes in a DNS subdomain.
 const MAX_SUBDOMAIN: usize = 253;
 
 const NAME_REGEX: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -75,7 +75,7 @@ const NAME_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '
 const NAME_EXAMPLES: &str = "(e.g. 'MyName',  or 'my.name',  or '123-abc', ";
 const SUBDOMAIN_REGEX: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
-/// Whether `text` is a qualified name, the syntax of label keys and extended resource names: up to 63 letters,
+/// Returns true if `text` is a qualified name, the syntax of label keys and extended resource names: up to 63 letters,
 /// digits, `-`, `_` and `.`, optionally after a DNS subdomain and a slash.
 pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
@@ -84,17 +84,17 @@ pub fn is_qualified_name(text: &str) -> bool {
     }
 }
 
-/// Whether `text` is empty or up to 63 letters, digits, `-`, `_` and `.` with a letter or digit at both ends.
+/// Returns true if `text` is empty, or up to 63 letters, digits, `-`, `_` and `.` with a letter or digit at both ends.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// Whether `text` is a DNS subdomain (RFC 1123), lower case.
+/// Returns true if `text` is a lower-case DNS subdomain (RFC 1123).
 pub fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_SUBDOMAIN && has_subdomain_form(text)
 }
 
-/// What is wrong with `text` as a qualified name, in the API's words; nothing if it is one.
+/// Returns the errors of `text` as a qualified name, in the API's words; empty if it is valid.
 pub fn qualified_name_errors(text: &str) -> Vec<String> {
     let wrong_form = || format!("{NAME_WORDS} {NAME_EXAMPLES}regex used for validation is '{NAME_REGEX}')");
     let mut parts = text.split('/');
@@ -128,7 +128,7 @@ pub fn qualified_name_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with `text` as a label value, in the API's words; nothing if it is one.
+/// Returns the errors of `text` as a label value, in the API's words; empty if it is valid.
 pub fn label_value_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_NAME {
@@ -144,7 +144,7 @@ pub fn label_value_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with `text` as a DNS subdomain, in the API's words; nothing if it is one.
+/// Returns the errors of `text` as a DNS subdomain, in the API's words; empty if it is valid.
 pub fn subdomain_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > MAX_SUBDOMAIN {

@@ -1,16 +1,18 @@
-//! What the scheduler knows of Kubernetes objects.
+//! The scheduler's model of Kubernetes objects.
 //!
-//! These are *slim* types: they hold the fields that scheduling reads and nothing else, so that a bound pod
-//! costs hundreds of bytes. They are decoded from the API server's JSON by [`wire`], which is the only module
-//! that knows field names on the wire (camel case, optional everything). What `serde` makes of the types themselves is the
-//! form of recordings, not that of the API.
+//! The types are *slim*: they contain only the fields that scheduling reads, so a bound pod costs hundreds of bytes.
+//! [`wire`] decodes them from the API server's JSON and is the only module that knows field names on the wire (camel
+//! case, everything optional). The `serde` form of the types themselves is that of recordings, not that of the API.
 //!
-//! Reading order: [`strings`] and [`labels`] (the vocabulary), [`quantity`] and [`resources`] (amounts),
-//! [`selector`] and [`taint`] (matching), [`pod`] and [`node`] (the objects), [`requests`] (what a pod asks for),
-//! [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (words that every crate needs), [`similar`]
-//! (names that were meant), [`wire`] (decoding).
+//! Reading order:
+//! 1. [`strings`] and [`labels`] (vocabulary), [`quantity`] and [`resources`] (amounts)
+//! 2. [`selector`] and [`taint`] (matching)
+//! 3. [`pod`] and [`node`] (the objects), [`requests`] (effective resource requests)
+//! 4. [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (names that every crate needs),
+//!    [`similar`] (suggestions for misspelled names)
+//! 5. [`wire`] (decoding)
 //!
-//! Invariants: no I/O, no clock, no tokio, no kube; nothing panics on odd input.
+//! Invariants: no I/O, no clock, no tokio, no kube; odd input never causes a panic.
 
 pub mod args;
 pub mod changes;

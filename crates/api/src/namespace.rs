@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Labels, Str};
 
-/// A namespace, as far as scheduling reads it.
+/// A namespace, reduced to what scheduling reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
     /// `metadata.name`.
     pub name: Str,
-    /// `metadata.labels`, which namespace selectors look at.
+    /// `metadata.labels`, which namespace selectors match.
     pub labels: Labels,
 }

@@ -12,12 +12,12 @@ pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 pub const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
 /// Well-known label: the region.
 pub const LABEL_REGION: &str = "topology.kubernetes.io/region";
-/// The zone label before it was stable; wins over [`LABEL_ZONE`] where present.
+/// The beta zone label; takes precedence over [`LABEL_ZONE`].
 pub const LABEL_ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
-/// The region label before it was stable; wins over [`LABEL_REGION`] where present.
+/// The beta region label; takes precedence over [`LABEL_REGION`].
 pub const LABEL_REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 
-/// A node, as far as scheduling reads it.
+/// A node, reduced to what scheduling reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// `metadata.name`.
@@ -34,13 +34,13 @@ pub struct Node {
     pub unschedulable: bool,
     /// `spec.taints`, in order.
     pub taints: Arc<[Taint]>,
-    /// `status.allocatable`, rounded up as the scheduler does; unknown resource names dropped.
+    /// `status.allocatable`, rounded up as the scheduler does, without unknown resource names.
     pub allocatable: Resources,
     /// `status.images`, in order.
     pub images: Arc<[Image]>,
     /// `status.declaredFeatures`, sorted.
     pub declared_features: Arc<[Str]>,
-    /// `status.conditions` as (type, status), sorted by type. Heartbeats are left out.
+    /// `status.conditions` as (type, status), sorted by type, without heartbeats.
     pub conditions: Labels,
 }
 
@@ -49,6 +49,6 @@ pub struct Node {
 pub struct Image {
     /// All names of the image, as the kubelet reports them.
     pub names: Vec<Str>,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: i64,
 }

@@ -1,21 +1,21 @@
-//! Objects beside pods and nodes that plugins look up: namespaces, what selects or owns pods, disruption budgets.
+//! Objects other than pods and nodes that plugins read: namespaces, selectors and owners of pods, disruption budgets.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Labels, Namespace, Str, selector::LabelSelector};
 
-/// `v1.Service`, as far as scheduling reads it: pods that it selects are spread by default.
+/// `v1.Service`, reduced to what scheduling reads: the pods that it selects are spread by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// `metadata.namespace`.
     pub namespace: Str,
     /// `metadata.name`.
     pub name: Str,
-    /// `spec.selector`; `None` selects nothing, an empty one everything.
+    /// `spec.selector`; `None` selects nothing, an empty selector everything.
     pub selector: Option<Labels>,
 }
 
-/// The kinds of owners whose selector spreads their pods by default.
+/// Kinds of owners whose pods are spread by default by their selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WorkloadKind {
     /// `v1`
@@ -26,10 +26,10 @@ pub enum WorkloadKind {
     StatefulSet,
 }
 
-/// An owner of pods, as far as scheduling reads it.
+/// An owner of pods, reduced to what scheduling reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
-    /// What it is.
+    /// Kind of the owner.
     pub kind: WorkloadKind,
     /// `metadata.namespace`.
     pub namespace: Str,
@@ -39,7 +39,7 @@ pub struct Workload {
     pub selector: Option<LabelSelector>,
 }
 
-/// `policy/v1` PodDisruptionBudget, as far as preemption reads it.
+/// `policy/v1` PodDisruptionBudget, reduced to what preemption reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodDisruptionBudget {
     /// `metadata.namespace`.
@@ -50,11 +50,11 @@ pub struct PodDisruptionBudget {
     pub selector: Option<LabelSelector>,
     /// `status.disruptionsAllowed`.
     pub disruptions_allowed: i32,
-    /// The names in `status.disruptedPods`: pods whose eviction was counted and is under way.
+    /// Names in `status.disruptedPods`: pods whose eviction was counted and is in progress.
     pub disrupted_pods: Vec<Str>,
 }
 
-/// Any of them.
+/// An object of one of the [kinds](ObjectKind).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Object {
     /// A namespace.
@@ -80,19 +80,19 @@ pub enum ObjectKind {
     PodDisruptionBudget,
 }
 
-/// What identifies an [`Object`].
+/// Key of an [`Object`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectKey {
-    /// What it is.
+    /// Kind of the object.
     pub kind: ObjectKind,
-    /// Its namespace; empty for namespaces themselves.
+    /// Namespace; empty for namespaces themselves.
     pub namespace: Str,
-    /// Its name.
+    /// Name.
     pub name: Str,
 }
 
 impl Object {
-    /// What identifies it.
+    /// Returns the key.
     pub fn key(&self) -> ObjectKey {
         let (kind, namespace, name) = match self {
             Self::Namespace(n) => (ObjectKind::Namespace, Str::default(), &n.name),
@@ -105,7 +105,7 @@ impl Object {
 }
 
 impl ObjectKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::Namespace,
         Self::Service,
@@ -115,7 +115,7 @@ impl ObjectKind {
         Self::PodDisruptionBudget,
     ];
 
-    /// `kind` of its objects.
+    /// The `kind` of its objects.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Namespace => "Namespace",
@@ -127,7 +127,7 @@ impl ObjectKind {
         }
     }
 
-    /// Its API group; empty for the core group.
+    /// API group; empty for the core group.
     pub const fn group(self) -> &'static str {
         match self {
             Self::Namespace | Self::Service | Self::Workload(WorkloadKind::ReplicationController) => "",
@@ -136,13 +136,13 @@ impl ObjectKind {
         }
     }
 
-    /// The kind of that `apiVersion` and `kind`, whatever the group's version.
+    /// Returns the kind with that `apiVersion` and `kind`; the version of the group is ignored.
     pub fn of(api_version: &str, kind: &str) -> Option<Self> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         Self::ALL.into_iter().find(|known| known.name() == kind && known.group() == group)
     }
 
-    /// Whether its objects belong to a namespace.
+    /// Returns true if its objects have a namespace.
     pub const fn is_namespaced(self) -> bool {
         !matches!(self, Self::Namespace)
     }

@@ -2,14 +2,14 @@
 
 use crate::Str;
 
-/// What identifies an object of which nothing else is read.
+/// Identity of an object of which nothing else is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectRef {
     /// `apiVersion`, for example `apps/v1`.
     pub api_version: Str,
     /// `kind`.
     pub kind: Str,
-    /// `metadata.namespace`; empty for objects of the whole cluster.
+    /// `metadata.namespace`; empty for cluster-scoped objects.
     pub namespace: Str,
     /// `metadata.name`.
     pub name: Str,

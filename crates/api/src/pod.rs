@@ -10,10 +10,10 @@ use crate::{
     taint::Toleration,
 };
 
-/// A pod, as far as scheduling reads it.
+/// A pod, reduced to what scheduling reads.
 ///
-/// What all pods of one owner share is behind [`Pod::spec`]; equal specs are one allocation after the engine has
-/// interned them, so comparing pointers tells whether two pods ask for the same thing.
+/// [`Pod::spec`] contains the part that all pods of one owner share. The engine interns it, so equal specs have the
+/// same address and can be compared by pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     /// `metadata.uid`: the pod's identity.
@@ -32,15 +32,15 @@ pub struct Pod {
     pub annotations: Labels,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// `metadata.deletionTimestamp`: the pod is terminating.
+    /// `metadata.deletionTimestamp`, set while the pod is terminating.
     pub deleted: Option<Timestamp>,
     /// The owner reference with `controller: true`.
     pub controller: Option<OwnerReference>,
-    /// `spec.nodeName`: where the pod is bound.
+    /// `spec.nodeName`: the node that the pod is bound to.
     pub node_name: Option<Str>,
     /// `spec.schedulingGates`, in order.
     pub scheduling_gates: Vec<Str>,
-    /// Everything else of `spec`.
+    /// The rest of `spec`.
     pub spec: Arc<PodSpec>,
     /// `status`.
     pub status: PodStatus,
@@ -52,17 +52,17 @@ impl Pod {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether `deletionTimestamp` is set.
+    /// Returns true if `deletionTimestamp` is set.
     pub fn is_terminating(&self) -> bool {
         self.deleted.is_some()
     }
 
-    /// Whether the pod has finished (`Succeeded` or `Failed`) and no longer holds resources.
+    /// Returns true if the pod has finished (`Succeeded` or `Failed`) and no longer occupies resources.
     pub fn is_terminal(&self) -> bool {
         matches!(self.status.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// The condition of that type.
+    /// Returns the condition of that type.
     pub fn condition(&self, type_: &str) -> Option<&PodCondition> {
         self.status.conditions.iter().find(|c| c.type_ == type_)
     }
@@ -71,18 +71,18 @@ impl Pod {
 /// The owner that controls a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnerReference {
-    /// For example `apps/v1`.
+    /// API version, for example `apps/v1`.
     pub api_version: Str,
-    /// For example `ReplicaSet`.
+    /// Kind, for example `ReplicaSet`.
     pub kind: Str,
-    /// Its name.
+    /// Name.
     pub name: Str,
-    /// Its identity.
+    /// UID.
     pub uid: Str,
 }
 
-/// The part of `spec` that equal pods share. It never changes after creation except for tolerations, resources
-/// (in-place resize) and the like; then the pod points to another `PodSpec`.
+/// The part of `spec` that equal pods share. After creation only tolerations, resources (in-place resize) and a few
+/// other fields change; the pod then points to another `PodSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodSpec {
     /// `schedulerName`; the wire default is `default-scheduler`.
@@ -111,12 +111,13 @@ pub struct PodSpec {
     pub overhead: ResourceList,
     /// `resources.requests`: pod-level requests (KEP-2837).
     pub pod_level_requests: ResourceList,
-    /// `resources.limits`: pod-level limits, which are shown and not counted.
+    /// `resources.limits`: pod-level limits, which are displayed but not counted.
     #[serde(default)]
     pub pod_level_limits: ResourceList,
-    /// `volumes` that matter to scheduling, in order (config maps, secrets, projected, empty dirs are left out).
+    /// `volumes` that are relevant for scheduling, in order (without config maps, secrets, projected volumes and empty
+    /// dirs).
     pub volumes: Vec<Volume>,
-    /// `resourceClaims`: names in the pod.
+    /// `resourceClaims`: names within the pod.
     pub resource_claims: Vec<Str>,
     /// `schedulingGroup.podGroupName`.
     pub pod_group: Option<Str>,
@@ -124,11 +125,11 @@ pub struct PodSpec {
     pub host_network: bool,
     /// `hostUsers`.
     pub host_users: Option<bool>,
-    /// Some container has a `restartPolicyRules` entry with the action `RestartAllContainers`.
+    /// True if some container has a `restartPolicyRules` entry with the action `RestartAllContainers`.
     pub restarts_all_containers: bool,
 }
 
-/// A container, as far as scheduling reads it.
+/// A container, reduced to what scheduling reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Container {
     /// `name`.
@@ -139,17 +140,17 @@ pub struct Container {
     pub requests: ResourceList,
     /// `ports` with a host port.
     pub host_ports: Vec<HostPort>,
-    /// Init containers: `restartPolicy: Always`, a sidecar (KEP-753).
+    /// `restartPolicy: Always` of an init container: a sidecar (KEP-753).
     pub restart_always: bool,
-    /// Names of `resources.requests` and `resources.limits`: what extenders' `managedResources` look at.
+    /// `resources.limits`; an extender's `managedResources` is matched with requests and limits.
     pub limits: ResourceList,
 }
 
-/// A list of (resource name, amount) as written, sorted by name: keeps presence apart from zero.
-/// cpu in millicores, everything else in units, both rounded up.
+/// A list of (resource name, amount) as written, sorted by name. Unlike [`Resources`] it distinguishes absent from
+/// zero. CPU is in millicores, everything else in units, both rounded up.
 pub type ResourceList = Vec<(Str, i64)>;
 
-/// A host port that a container asks for.
+/// A host port of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
     /// `hostIP`; `0.0.0.0` when absent.
@@ -163,9 +164,9 @@ pub struct HostPort {
 /// `podAffinity` or `podAntiAffinity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodAffinity {
-    /// Must hold.
+    /// Terms that must be satisfied.
     pub required: Vec<PodAffinityTerm>,
-    /// Count in scores.
+    /// Weighted terms for scores.
     pub preferred: Vec<(i32, PodAffinityTerm)>,
 }
 
@@ -182,7 +183,7 @@ pub struct PodAffinityTerm {
     pub topology_key: Str,
     /// `matchLabelKeys` (the API server has already merged them into the selector).
     pub match_label_keys: Vec<Str>,
-    /// `mismatchLabelKeys` (likewise).
+    /// `mismatchLabelKeys` (already merged, too).
     pub mismatch_label_keys: Vec<Str>,
 }
 
@@ -207,32 +208,32 @@ pub struct TopologySpreadConstraint {
     pub match_label_keys: Vec<Str>,
 }
 
-/// A volume that scheduling has to look at.
+/// A volume that is relevant for scheduling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Volume {
     /// `name` in the pod.
     pub name: Str,
-    /// Where it comes from.
+    /// Source of the volume.
     pub source: VolumeSource,
 }
 
-/// Sources of volumes that restrict placement.
+/// Sources of volumes that restrict the choice of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VolumeSource {
     /// `persistentVolumeClaim.claimName`.
     Claim(Str),
     /// `ephemeral`: a claim named `<pod>-<volume>`.
     Ephemeral,
-    /// `image.reference`: an OCI image mounted as a volume; ImageLocality counts it.
+    /// `image.reference`: an OCI image mounted as a volume, which ImageLocality counts.
     Image(Str),
     /// `csi.driver`: an inline CSI volume.
     InlineCsi(Str),
-    /// A disk that drivers outside of Kubernetes serve today.
+    /// A disk for which Kubernetes once had a driver in tree.
     InTree(InTreeDisk),
 }
 
-/// A disk of a kind that Kubernetes itself once served, named by a pod or by a persistent volume. Most are served by a
-/// CSI driver in its place.
+/// A disk of a kind that Kubernetes itself once supported, named by a pod or by a persistent volume. CSI drivers have
+/// replaced most of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum InTreeDisk {
     /// `gcePersistentDisk`
@@ -251,7 +252,7 @@ pub enum InTreeDisk {
     AzureDisk {
         /// `diskURI`
         uri: Str,
-        /// `kind`; `Shared` if it is not given, which is the API server's default.
+        /// `kind`; `Shared` by default, as in the API server.
         kind: Str,
     },
     /// `azureFile`
@@ -277,7 +278,7 @@ pub enum InTreeDisk {
     Rbd {
         /// `monitors`
         monitors: Vec<Str>,
-        /// `pool`; `rbd` if it is not given, which is the API server's default.
+        /// `pool`; `rbd` by default, as in the API server.
         pool: Str,
         /// `image`
         image: Str,
@@ -288,7 +289,7 @@ pub enum InTreeDisk {
     VsphereVolume,
 }
 
-/// `status`, as far as scheduling reads it.
+/// `status`, reduced to what scheduling reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStatus {
     /// `phase`.
@@ -299,7 +300,7 @@ pub struct PodStatus {
     pub conditions: Vec<PodCondition>,
     /// `startTime`.
     pub start_time: Option<Timestamp>,
-    /// Container statuses that carry resources (in-place resize, KEP-1287), containers and init containers alike.
+    /// Statuses of containers and init containers with resources (in-place resize, KEP-1287).
     pub container_resources: Vec<ContainerResources>,
     /// Pod-level `resources.requests` and `allocatedResources` of the status.
     pub pod_level: Option<ContainerResources>,
@@ -307,8 +308,8 @@ pub struct PodStatus {
     pub resource_claims: Labels,
 }
 
-/// Where [`PodStatus::resource_claims`] lists the claim of `extendedResourceClaimStatus`; no claim's name in a pod can
-/// be spelled so.
+/// Name under which [`PodStatus::resource_claims`] contains the claim of `extendedResourceClaimStatus`. No claim of a
+/// pod can have this name.
 pub const EXTENDED_CLAIM: &str = "extendedResourceClaimStatus";
 
 /// `status.phase`.
@@ -354,7 +355,7 @@ pub struct ContainerResources {
 }
 
 impl Resources {
-    /// Adds up a list; names that are not scalar resources are dropped.
+    /// Converts a list; names that are not scalar resources are ignored.
     pub fn from_list(list: &ResourceList) -> Resources {
         let mut total = Resources::default();
         for (name, amount) in list {

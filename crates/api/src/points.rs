@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-/// Where a plugin can take part in scheduling a pod, in the order in which a pod passes through them; the points
-/// of pod groups come last.
+/// A point at which plugins take part in scheduling a pod, in the order in which a pod passes them. The points of pod
+/// groups come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ExtensionPoint {
     /// Before a pod enters the active queue.
     PreEnqueue,
     /// Order of the active queue; one plugin for all profiles.
     QueueSort,
-    /// Once per pod, before the nodes are looked at.
+    /// Once per pod, before nodes are filtered.
     PreFilter,
-    /// Per pod and node: may the pod run there.
+    /// Per pod and node: may the pod run there?
     Filter,
-    /// When no node is left.
+    /// When no node fits.
     PostFilter,
     /// Once per pod, before nodes are scored.
     PreScore,
-    /// Per pod and node: how good is it (normalizing belongs to this point).
+    /// Per pod and node: how good is it? Includes normalization.
     Score,
-    /// The node is chosen.
+    /// After the node is chosen.
     Reserve,
-    /// Last word before binding: allow, reject or wait.
+    /// Before the binding: allow, reject or wait.
     Permit,
     /// Before the binding call.
     PreBind,
@@ -32,7 +32,7 @@ pub enum ExtensionPoint {
     PostBind,
     /// Candidate placements of a pod group.
     PlacementGenerate,
-    /// How good a placement of a pod group is.
+    /// Score of a placement of a pod group.
     PlacementScore,
 }
 
@@ -75,7 +75,7 @@ impl ExtensionPoint {
         }
     }
 
-    /// The field of `plugins` in a scheduler configuration: `preFilter`.
+    /// Field of `plugins` in a scheduler configuration: `preFilter`.
     pub const fn field(self) -> &'static str {
         match self {
             Self::PreEnqueue => "preEnqueue",
@@ -107,10 +107,10 @@ impl fmt::Display for ExtensionPoint {
 pub struct PointSet(u16);
 
 impl PointSet {
-    /// No point.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// These points.
+    /// Creates a set of these points.
     pub const fn of(points: &[ExtensionPoint]) -> Self {
         let mut bits = 0;
         let mut i = 0;
@@ -126,17 +126,17 @@ impl PointSet {
         self.0 |= 1 << point as u16;
     }
 
-    /// Takes a point out.
+    /// Removes a point.
     pub fn remove(&mut self, point: ExtensionPoint) {
         self.0 &= !(1 << point as u16);
     }
 
-    /// Whether the point is in the set.
+    /// Returns true if the point is in the set.
     pub const fn contains(self, point: ExtensionPoint) -> bool {
         self.0 & (1 << point as u16) != 0
     }
 
-    /// Whether the set has no point.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -1,9 +1,9 @@
 //! Kubernetes quantities: `100m`, `1.5Gi`, `1e3`.
 //!
-//! Grammar, rounding and overflow follow the API's definition (`resource.Quantity` in apimachinery): amounts finer
-//! than 1n are rounded up to 1n, amounts with a binary suffix are capped at the largest `i64`, and integer readings
-//! round away from zero. Two readings of a quantity exist on the wire's other side, one over 64-bit integers and one
-//! over decimals of any length; which one a text takes decides what happens on overflow, so both are kept apart here.
+//! Grammar, rounding and overflow follow the API's definition (`resource.Quantity` in apimachinery): amounts finer than
+//! 1n are rounded up to 1n, amounts with a binary suffix are capped at the largest `i64`, and conversions to integers
+//! round away from zero. Like the API, this module has two parsers, one with 64-bit integers and one with decimals of
+//! any length. The parser that accepts a text determines the overflow.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, de};
 
 /// An amount as written in a manifest.
 ///
-/// Compares by amount; how it was written matters for [`fmt::Display`] only. Amounts beyond about 10^29 compare and
-/// print as the largest amount that can be held, while [`Quantity::value`] and [`Quantity::milli_value`] stay exact.
+/// Compares by amount; the notation affects only [`fmt::Display`]. Amounts beyond about 10^29 compare and print as the
+/// largest amount that can be represented, while [`Quantity::value`] and [`Quantity::milli_value`] stay exact.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -21,7 +21,7 @@ pub struct Quantity {
     notation: Notation,
 }
 
-/// How a quantity is printed.
+/// Notation in which a quantity is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Notation {
     /// `1k`, `100m`.
@@ -33,17 +33,17 @@ enum Notation {
     DecimalExponent,
 }
 
-/// A text that is not a quantity.
+/// Error of a text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantity {text:?}: {problem}")]
 pub struct QuantityError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: QuantityProblem,
 }
 
-/// What is wrong with a quantity, in the API's words.
+/// Problem of a quantity, in the API's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityProblem {
     /// Not a number followed by a suffix.
@@ -52,25 +52,25 @@ pub enum QuantityProblem {
     /// The number has no digits.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// No such suffix.
+    /// The suffix does not exist.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
 const NANO: i32 = -9;
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
-/// Most decimal digits that surely fit an `i64`.
+/// Maximum number of decimal digits that always fit in an `i64`.
 const SAFE_DIGITS: usize = 18;
-/// No power of ten that an `i32` exponent can name matters beyond this one.
+/// Bound of the exponent; larger powers of ten make no difference.
 const EXPONENT_BOUND: i32 = 400;
 
 impl Quantity {
-    /// A whole number of units.
+    /// Creates a whole number of units.
     pub fn from_units(units: i64) -> Self {
         Self::short(units, 0, Notation::DecimalSi)
     }
 
-    /// A whole number of thousandths.
+    /// Creates a whole number of thousandths.
     pub fn from_milli(thousandths: i64) -> Self {
         Self::short(thousandths, -3, Notation::DecimalSi)
     }
@@ -80,23 +80,23 @@ impl Quantity {
         self.value
     }
 
-    /// Thousandths, rounded away from zero. Overflow gives what Kubernetes gives: a wrapped number or, as for `1E`,
-    /// zero.
+    /// Thousandths, rounded away from zero. On overflow the result is that of Kubernetes: a wrapped number or, as for
+    /// `1E`, zero.
     pub fn milli_value(&self) -> i64 {
         self.milli
     }
 
-    /// Billionths, the finest there is: nothing is rounded.
+    /// Billionths, the finest resolution: nothing is rounded.
     pub fn nanos(&self) -> i128 {
         self.nanos
     }
 
-    /// Whether the amount is zero.
+    /// Returns true if the amount is zero.
     pub fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
-    /// `number * 10^exponent` from the 64-bit reading.
+    /// `number * 10^exponent` from the 64-bit parser.
     fn short(number: i64, exponent: i32, notation: Notation) -> Self {
         let up = i64::from(exponent);
         Self {
@@ -107,7 +107,7 @@ impl Quantity {
         }
     }
 
-    /// From the decimal reading.
+    /// Amount from the decimal parser.
     fn long(decimal: &Decimal, negative: bool, notation: Notation) -> Self {
         let magnitude = decimal.saturating_nanos();
         let read = |thousandths| decimal.integer(if thousandths { 3 } else { 0 }, negative);
@@ -148,10 +148,10 @@ impl FromStr for Quantity {
     }
 }
 
-/// A quantity's text, taken apart.
-struct Parts<'a> {
+/// A quantity's text, split.
+struct ParsedText<'a> {
     negative: bool,
-    /// Whether there is any digit at all. The 64-bit reading does not ask.
+    /// True if there is any digit. The 64-bit parser ignores it.
     any_digit: bool,
     /// Digits before the point, without leading zeros.
     whole: &'a [u8],
@@ -160,14 +160,14 @@ struct Parts<'a> {
     suffix: &'a str,
 }
 
-/// What a suffix multiplies by.
+/// Factor of a suffix.
 #[derive(Clone, Copy)]
 enum Factor {
     Ten(i32, Notation),
     Two(u32),
 }
 
-fn split(text: &str) -> Result<Parts<'_>, QuantityProblem> {
+fn split(text: &str) -> Result<ParsedText<'_>, QuantityProblem> {
     if text.is_empty() {
         return Err(QuantityProblem::Format);
     }
@@ -186,7 +186,7 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityProblem> {
         return Err(QuantityProblem::Format);
     }
     let any_digit = zeros || !whole.is_empty() || !fraction.is_empty();
-    Ok(Parts { negative, any_digit, whole: whole.as_bytes(), fraction: fraction.as_bytes(), suffix })
+    Ok(ParsedText { negative, any_digit, whole: whole.as_bytes(), fraction: fraction.as_bytes(), suffix })
 }
 
 fn leading_digits(text: &str) -> (&str, &str) {
@@ -214,7 +214,7 @@ fn factor(suffix: &str) -> Option<Factor> {
         return Some(Factor::Two(*exponent));
     }
     let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    // The API keeps the low 32 bits of an exponent.
+    // The API uses the low 32 bits of an exponent.
     Some(Factor::Ten(exponent as i32, Notation::DecimalExponent))
 }
 
@@ -244,8 +244,8 @@ fn parse(text: &str) -> Result<Quantity, QuantityProblem> {
     Ok(Quantity::long(&amount, parts.negative, notation))
 }
 
-/// The 64-bit reading: at most 18 digits, no finer than 1n, and small enough if there is a binary suffix.
-fn parse_short(parts: &Parts<'_>, factor: Factor) -> Option<Quantity> {
+/// The 64-bit parser: at most 18 digits, no finer than 1n, and small enough if there is a binary suffix.
+fn parse_short(parts: &ParsedText<'_>, factor: Factor) -> Option<Quantity> {
     let digits = parts.whole.len().max(1) + parts.fraction.len();
     if digits > SAFE_DIGITS {
         return None;
@@ -259,7 +259,7 @@ fn parse_short(parts: &Parts<'_>, factor: Factor) -> Option<Quantity> {
             (exponent >= NANO).then(|| Quantity::short(number, exponent, notation))
         }
         Factor::Two(exponent) => {
-            // Three decimal digits are set aside for every factor of 1024, and one more.
+            // Reserve three decimal digits for every factor of 1024, and one more.
             let room = 14 - 3 * i64::from(exponent / 10);
             if !parts.fraction.is_empty() || i64::try_from(digits).ok()? > room {
                 return None;
@@ -269,8 +269,8 @@ fn parse_short(parts: &Parts<'_>, factor: Factor) -> Option<Quantity> {
     }
 }
 
-/// `number * 10^up`, rounded away from zero, with the overflow of the 64-bit reading: small powers wrap, all others
-/// give zero.
+/// `number * 10^up`, rounded away from zero, with the overflow of the 64-bit parser: small powers wrap, all others give
+/// zero.
 fn scale_i64(number: i64, up: i64) -> i64 {
     if up < 0 {
         return match power_of_ten(-up) {
@@ -303,17 +303,17 @@ fn scale_i128(number: i128, up: i64) -> i128 {
 struct Decimal {
     /// Most significant first.
     digits: Vec<u8>,
-    /// How many of the digits are after the point.
+    /// Number of digits after the point.
     fraction: usize,
 }
 
 impl Decimal {
-    fn new(parts: &Parts<'_>) -> Self {
+    fn new(parts: &ParsedText<'_>) -> Self {
         let digits = parts.whole.iter().chain(parts.fraction).map(|digit| digit - b'0').collect();
         Self { digits, fraction: parts.fraction.len() }
     }
 
-    /// Moves the point. Huge exponents are cut: nothing observable depends on them.
+    /// Moves the point. Huge exponents are clamped, which cannot be observed.
     fn shift(&mut self, exponent: i32) {
         let bound = EXPONENT_BOUND + i32::try_from(self.digits.len()).unwrap_or(i32::MAX / 2);
         let exponent = exponent.clamp(-bound, bound);
@@ -341,7 +341,7 @@ impl Decimal {
         }
     }
 
-    /// Leaves exactly nine digits after the point.
+    /// Reduces to exactly nine digits after the point.
     fn round_up_to_nanos(&mut self) {
         let wanted = NANO.unsigned_abs() as usize;
         if self.digits.len() < self.fraction {
@@ -370,7 +370,7 @@ impl Decimal {
         self.digits.insert(0, 1);
     }
 
-    /// The amount in nanos, at most the largest `i128`. Call after rounding.
+    /// The amount in nanos, at most the largest `i128`. Call this after rounding.
     fn saturating_nanos(&self) -> i128 {
         let finer = i64::from(-NANO) - i64::try_from(self.fraction).unwrap_or(i64::MAX);
         self.digits
@@ -391,10 +391,10 @@ impl Decimal {
         0 < nanos && nanos < NANOS_PER_UNIT
     }
 
-    /// The amount times `10^up` as an integer, of which the low 64 bits are kept. Call after rounding.
+    /// Low 64 bits of the amount times `10^up` as an integer. Call this after rounding.
     ///
-    /// Positive amounts round up. For negative ones the API cuts the digits to 64 bits first, then rounds towards
-    /// zero and adds one to anything that was not whole; that is kept.
+    /// Positive amounts are rounded up. For negative ones this does the same as the API: it cuts the digits to 64 bits,
+    /// rounds towards zero and adds one if the result was not whole.
     fn integer(&self, up: usize, negative: bool) -> i64 {
         let sign = if negative { -1 } else { 1 };
         let lost = match self.fraction.checked_sub(up) {
@@ -458,7 +458,7 @@ fn decimal(nanos: i128, notation: Notation) -> String {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Strings and numbers, as in the API. White space around the text is ignored.
+    /// Accepts strings and numbers, as in the API. White space around the text is ignored.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
     }
@@ -489,7 +489,7 @@ impl de::Visitor<'_> for QuantityVisitor {
         self.visit_str(&number.to_string())
     }
 
-    /// A null quantity is zero, and present.
+    /// Null is a quantity of zero.
     fn visit_unit<E: de::Error>(self) -> Result<Quantity, E> {
         Ok(Quantity::default())
     }

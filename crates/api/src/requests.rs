@@ -1,11 +1,11 @@
-//! What a pod asks for: effective resource requests, host ports, images.
+//! Effective resource requests of a pod, its host ports and images.
 //!
-//! The rules are part of the API: the sum of the containers and sidecars, but at least what each init container needs
-//! with the sidecars started before it (KEP-753); for running pods the larger of what is wanted, allocated and
-//! actual (KEP-1287); pod-level requests in place of the sum (KEP-2837); and the pod's overhead on top (KEP-688).
+//! The rules are part of the API: the sum of containers and sidecars, but at least what each init container needs with
+//! the sidecars started before it (KEP-753). For running pods it is the maximum of requested, allocated and actual
+//! resources (KEP-1287). Pod-level requests replace the sum (KEP-2837), and the pod's overhead is added (KEP-688).
 //!
-//! Amounts of single containers are rounded up before they are added. The API server rounds cpu to thousandths
-//! anyway, so this can differ from adding first only for fractions of bytes and of countable things.
+//! Amounts of single containers are rounded up before they are added. The API server rounds CPU to thousandths anyway,
+//! so this differs from adding first only for fractions of bytes and of countable resources.
 
 use std::borrow::Cow;
 
@@ -15,38 +15,38 @@ use crate::{
     resources::{CPU, MEMORY, is_pod_level},
 };
 
-/// What scores assume for a container that says nothing about cpu: 100 thousandths of a core.
+/// CPU that scores assume for a container without a CPU request: 100 thousandths of a core.
 pub const DEFAULT_MILLI_CPU: i64 = 100;
-/// What scores assume for a container that says nothing about memory: 200 MiB, in bytes.
+/// Memory that scores assume for a container without a memory request: 200 MiB, in bytes.
 pub const DEFAULT_MEMORY: i64 = 200 << 20;
 
-/// The condition that a resize waits.
+/// Condition of a pod with a pending resize.
 const RESIZE_PENDING: &str = "PodResizePending";
-/// Its reason when the resize can never happen on the node.
+/// Reason of that condition if the resize can never happen on the node.
 const INFEASIBLE: &str = "Infeasible";
 
-/// What the pod takes from its node: status, pod level and overhead included. NodeInfo adds these up.
+/// Resources that the pod occupies on its node, including status, pod level and overhead. NodeInfo adds these up.
 pub fn pod_request(pod: &Pod) -> Resources {
     Resources::from_list(&pod_request_list(pod))
 }
 
-/// [`pod_request`] with all names, also those the scheduler does not count; sorted by name.
+/// [`pod_request`] with all names, including those that the scheduler does not count; sorted by name.
 pub fn pod_request_list(pod: &Pod) -> ResourceList {
-    Reading::running(pod).list(true)
+    RequestSource::running(pod).list(true)
 }
 
-/// What a pod that runs nowhere yet asks for: [`pod_request`] without its status.
+/// Request of a pod that is not running yet: [`pod_request`] without its status.
 pub fn spec_request(spec: &PodSpec) -> Resources {
     Resources::from_list(&spec_request_list(spec))
 }
 
-/// [`spec_request`] with all names, also those the scheduler does not count; sorted by name.
+/// [`spec_request`] with all names, including those that the scheduler does not count; sorted by name.
 pub fn spec_request_list(spec: &PodSpec) -> ResourceList {
-    Reading::planned(spec).list(true)
+    RequestSource::planned(spec).list(true)
 }
 
-/// What the pod may take at most, with all names; sorted by name. Limits of the pod as a whole (KEP-2837) stand in place of
-/// its containers'; overhead comes on top of limits that there are.
+/// Effective limits of the pod with all names, sorted by name. Pod-level limits (KEP-2837) replace those of the
+/// containers. Overhead is added to existing limits.
 pub fn limit_list(spec: &PodSpec) -> ResourceList {
     let containers = spec.containers.iter().chain(&spec.init_containers);
     let of_pod = || spec.pod_level_limits.iter().filter(|(name, _)| is_pod_level(name));
@@ -64,31 +64,31 @@ pub fn limit_list(spec: &PodSpec) -> ResourceList {
     names.into_iter().map(limit).collect()
 }
 
-/// The pod's (cpu in thousandths, memory in bytes) where a container that says nothing counts with
-/// [`DEFAULT_MILLI_CPU`] and [`DEFAULT_MEMORY`]. With pod-level requests the defaults serve only for what neither
-/// the pod nor any container names.
+/// The pod's (CPU in thousandths, memory in bytes), where containers without a request count with [`DEFAULT_MILLI_CPU`]
+/// and [`DEFAULT_MEMORY`]. With pod-level requests the defaults apply only to resources that neither the pod nor any
+/// container names.
 pub fn nonzero_request(pod: &Pod) -> (i64, i64) {
-    let reading = Reading::running(pod);
+    let source = RequestSource::running(pod);
     let pod_level = pod.spec.pod_level_requests.iter().any(|(name, _)| is_pod_level(name));
-    let names = if pod_level { reading.names(true) } else { Vec::new() };
+    let names = if pod_level { source.names(true) } else { Vec::new() };
     let total = |name: &str, default: i64| {
         let default = if names.iter().any(|n| *n == name) { 0 } else { default };
-        reading.total(name, default, true)
+        source.total(name, default, true)
     };
     (total(CPU, DEFAULT_MILLI_CPU), total(MEMORY, DEFAULT_MEMORY))
 }
 
-/// What NodeResourcesFit's score takes the pod to ask for: containers with the defaults of [`nonzero_request`], plus
-/// overhead. Pod-level requests and status are left out, as in Kubernetes.
+/// Request of the pod for NodeResourcesFit's score: containers with the defaults of [`nonzero_request`], plus overhead.
+/// Pod-level requests and status are ignored, as in Kubernetes.
 pub fn score_request(spec: &PodSpec) -> Resources {
-    let reading = Reading::planned(spec);
-    let mut request = Resources::from_list(&reading.list(false));
-    request.milli_cpu = reading.total(CPU, DEFAULT_MILLI_CPU, false);
-    request.memory = reading.total(MEMORY, DEFAULT_MEMORY, false);
+    let source = RequestSource::planned(spec);
+    let mut request = Resources::from_list(&source.list(false));
+    request.milli_cpu = source.total(CPU, DEFAULT_MILLI_CPU, false);
+    request.memory = source.total(MEMORY, DEFAULT_MEMORY, false);
     request
 }
 
-/// Host ports of containers and sidecars. Ports of other init containers do not count.
+/// Host ports of containers and sidecars. Ports of other init containers are ignored.
 pub fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
     let sidecars = spec.init_containers.iter().filter(|c| c.restart_always);
     spec.containers.iter().chain(sidecars).flat_map(|c| c.host_ports.iter().cloned()).collect()
@@ -107,14 +107,14 @@ pub fn volume_images(spec: &PodSpec) -> impl Iterator<Item = &Str> {
     })
 }
 
-/// The image's name with `:latest` where it has neither a tag nor a digest, as nodes report names.
+/// Returns the image's name, with `:latest` if it has neither a tag nor a digest, as nodes report names.
 pub fn normalized_image(image: &str) -> Cow<'_, str> {
     let last = image.rsplit('/').next().unwrap_or(image);
     if last.contains(':') { Cow::Borrowed(image) } else { Cow::Owned(format!("{image}:latest")) }
 }
 
-/// Adds up one resource over containers: their sum with the sidecars, or what the neediest init container takes.
-/// `amount` is told whether it is asked about an init container.
+/// Aggregates one resource over containers: the maximum of their sum with the sidecars and of what any init container
+/// needs. `amount` is called with true for init containers.
 pub(crate) fn aggregate(spec: &PodSpec, amount: impl Fn(&Container, bool) -> i64) -> i64 {
     let mut total = spec.containers.iter().map(|c| amount(c, false)).fold(0, i64::saturating_add);
     let (mut sidecars, mut peak) = (0i64, i64::MIN);
@@ -130,23 +130,23 @@ pub(crate) fn aggregate(spec: &PodSpec, amount: impl Fn(&Container, bool) -> i64
     total.max(peak)
 }
 
-/// The amount under `name`, if it is listed.
+/// Returns the amount of `name`, if it is listed.
 pub(crate) fn listed(list: &[(Str, i64)], name: &str) -> Option<i64> {
     list.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
 }
 
-/// A way to read requests off a pod: as planned, or as it runs.
-struct Reading<'a> {
+/// Source of a pod's requests: as planned, or as running.
+struct RequestSource<'a> {
     spec: &'a PodSpec,
     status: Option<&'a PodStatus>,
-    /// The pending resize can never happen: what the spec wants does not count.
+    /// True if the pending resize can never happen: the request in the spec is then ignored.
     infeasible: bool,
 }
 
-/// The up to three lists whose larger amounts count.
+/// Up to three lists, of which the larger amounts are used.
 type Lists<'a> = [&'a [(Str, i64)]; 3];
 
-impl<'a> Reading<'a> {
+impl<'a> RequestSource<'a> {
     fn planned(spec: &'a PodSpec) -> Self {
         Self { spec, status: None, infeasible: false }
     }
@@ -156,11 +156,15 @@ impl<'a> Reading<'a> {
         Self { spec: &pod.spec, status: Some(&pod.status), infeasible }
     }
 
-    fn effective<'c>(&self, wanted: &'c ResourceList, actual: Option<&'c ContainerResources>) -> Lists<'c> {
+    fn effective<'c>(
+        &self,
+        requested: &'c ResourceList,
+        actual: Option<&'c ContainerResources>,
+    ) -> Lists<'c> {
         match actual {
-            None => [wanted, &[], &[]],
+            None => [requested, &[], &[]],
             Some(actual) if self.infeasible => [&actual.requests, &actual.allocated, &[]],
-            Some(actual) => [wanted, &actual.requests, &actual.allocated],
+            Some(actual) => [requested, &actual.requests, &actual.allocated],
         }
     }
 
@@ -177,7 +181,7 @@ impl<'a> Reading<'a> {
         self.effective(&self.spec.pod_level_requests, self.status.and_then(|s| s.pod_level.as_ref()))
     }
 
-    /// The names that the request lists, sorted.
+    /// Names that the request contains, sorted.
     fn names(&self, with_pod_level: bool) -> Vec<&'a Str> {
         let containers = self.spec.containers.iter().map(|c| self.lists(c, false));
         let init_containers = self.spec.init_containers.iter().map(|c| self.lists(c, true));
@@ -198,7 +202,7 @@ impl<'a> Reading<'a> {
         names.into_iter().map(|name| (name.clone(), self.total(name, 0, with_pod_level))).collect()
     }
 
-    /// The request for one resource; `default` is what a container counts that does not name it.
+    /// Total of one resource; `default` is the amount of containers that do not name it.
     fn total(&self, name: &str, default: i64, with_pod_level: bool) -> i64 {
         let replaced =
             with_pod_level && is_pod_level(name) && listed(&self.spec.pod_level_requests, name).is_some();

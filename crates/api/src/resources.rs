@@ -10,7 +10,7 @@ pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 /// Scratch space on the node's disk, in bytes.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// How many pods a node takes.
+/// Number of pods that a node can run.
 pub const PODS: &str = "pods";
 
 const NATIVE: &str = "kubernetes.io/";
@@ -18,8 +18,9 @@ const HUGEPAGES: &str = "hugepages-";
 const ATTACHABLE_VOLUMES: &str = "attachable-volumes-";
 const QUOTA_PREFIX: &str = "requests.";
 
-/// Whether the scheduler counts the resource as a scalar: an extended resource, hugepages, a name of Kubernetes' own
-/// domain or an attachable-volumes limit. Other names besides cpu, memory, ephemeral-storage and pods do not count.
+/// Returns true if the scheduler counts the resource as a scalar: an extended resource, hugepages, a name of
+/// Kubernetes' own domain or an attachable-volumes limit. Names other than these and cpu, memory, ephemeral-storage and
+/// pods are not counted.
 pub fn is_scalar(name: &str) -> bool {
     name.starts_with(HUGEPAGES)
         || name.starts_with(ATTACHABLE_VOLUMES)
@@ -27,8 +28,8 @@ pub fn is_scalar(name: &str) -> bool {
         || is_extended(name)
 }
 
-/// Whether the resource is an extended one: in a domain other than Kubernetes' own, and still a qualified name
-/// with the prefix that resource quotas put in front.
+/// Returns true if the resource is an extended one: its domain is not Kubernetes' own, and the name is a qualified name
+/// even with the prefix that resource quotas add.
 pub fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains(NATIVE)
@@ -36,19 +37,19 @@ pub fn is_extended(name: &str) -> bool {
         && is_qualified_name(&format!("{QUOTA_PREFIX}{name}"))
 }
 
-/// Whether the resource is memory in huge pages.
+/// Returns true if the resource is memory in huge pages.
 pub fn is_hugepages(name: &str) -> bool {
     name.starts_with(HUGEPAGES)
 }
 
-/// Whether the resource may be requested for the pod as a whole (KEP-2837): cpu, memory and hugepages.
+/// Returns true if the resource can be requested for the pod as a whole (KEP-2837): cpu, memory and hugepages.
 pub fn is_pod_level(name: &str) -> bool {
     name == CPU || name == MEMORY || is_hugepages(name)
 }
 
-/// Amounts per resource. cpu in millicores, memory and ephemeral storage in bytes, all else in units.
+/// Amounts of resources: cpu in millicores, memory and ephemeral storage in bytes, everything else in units.
 ///
-/// Also serves as a resource *list*: see [`crate::pod::ResourceList`] where the presence of a key matters.
+/// Can also represent a resource *list*; see [`crate::pod::ResourceList`] where the presence of a key matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     /// cpu, in thousandths of a core.
@@ -57,14 +58,14 @@ pub struct Resources {
     pub memory: i64,
     /// ephemeral-storage, in bytes.
     pub ephemeral_storage: i64,
-    /// `pods`: how many pods a node takes. Zero in requests.
+    /// `pods`: number of pods that a node can run. Zero in requests.
     pub pods: i64,
-    /// Extended resources, hugepages and other names that [`is_scalar`] accepts, sorted by name.
+    /// Extended resources, hugepages and other names accepted by [`is_scalar`], sorted by name.
     pub scalars: Vec<(Str, i64)>,
 }
 
 impl Resources {
-    /// The amount of scalar `name`, zero when absent.
+    /// Returns the amount of scalar `name`, zero if absent.
     pub fn scalar(&self, name: &str) -> i64 {
         self.scalars.binary_search_by(|(n, _)| n.as_str().cmp(name)).map_or(0, |at| self.scalars[at].1)
     }
@@ -77,7 +78,7 @@ impl Resources {
         }
     }
 
-    /// Sets the amount of the resource `name`. Names that are neither well known nor [`is_scalar`] are ignored.
+    /// Sets the amount of the resource `name`. Names that are neither well known nor [scalars](is_scalar) are ignored.
     pub fn set_named(&mut self, name: &Str, amount: i64) {
         match name.as_str() {
             CPU => self.milli_cpu = amount,
@@ -89,7 +90,7 @@ impl Resources {
         }
     }
 
-    /// The amount of the resource `name`, zero when absent.
+    /// Returns the amount of the resource `name`, zero if absent.
     pub fn named(&self, name: &str) -> i64 {
         match name {
             CPU => self.milli_cpu,
@@ -100,7 +101,7 @@ impl Resources {
         }
     }
 
-    /// Subtracts `other` resource by resource. Amounts may become negative; scalars that reach zero stay listed.
+    /// Subtracts `other` resource by resource. Amounts may become negative; scalars of zero stay in the list.
     pub fn sub(&mut self, other: &Resources) {
         self.combine(other, i64::saturating_sub);
     }
@@ -110,7 +111,7 @@ impl Resources {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Takes the larger amount, resource by resource.
+    /// Takes the maximum resource by resource.
     pub fn max_with(&mut self, other: &Resources) {
         self.combine(other, i64::max);
     }

@@ -1,7 +1,7 @@
 //! Label selectors and node selectors.
 //!
-//! The types up to [`NodeAffinity`] are what manifests say. [`ParsedNodeSelector`], [`ParsedPreferred`] and
-//! [`RequiredNodeAffinity`] are node selectors made ready for matching many nodes, with syntax errors found.
+//! The types up to [`NodeAffinity`] have the form of manifests. [`ParsedNodeSelector`], [`ParsedPreferred`] and
+//! [`RequiredNodeAffinity`] are node selectors that are checked for syntax errors and prepared for matching many nodes.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::{
     labels::{is_label_value, is_qualified_name, label_value_errors, qualified_name_errors},
 };
 
-/// `metav1.LabelSelector`: all of it must match. An absent selector matches nothing, an empty one everything;
-/// absence is `Option::None` at the place of use.
+/// `metav1.LabelSelector`: all parts must match. An absent selector matches nothing, an empty one everything; absence
+/// is `Option::None` at the place of use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LabelSelector {
     /// `matchLabels`.
@@ -27,7 +27,7 @@ pub struct LabelSelector {
 pub struct Requirement {
     /// The label key (or, in `matchFields`, the field path).
     pub key: Str,
-    /// How the value is compared.
+    /// The comparison.
     pub operator: Operator,
     /// Operands.
     pub values: Vec<Str>,
@@ -71,7 +71,7 @@ pub struct NodeSelectorTerm {
 /// `v1.PreferredSchedulingTerm`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PreferredTerm {
-    /// 1..=100 when valid.
+    /// Weight, 1..=100 if valid.
     pub weight: i32,
     /// The preferred nodes.
     pub preference: NodeSelectorTerm,
@@ -86,15 +86,15 @@ pub struct NodeAffinity {
     pub preferred: Option<Vec<PreferredTerm>>,
 }
 
-/// The only field that node selectors may look at.
+/// The only field that node selectors can match.
 const FIELD_NAME: &str = "metadata.name";
 
-/// What is wrong with a selector: one line per finding, in the API's words.
+/// Errors of a selector, one text per finding, in the API's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorError(pub Vec<String>);
 
 impl fmt::Display for SelectorError {
-    /// One finding stands alone, several are listed in brackets.
+    /// A single finding is printed alone; several are listed in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut seen: Vec<&str> = Vec::with_capacity(self.0.len());
         for finding in &self.0 {
@@ -112,7 +112,7 @@ impl fmt::Display for SelectorError {
 impl std::error::Error for SelectorError {}
 
 impl Operator {
-    /// The operator by its name in the API.
+    /// Returns the operator with that name in the API.
     pub fn parse(name: &str) -> Self {
         match name {
             "In" => Self::In,
@@ -125,7 +125,7 @@ impl Operator {
         }
     }
 
-    /// The name in the API.
+    /// Name in the API.
     pub fn as_str(&self) -> &str {
         match self {
             Self::In => "In",
@@ -140,9 +140,9 @@ impl Operator {
 }
 
 impl Requirement {
-    /// Whether labels satisfy the expression.
+    /// Returns true if the labels satisfy the expression.
     ///
-    /// Looks at no syntax: an expression that [`Requirement::errors`] finds wrong is for the caller to leave out.
+    /// Does not check the syntax: the caller must skip expressions for which [`Requirement::errors`] returns errors.
     pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         match self.operator {
@@ -161,7 +161,7 @@ impl Requirement {
         }
     }
 
-    /// What is wrong with the expression as one over labels; `path` is where it stands and may be empty.
+    /// Returns the errors of an expression over labels; `path` is its position and may be empty.
     pub fn errors(&self, path: &str) -> Vec<String> {
         if self.is_well_formed() {
             return Vec::new();
@@ -223,14 +223,14 @@ impl Requirement {
 }
 
 impl LabelSelector {
-    /// Whether labels satisfy the selector; an empty selector matches everything.
+    /// Returns true if the labels satisfy the selector; an empty selector matches everything.
     ///
-    /// Looks at no syntax: callers first ask [`LabelSelector::check`].
+    /// Does not check the syntax: callers must call [`LabelSelector::check`] first.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.match_labels.subset_of(labels) && self.match_expressions.iter().all(|r| r.matches(labels))
     }
 
-    /// Whether the selector says nothing, and so matches everything.
+    /// Returns true if the selector is empty, and so matches everything.
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
@@ -238,7 +238,7 @@ impl LabelSelector {
     /// Finds syntax errors.
     ///
     /// # Errors
-    /// What is wrong with the first entry that the API server would not accept.
+    /// The errors of the first entry that the API server would not accept.
     pub fn check(&self) -> Result<(), SelectorError> {
         for (key, value) in self.match_labels.iter() {
             let pair = Requirement { key: key.clone(), operator: Operator::In, values: vec![value.clone()] };
@@ -260,7 +260,7 @@ fn fail_if_any(errors: Vec<String>) -> Result<(), SelectorError> {
     if errors.is_empty() { Ok(()) } else { Err(SelectorError(errors)) }
 }
 
-/// A base-10 64-bit integer; a sign may stand in front.
+/// Parses a base-10 64-bit integer with an optional sign.
 fn integer(text: &Str) -> Option<i64> {
     text.parse().ok()
 }
@@ -281,14 +281,14 @@ fn listed(values: &[Str]) -> String {
     format!("[{}]", quoted.join(","))
 }
 
-/// One node selector term, ready to match.
+/// One node selector term, prepared for matching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ParsedTerm {
     expressions: Vec<Requirement>,
     fields: Vec<FieldRequirement>,
 }
 
-/// `matchFields`: the field is, or is not, one value.
+/// `matchFields`: the field must be, or must not be, one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FieldRequirement {
     key: Str,
@@ -297,7 +297,7 @@ struct FieldRequirement {
 }
 
 impl FieldRequirement {
-    /// Fields other than the name read as empty.
+    /// Fields other than the name are treated as empty.
     fn matches(&self, node_name: &str) -> bool {
         let field = if self.key == FIELD_NAME { node_name } else { "" };
         (self.value == *field) == self.equal
@@ -350,16 +350,16 @@ fn parse_field(field: &Requirement, path: &str) -> Result<FieldRequirement, Stri
 }
 
 impl NodeSelectorTerm {
-    /// Whether the term says nothing, and so matches nothing.
+    /// Returns true if the term is empty, and so matches nothing.
     pub fn is_empty(&self) -> bool {
         self.match_expressions.is_empty() && self.match_fields.is_empty()
     }
 }
 
-/// A node selector, ready to match.
+/// A node selector, prepared for matching.
 ///
-/// A term with a syntax error is passed over; the error is told only when no other term matches, and then the node
-/// does not match.
+/// Terms with syntax errors are skipped. Their errors are reported only if no other term matches, and the node does not
+/// match then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedNodeSelector {
     terms: Vec<ParsedTerm>,
@@ -367,12 +367,12 @@ pub struct ParsedNodeSelector {
 }
 
 impl ParsedNodeSelector {
-    /// Parses all terms. Terms without expressions and fields are dropped, they match nothing.
+    /// Parses all terms. Terms without expressions and fields are dropped because they match nothing.
     pub fn new(selector: &NodeSelector) -> Self {
         Self::at(selector, "")
     }
 
-    /// Like [`ParsedNodeSelector::new`], for a selector that stands at `path` (used in errors).
+    /// Like [`ParsedNodeSelector::new`], for a selector at `path` (used in errors).
     pub fn at(selector: &NodeSelector, path: &str) -> Self {
         let mut parsed = Self::default();
         let dot = if path.is_empty() { "" } else { "." };
@@ -385,12 +385,12 @@ impl ParsedNodeSelector {
         parsed
     }
 
-    /// Whether some term matches the node.
+    /// Returns true if some term matches the node.
     pub fn matches(&self, node_labels: &Labels, node_name: &str) -> bool {
         self.terms.iter().any(|term| term.matches(node_labels, node_name))
     }
 
-    /// The label and its values, if all that is asked for is that a label is one of some values.
+    /// Returns the label and its values, if the only requirement is that a label has one of some values.
     pub fn one_label(&self) -> Option<(&Str, &[Str])> {
         let [ParsedTerm { expressions, fields }] = self.terms.as_slice() else { return None };
         match expressions.as_slice() {
@@ -399,13 +399,13 @@ impl ParsedNodeSelector {
         }
     }
 
-    /// The syntax errors of the terms that were passed over.
+    /// Syntax errors of the skipped terms.
     pub fn error(&self) -> Option<SelectorError> {
         if self.errors.is_empty() { None } else { Some(SelectorError(self.errors.clone())) }
     }
 }
 
-/// Preferred terms, ready to score.
+/// Preferred terms, prepared for scoring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedPreferred {
     terms: Vec<(i64, ParsedTerm)>,
@@ -420,7 +420,7 @@ impl ParsedPreferred {
         Self::at(terms, "")
     }
 
-    /// Like [`ParsedPreferred::new`], for terms that stand at `path` (used in errors).
+    /// Like [`ParsedPreferred::new`], for terms at `path` (used in errors).
     ///
     /// # Errors
     /// The syntax errors of all terms.
@@ -440,7 +440,7 @@ impl ParsedPreferred {
         Ok(Self { terms: parsed })
     }
 
-    /// The sum of the weights of the terms that match the node.
+    /// Returns the sum of the weights of the terms that match the node.
     pub fn score(&self, node_labels: &Labels, node_name: &str) -> i64 {
         self.terms
             .iter()
@@ -449,13 +449,13 @@ impl ParsedPreferred {
             .sum()
     }
 
-    /// Whether no term is left.
+    /// Returns true if there are no terms.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 }
 
-/// What a pod demands of its node: `spec.nodeSelector` and the required node affinity, both.
+/// A pod's requirements for its node: `spec.nodeSelector` and the required node affinity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredNodeAffinity {
     node_selector: Labels,
@@ -463,7 +463,7 @@ pub struct RequiredNodeAffinity {
 }
 
 impl RequiredNodeAffinity {
-    /// Makes the demands ready to match. `spec.nodeSelector` is compared as it is, its values are not checked.
+    /// Prepares the requirements for matching. `spec.nodeSelector` is compared as it is; its values are not checked.
     pub fn new(node_selector: Option<&Labels>, affinity: Option<&NodeAffinity>) -> Self {
         Self {
             node_selector: node_selector.cloned().unwrap_or_default(),
@@ -471,13 +471,13 @@ impl RequiredNodeAffinity {
         }
     }
 
-    /// Whether the node meets the demands. A syntax error counts as no match.
+    /// Returns true if the node meets the requirements. A syntax error means that it does not.
     pub fn matches(&self, node_labels: &Labels, node_name: &str) -> bool {
         self.node_selector.subset_of(node_labels)
             && self.affinity.as_ref().is_none_or(|a| a.matches(node_labels, node_name))
     }
 
-    /// Whether nothing is demanded.
+    /// Returns true if there are no requirements.
     pub fn is_empty(&self) -> bool {
         self.node_selector.is_empty() && self.affinity.is_none()
     }

@@ -1,7 +1,7 @@
-//! Names that were meant where another was written.
+//! Suggestions for misspelled names.
 
-/// Of the names `known` the one that `written` was probably meant to be: the nearest, if no more than a third of its
-/// letters are wrong, missing, too many or swapped. Upper and lower case are alike.
+/// Returns the name in `known` that was probably meant by `written`: the nearest one, if at most a third of its letters
+/// are wrong, missing, superfluous or swapped. Case is ignored.
 pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_lowercase();
     let near = |name: &'a str| {
@@ -11,13 +11,12 @@ pub fn similar<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
     known.into_iter().filter_map(near).min_by_key(|(wrong, _)| *wrong).map(|(_, name)| name)
 }
 
-/// To be put behind a message about a name that nobody knows: `` (did you mean `name`?)`` with a space in front, or
-/// nothing.
+/// Returns a suffix for a message about an unknown name: `` (did you mean `name`?)`` after a space, or nothing.
 pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     suggestion(similar(written, known))
 }
 
-/// The same for a name that was found in another way.
+/// Returns that suffix for a given suggestion.
 pub fn suggestion(name: Option<&str>) -> String {
     name.map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A shared immutable string: cloning copies a pointer.
 ///
-/// Equality looks at the pointer first, so strings that went through one [`Interner`] compare in one step.
+/// Comparisons check the pointers first, so strings from the same [`Interner`] compare in one step.
 #[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct Str(Arc<str>);
 
@@ -19,7 +19,7 @@ impl Str {
 }
 
 impl Default for Str {
-    /// The empty text; allocates nothing.
+    /// The empty text; does not allocate.
     fn default() -> Self {
         Self(Arc::default())
     }
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Str {
 
 /// Makes equal strings share one allocation (label keys, namespaces, images, resource names).
 ///
-/// Strings nobody else holds any more are dropped by [`Interner::shrink`].
+/// [`Interner::shrink`] drops strings that nothing else holds.
 #[derive(Debug, Default)]
 pub struct Interner {
     known: FxHashSet<Str>,
@@ -114,7 +114,7 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// The shared copy of `text`.
+    /// Returns the shared copy of `text`.
     pub fn intern(&mut self, text: &str) -> Str {
         if let Some(known) = self.known.get(text) {
             return known.clone();
@@ -128,17 +128,17 @@ impl Interner {
         fresh
     }
 
-    /// Forgets the strings that only this table still holds.
+    /// Drops strings that only this table holds.
     pub fn shrink(&mut self) {
         self.known.retain(|s| Arc::strong_count(&s.0) > 1);
     }
 
-    /// How many distinct strings are held.
+    /// Number of distinct strings.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether nothing is held.
+    /// Returns true if there are no strings.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::Str;
 
-/// What a taint does to pods that do not tolerate it.
+/// Effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TaintEffect {
-    /// New pods are kept away.
+    /// Rejects new pods.
     NoSchedule,
-    /// New pods are kept away if possible: only scores see it.
+    /// Avoids new pods: affects scores only.
     PreferNoSchedule,
-    /// New pods are kept away, running ones are evicted.
+    /// Rejects new pods and evicts running ones.
     NoExecute,
 }
 
-/// One `node.spec.taints` entry. An entry with an effect this version does not know is dropped on decoding.
+/// A `node.spec.taints` entry. Entries with an unknown effect are dropped on decoding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
     /// Label-like key.
     pub key: Str,
-    /// May be empty.
+    /// Value; may be empty.
     pub value: Str,
-    /// What it does.
+    /// Effect.
     pub effect: TaintEffect,
 }
 
-/// How a toleration compares values.
+/// Comparison of a toleration's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// Same value. Also the meaning of an absent operator.
@@ -43,23 +43,23 @@ pub enum TolerationOperator {
     Unknown,
 }
 
-/// One `pod.spec.tolerations` entry.
+/// A `pod.spec.tolerations` entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Toleration {
-    /// Empty: any key.
+    /// Key; empty means any key.
     pub key: Str,
-    /// How values compare.
+    /// Comparison of values.
     pub operator: TolerationOperator,
-    /// Compared by `Equal`, `Lt` and `Gt`.
+    /// Operand of `Equal`, `Lt` and `Gt`.
     pub value: Str,
-    /// `None`: any effect.
+    /// Effect; `None` means any effect.
     pub effect: Option<TaintEffect>,
 }
 
-/// Key of the taint that stands for `spec.unschedulable`.
+/// Key of the taint that represents `spec.unschedulable`.
 pub const TAINT_NODE_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The taint that a cordoned node is treated as having, whatever its real taints are.
+/// The taint of a cordoned node, in addition to its real taints.
 pub static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(|| Taint {
     key: TAINT_NODE_UNSCHEDULABLE.into(),
     value: Str::default(),
@@ -67,7 +67,7 @@ pub static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(|| Taint {
 });
 
 impl TaintEffect {
-    /// The effect by its name in the API.
+    /// Returns the effect with that name in the API.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "NoSchedule" => Some(Self::NoSchedule),
@@ -77,7 +77,7 @@ impl TaintEffect {
         }
     }
 
-    /// The name in the API.
+    /// Name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoSchedule => "NoSchedule",
@@ -86,14 +86,14 @@ impl TaintEffect {
         }
     }
 
-    /// Whether the effect keeps new pods away, as opposed to lowering scores.
+    /// Returns true if the effect rejects new pods rather than lowering scores.
     pub fn forbids(self) -> bool {
         self != Self::PreferNoSchedule
     }
 }
 
 impl TolerationOperator {
-    /// The operator by its name in the API; no name means `Equal`.
+    /// Returns the operator with that name in the API; no name means `Equal`.
     pub fn parse(name: &str) -> Self {
         match name {
             "" | "Equal" => Self::Equal,
@@ -106,7 +106,7 @@ impl TolerationOperator {
 }
 
 impl Toleration {
-    /// Whether the toleration puts up with the taint.
+    /// Returns true if the toleration tolerates the taint.
     ///
     /// `compare_numbers` is the feature gate `TaintTolerationComparisonOperators`; without it `Lt` and `Gt` tolerate
     /// nothing. With it, `Lt` means that the taint's value is less than the toleration's.
@@ -131,7 +131,7 @@ impl Toleration {
     }
 }
 
-/// The first of `taints` that `filter` selects and no toleration puts up with. See [`Toleration::tolerates`] for
+/// Returns the first of `taints` that `filter` selects and no toleration tolerates. See [`Toleration::tolerates`] for
 /// `compare_numbers`.
 pub fn find_untolerated<'a>(
     taints: &'a [Taint],
@@ -143,7 +143,7 @@ pub fn find_untolerated<'a>(
     taints.iter().find(|taint| filter(taint) && !is_tolerated(taint))
 }
 
-/// A 64-bit integer without a plus sign, leading zeros or negative zero.
+/// Parses a 64-bit integer without a plus sign, leading zeros or negative zero.
 fn canonical_integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_canonical = digits.starts_with(|c: char| ('1'..='9').contains(&c)) || text == "0";

@@ -1,10 +1,10 @@
-//! Points in time, as values that are handed in.
+//! Points in time as plain values.
 
 use std::{fmt, ops::Add, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since the Unix epoch. The core never reads a clock: every `Timestamp` comes from its host.
+/// Nanoseconds since the Unix epoch. The core never reads a clock: every `Timestamp` comes from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 
@@ -12,18 +12,18 @@ impl Timestamp {
     /// Parses RFC 3339, the form of `metav1.Time` and `metav1.MicroTime`.
     ///
     /// # Errors
-    /// Says what is wrong with the text.
+    /// An error if the text is invalid.
     pub fn parse(text: &str) -> Result<Self, jiff::Error> {
         let at: jiff::Timestamp = text.parse()?;
         Ok(Self(i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX)))
     }
 
-    /// `metav1.Time`: RFC 3339 in UTC with whole seconds.
+    /// Formats as `metav1.Time`: RFC 3339 in UTC with whole seconds.
     pub fn to_rfc3339(self) -> String {
         self.in_utc("%Y-%m-%dT%H:%M:%SZ")
     }
 
-    /// `metav1.MicroTime`: RFC 3339 in UTC with six digits of fraction.
+    /// Formats as `metav1.MicroTime`: RFC 3339 in UTC with six fractional digits.
     pub fn to_rfc3339_micro(self) -> String {
         self.in_utc("%Y-%m-%dT%H:%M:%S.%6fZ")
     }
@@ -34,17 +34,17 @@ impl Timestamp {
             .unwrap_or_default()
     }
 
-    /// The start of the whole second that contains this point.
+    /// Rounds down to a whole second.
     pub fn truncate_to_second(self) -> Self {
         Self(self.0 - self.0.rem_euclid(1_000_000_000))
     }
 
-    /// Time since `earlier`, zero if `earlier` is later.
+    /// Time elapsed since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Whole seconds since the Unix epoch.
+    /// Creates a timestamp from whole seconds since the Unix epoch.
     pub fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
     }

@@ -1,8 +1,8 @@
 //! Decoding objects from the API's JSON.
 //!
-//! Reads just the fields that the slim types hold and skips the rest. `null` counts as absent wherever the API
-//! server's own decoder takes it so; a value of the wrong type is an error that names the field. Strings that many
-//! objects share go through one [`Interner`].
+//! Decodes only the fields of the slim types and skips the rest. `null` counts as absent wherever the API server's own
+//! decoder accepts it. A value of the wrong type is an error that names the field. Strings that many objects share go
+//! through one [`Interner`].
 
 mod defaults;
 mod disk;
@@ -19,15 +19,15 @@ use serde_json::Value;
 
 use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, Str, strings::Interner};
 
-/// An object that could not be decoded.
+/// Error of decoding an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}{}{path}: {problem}", if path.is_empty() { "" } else { " " })]
 pub struct DecodeError {
-    /// For example `Pod`.
+    /// Kind, for example `Pod`.
     pub kind: &'static str,
-    /// For example `spec.containers[0].resources.requests.cpu`; empty for the object itself.
+    /// Path, for example `spec.containers[0].resources.requests.cpu`; empty for the object itself.
     pub path: String,
-    /// What is wrong there.
+    /// The problem.
     pub problem: String,
 }
 
@@ -39,21 +39,21 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for what an API server sends.
+    /// Creates a decoder for objects from an API server.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes this a decoder for manifests that no API server has seen: fields that it would fill in on creation are
-    /// filled in here, as far as scheduling depends on them. Priority classes are not looked up, and nothing that
-    /// admission plugins add is added.
+    /// Makes this a decoder for manifests that no API server has processed: it fills in the fields that an API server
+    /// sets on creation, if they affect scheduling. Priority classes are not resolved, and additions of admission
+    /// plugins are missing.
     #[must_use]
     pub fn with_api_defaults(mut self) -> Self {
         self.api_defaults = true;
         self
     }
 
-    /// The strings shared so far.
+    /// The shared strings.
     pub fn interner(&mut self) -> &mut Interner {
         &mut self.interner
     }
@@ -98,7 +98,7 @@ impl Decoder {
         wire.into_node(&mut self.interner, self.api_defaults)
     }
 
-    /// Decodes an object of that kind. Returns its resource version besides: what is looked up has no use for it.
+    /// Decodes an object of that kind. Also returns its resource version, which is not part of [`Object`].
     ///
     /// # Errors
     /// Says which field is wrong.
@@ -168,7 +168,7 @@ impl Decoder {
     }
 }
 
-/// Keeping track of the path costs time, so it is done only once decoding has failed.
+/// Decodes first without tracking the path, because that costs time; on an error it decodes again to find the path.
 fn from_slice<'a, T: Deserialize<'a>>(kind: &'static str, json: &'a [u8]) -> Result<T, DecodeError> {
     if let Ok(decoded) = serde_json::from_slice(json) {
         return Ok(decoded);

@@ -1,29 +1,29 @@
 //! Opportunistic batching (KEP-5598), for parity with kube-scheduler.
 //!
-//! After a pod was placed, the rest of its ranking is kept. If the next pod has the same signature and the chosen node
-//! is now full for it, the next node of the ranking is taken without scoring again. Here this is no optimisation (what
-//! does not change is not computed again anyway); it exists because the choice can differ from a fresh ranking.
+//! After a pod was placed, what is left of its ranking is cached. If the next pod has the same signature and the chosen
+//! node is now full for it, the next node of the ranking is taken without scoring again. This is not an optimization
+//! here, because unchanged answers are cached anyway; it exists because the choice can differ from a new ranking.
 
 use std::time::Duration;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{plugin::SignFragment, window::Ranking};
 
-/// A ranking older than this is not used.
+/// Maximum age of a cached ranking.
 const MAX_AGE: Duration = Duration::from_millis(500);
 
-/// What one profile keeps between attempts.
+/// Opportunistic batching of one profile.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    kept: Option<Kept>,
+    cached: Option<CachedRanking>,
     last_cycle: u64,
     last_node: Str,
-    /// Why what was kept is of no use, if that is news; in kube-scheduler's words.
-    flushed: Option<&'static str>,
+    /// Reason why the cached ranking was discarded, in kube-scheduler's words, until it is reported.
+    flush_reason: Option<&'static str>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedRanking {
     signature: Vec<SignFragment>,
     nodes: Vec<Str>,
     ranking: Ranking,
@@ -31,13 +31,13 @@ struct Kept {
 }
 
 impl Batch {
-    /// Why what was kept is of no use, if that was found since the last call.
-    pub(crate) fn take_flushed(&mut self) -> Option<&'static str> {
-        self.flushed.take()
+    /// Takes the reason why the cached ranking was discarded since the last call.
+    pub(crate) fn take_flush_reason(&mut self) -> Option<&'static str> {
+        self.flush_reason.take()
     }
 
-    /// The next node of the kept ranking, if it holds for this pod. `is_full` tells whether a node rejects the pod; `None` if it
-    /// is gone.
+    /// Returns the next node of the cached ranking if it is valid for this pod. `is_full` returns true if a node
+    /// rejects the pod, and `None` if the node does not exist any more.
     pub(crate) fn hint(
         &mut self,
         signature: Option<&[SignFragment]>,
@@ -45,12 +45,12 @@ impl Batch {
         now: Timestamp,
         is_full: impl FnOnce(&Str) -> Option<bool>,
     ) -> Option<Str> {
-        let kept = self.kept.as_mut().filter(|kept| !kept.ranking.is_empty())?;
-        self.flushed = if cycle != self.last_cycle + 1 {
+        let cached = self.cached.as_mut().filter(|cached| !cached.ranking.is_empty())?;
+        self.flush_reason = if cycle != self.last_cycle + 1 {
             Some("pod_skipped")
-        } else if signature != Some(kept.signature.as_slice()) {
+        } else if signature != Some(cached.signature.as_slice()) {
             Some("pod_incompatible")
-        } else if now.since(kept.since) > MAX_AGE {
+        } else if now.since(cached.since) > MAX_AGE {
             Some("expired")
         } else {
             match is_full(&self.last_node) {
@@ -59,13 +59,13 @@ impl Batch {
                 Some(true) => None,
             }
         };
-        if self.flushed.is_some() {
+        if self.flush_reason.is_some() {
             return None;
         }
-        kept.ranking.pop().and_then(|at| kept.nodes.get(at).cloned())
+        cached.ranking.pop().and_then(|at| cached.nodes.get(at).cloned())
     }
 
-    /// A node was chosen.
+    /// Records the chosen node and caches its ranking.
     pub(crate) fn chosen(
         &mut self,
         node: &Str,
@@ -80,16 +80,16 @@ impl Batch {
         if hint == Some(node) {
             return;
         }
-        self.kept = match (signature, ranking) {
+        self.cached = match (signature, ranking) {
             (Some(signature), Some((nodes, ranking))) if !ranking.is_empty() => {
-                Some(Kept { signature, nodes, ranking, since: now })
+                Some(CachedRanking { signature, nodes, ranking, since: now })
             }
             (_, Some((_, ranking))) if !ranking.is_empty() => {
-                self.flushed = Some("pod_not_batchable");
+                self.flush_reason = Some("pod_not_batchable");
                 None
             }
             _ => {
-                self.flushed = Some("empty_list");
+                self.flush_reason = Some("empty_list");
                 None
             }
         };

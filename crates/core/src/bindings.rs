@@ -1,14 +1,14 @@
-//! Pods that have a node and are not bound yet: those that wait on Permit, and those whose binding is under way.
+//! Pods that have a node and are not bound yet: those that wait on Permit, and those in the binding cycle.
 //!
 //! ```text
 //! assumed ──Permit: wait──> waiting ──all allow──> binding ──> bound (confirmed by the API server)
 //!    └────────allow──────────────────────────────────┘ │
-//!                              └──reject, timeout──> failed <──error┘   given back to the queue
+//!                              └──reject, timeout──> failed <──error┘   returned to the queue
 //! ```
 //!
-//! Invariant: a pod that waits is in [`Bindings::waiting`] and has one deadline, the first of its plugins'; one whose
-//! binding is under way has neither. Thousands may wait for a quarter of an hour: nothing looks at all of them but
-//! [`Bindings::waiting`].
+//! Invariant: a waiting pod is in [`Bindings::waiting`] and has one deadline, the earliest of its plugins'; a pod in
+//! the binding cycle has neither. Thousands of pods may wait for a quarter of an hour; only [`Bindings::waiting`]
+//! visits all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,68 +22,68 @@ use rustc_hash::FxHashMap;
 
 use crate::queue::QueuedPod;
 
-/// The node that a pod was decided for.
+/// The node chosen for a pod.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
-    /// What the pod goes through until it is bound, whatever profile of that name counts by then.
+pub(crate) struct ChosenNode {
+    /// Profile for the rest of the pod's way, even if a newer one of that name has been applied since.
     pub(crate) profile: Arc<Profile>,
-    /// The node, and what plugins have reserved there.
+    /// The node and the reservations of plugins.
     pub(crate) reservation: Reservation,
-    /// How many nodes were looked at.
+    /// Number of nodes that were evaluated.
     pub(crate) evaluated: usize,
-    /// How many of them fit.
+    /// Number of them that fit.
     pub(crate) feasible: usize,
 }
 
-impl Chosen {
+impl ChosenNode {
     pub(crate) fn node(&self) -> &Str {
         self.reservation.node()
     }
 }
 
-/// A plugin that holds a pod back.
+/// The delay of a pod by one plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) plugin: &'static str,
-    /// For how long at most.
+    /// Maximum duration.
     pub(crate) at_most: Duration,
-    /// When it gives up.
+    /// Deadline.
     pub(crate) until: Timestamp,
 }
 
-/// A pod that was decided for a node and is not yet bound.
+/// A pod that has a node and is not bound yet.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) entry: QueuedPod,
-    pub(crate) chosen: Chosen,
-    /// Empty once the binding is under way.
+    pub(crate) chosen: ChosenNode,
+    /// Empty once the pod is in the binding cycle.
     waits: Vec<Wait>,
-    /// When they began, if anybody measures.
+    /// Start of the wait, if it is measured.
     pub(crate) held_since: Option<Stamp>,
     /// Order of arrival.
-    begun: u64,
+    sequence: u64,
 }
 
 impl Binding {
-    /// The plugin that gives up first.
+    /// Returns the wait that ends first.
     fn first_wait(&self) -> Option<Wait> {
         self.waits.iter().copied().min_by_key(|wait| wait.until)
     }
 }
 
-/// All of them.
+/// All pods with a node that are not bound yet.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
     by_uid: FxHashMap<Str, Binding>,
-    /// UIDs of the pods that wait, in the order in which they began to.
+    /// UIDs of the waiting pods, in the order in which they began to wait.
     waiting: BTreeMap<u64, Str>,
-    /// When the wait of each of them is over, with its place in that order.
+    /// Deadlines of the waiting pods, with their positions in that order.
     deadlines: BTreeSet<(Timestamp, u64)>,
     next: u64,
 }
 
 impl Bindings {
-    /// How many there are.
+    /// Number of pods.
     pub(crate) fn len(&self) -> usize {
         self.by_uid.len()
     }
@@ -96,44 +96,44 @@ impl Bindings {
         self.by_uid.get(uid)
     }
 
-    /// The pods that wait on Permit, in the order in which they began to.
+    /// The pods that wait on Permit, in the order in which they began to wait.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Binding> {
         self.waiting.values().filter_map(|uid| self.by_uid.get(uid))
     }
 
-    /// When the first wait is over.
+    /// Time at which the first wait ends.
     pub(crate) fn next_timeout(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// The pods whose wait is over, in the order in which they began to, with the plugin that gave up.
-    pub(crate) fn late(&self, now: Timestamp) -> Vec<(Str, Wait)> {
+    /// Returns the pods whose wait has timed out, in the order in which they began to wait, with the wait that ended.
+    pub(crate) fn timed_out(&self, now: Timestamp) -> Vec<(Str, Wait)> {
         let over = self.deadlines.iter().take_while(|(at, _)| *at <= now);
-        let mut late: Vec<u64> = over.map(|(_, begun)| *begun).collect();
-        late.sort_unstable();
-        let wait = |begun: u64| {
-            let uid = self.waiting.get(&begun)?;
+        let mut timed_out: Vec<u64> = over.map(|(_, sequence)| *sequence).collect();
+        timed_out.sort_unstable();
+        let wait = |sequence: u64| {
+            let uid = self.waiting.get(&sequence)?;
             Some((uid.clone(), self.by_uid.get(uid)?.first_wait()?))
         };
-        late.into_iter().filter_map(wait).collect()
+        timed_out.into_iter().filter_map(wait).collect()
     }
 
-    /// The pod has its node; `waits` hold it back, if there are any.
+    /// Adds a pod with its node. It waits if there are any `waits`.
     pub(crate) fn enter(
         &mut self,
         entry: QueuedPod,
-        chosen: Chosen,
+        chosen: ChosenNode,
         waits: Vec<Wait>,
         held_since: Option<Stamp>,
     ) {
         self.next += 1;
-        let (uid, begun) = (entry.pod.uid.clone(), self.next);
-        let binding = Binding { entry, chosen, waits, held_since, begun };
-        self.note_wait(&uid, &binding);
+        let (uid, sequence) = (entry.pod.uid.clone(), self.next);
+        let binding = Binding { entry, chosen, waits, held_since, sequence };
+        self.register_wait(&uid, &binding);
         self.by_uid.insert(uid, binding);
     }
 
-    /// The plugin no longer holds the pod back; whether that was the last one that did.
+    /// Ends the wait for one plugin. Returns true if it was the last one.
     pub(crate) fn allow(&mut self, uid: &Str, plugin: &str) -> bool {
         if !self.waits(uid) {
             return false;
@@ -141,22 +141,22 @@ impl Bindings {
         let Some(mut binding) = self.take(uid) else { return false };
         binding.waits.retain(|wait| wait.plugin != plugin);
         let allowed = binding.waits.is_empty();
-        self.note_wait(uid, &binding);
+        self.register_wait(uid, &binding);
         self.by_uid.insert(uid.clone(), binding);
         allowed
     }
 
-    /// Takes a pod that waits.
+    /// Takes a waiting pod.
     pub(crate) fn take_waiting(&mut self, uid: &str) -> Option<Binding> {
         self.waits(uid).then(|| self.take(uid)).flatten()
     }
 
-    /// Takes a pod, whether it waits or not.
+    /// Takes a pod in any state.
     pub(crate) fn take(&mut self, uid: &str) -> Option<Binding> {
         let binding = self.by_uid.remove(uid)?;
         if let Some(first) = binding.first_wait() {
-            self.waiting.remove(&binding.begun);
-            self.deadlines.remove(&(first.until, binding.begun));
+            self.waiting.remove(&binding.sequence);
+            self.deadlines.remove(&(first.until, binding.sequence));
         }
         Some(binding)
     }
@@ -165,10 +165,10 @@ impl Bindings {
         self.by_uid.get(uid).is_some_and(|binding| !binding.waits.is_empty())
     }
 
-    fn note_wait(&mut self, uid: &Str, binding: &Binding) {
+    fn register_wait(&mut self, uid: &Str, binding: &Binding) {
         if let Some(first) = binding.first_wait() {
-            self.waiting.insert(binding.begun, uid.clone());
-            self.deadlines.insert((first.until, binding.begun));
+            self.waiting.insert(binding.sequence, uid.clone());
+            self.deadlines.insert((first.until, binding.sequence));
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
 
     const PLUGINS: [&str; 3] = ["a", "b", "c"];
 
-    /// Waits of each pod in the order of arrival; none: the binding is under way.
+    /// Waits of each pod in the order of arrival; empty in the binding cycle.
     type Naive = Vec<(Str, Vec<Wait>)>;
 
     fn entry(uid: &Str) -> QueuedPod {
@@ -195,11 +195,11 @@ mod tests {
         QueuedPod::new(PodInfo::standalone(pod), 0, Timestamp::default(), 0)
     }
 
-    fn chosen() -> Chosen {
+    fn chosen() -> ChosenNode {
         let reservation = Reservation::new(PodInfo::standalone(Pod::default()), "n".into());
         let profile =
             Profile::build(&ProfileSpec::default(), &Registry::default(), &BuildCycle::default()).unwrap();
-        Chosen { profile: Arc::new(profile), reservation, evaluated: 1, feasible: 1 }
+        ChosenNode { profile: Arc::new(profile), reservation, evaluated: 1, feasible: 1 }
     }
 
     fn check(bindings: &Bindings, naive: &Naive, now: Timestamp) -> Result<(), TestCaseError> {
@@ -212,7 +212,7 @@ mod tests {
             .filter_map(|(uid, waits)| Some((uid.clone(), *waits.iter().min_by_key(|w| w.until)?)))
             .filter(|(_, wait)| wait.until <= now)
             .collect();
-        prop_assert_eq!(bindings.late(now), late);
+        prop_assert_eq!(bindings.timed_out(now), late);
         prop_assert_eq!(bindings.len(), naive.len());
         prop_assert!(naive.iter().all(|(uid, _)| bindings.contains(uid)));
         Ok(())
@@ -228,8 +228,8 @@ mod tests {
             let (mut bindings, mut naive) = (Bindings::default(), Naive::new());
             for (at, (what, pod, plugin, time)) in steps.into_iter().enumerate() {
                 let uid: Str = format!("p{pod}").into();
-                let place = naive.iter().position(|(known, _)| *known == uid);
-                match (what, place) {
+                let position = naive.iter().position(|(known, _)| *known == uid);
+                match (what, position) {
                     (0 | 1, None) => {
                         let wait = |plugin: usize| {
                             let until = Timestamp(time * (plugin as i64 + 1) % 37);
@@ -239,21 +239,21 @@ mod tests {
                         bindings.enter(entry(&uid), chosen(), waits.clone(), None);
                         naive.push((uid, waits));
                     }
-                    (0..=2, Some(place)) => {
-                        let waits = &mut naive[place].1;
+                    (0..=2, Some(position)) => {
+                        let waits = &mut naive[position].1;
                         let waited = !waits.is_empty();
                         waits.retain(|wait| wait.plugin != PLUGINS[plugin]);
                         let allowed = waited && waits.is_empty();
                         prop_assert_eq!(bindings.allow(&uid, PLUGINS[plugin]), allowed);
                     }
-                    (3, place) => {
-                        let place = place.filter(|place| !naive[*place].1.is_empty());
-                        prop_assert_eq!(bindings.take_waiting(&uid).is_some(), place.is_some());
-                        place.map(|place| naive.remove(place));
+                    (3, position) => {
+                        let position = position.filter(|position| !naive[*position].1.is_empty());
+                        prop_assert_eq!(bindings.take_waiting(&uid).is_some(), position.is_some());
+                        position.map(|position| naive.remove(position));
                     }
-                    (_, place) => {
-                        prop_assert_eq!(bindings.take(&uid).is_some(), place.is_some());
-                        place.map(|place| naive.remove(place));
+                    (_, position) => {
+                        prop_assert_eq!(bindings.take(&uid).is_some(), position.is_some());
+                        position.map(|position| naive.remove(position));
                     }
                 }
                 check(&bindings, &naive, Timestamp(at as i64 % 40))?;

@@ -1,4 +1,4 @@
-//! What the engine knows of the cluster: nodes with their pods, and pods it has decided about but not yet seen bound.
+//! The engine's view of the cluster: nodes with their pods, including pods that are assumed but not bound yet.
 
 use std::sync::Arc;
 
@@ -15,156 +15,156 @@ use crate::queue::Moment;
 
 /// Nodes, and pods on nodes.
 ///
-/// A pod on a node is *assumed* while its binding is on its way and *added* once the API server says so. There is no
-/// expiry: an assumed pod leaves by confirmation, by [`Cache::forget`] or by deletion.
+/// A pod on a node is *assumed* until its binding is confirmed, and *added* after that. Assumptions do not expire: they
+/// end by confirmation, by [`Cache::forget`] or by deletion.
 #[derive(Debug, Default)]
 pub struct Cache {
-    /// Nodes with their pods, other objects, and what plugins keep.
+    /// Nodes with their pods, other objects, and indexes.
     pub cluster: Cluster,
-    /// Specs that pods share.
+    /// Pod specs, shared between pods.
     pub specs: SpecTable,
-    /// Kinds of custom objects that are kept.
+    /// Kinds of custom objects that are stored.
     kinds: Vec<ResourceKind>,
-    placed: FxHashMap<Str, Placed>,
-    /// How many of them are assumed.
+    on_nodes: FxHashMap<Str, PodOnNode>,
+    /// Number of assumed pods.
     assumed: usize,
     objects: FxHashMap<Str, Arc<Node>>,
 }
 
 #[derive(Debug)]
-struct Placed {
+struct PodOnNode {
     node: Str,
     assumed: bool,
 }
 
 impl Cache {
-    /// Knows nothing yet, and will keep the custom objects that plugins of these profiles read.
-    pub fn of(profiles: &[Arc<Profile>]) -> Self {
+    /// Creates an empty cache that stores the custom objects that plugins of these profiles read.
+    pub fn for_profiles(profiles: &[Arc<Profile>]) -> Self {
         let mut cache = Self::default();
-        cache.keep_objects_for(profiles);
+        cache.add_resources_for(profiles);
         cache
     }
 
-    /// Keeps from now on, besides what is kept already, the custom objects that plugins of these profiles read, and their
-    /// indexes.
-    pub fn keep_for(&mut self, profiles: &[Arc<Profile>]) {
-        self.keep_objects_for(profiles);
+    /// Adds the custom objects that plugins of these profiles read, and their indexes.
+    pub fn prepare_for(&mut self, profiles: &[Arc<Profile>]) {
+        self.add_resources_for(profiles);
         for (_, kind) in profiles.iter().flat_map(|profile| profile.indexed()) {
-            self.cluster.keep(*kind);
+            self.cluster.add_index(*kind);
         }
     }
 
-    fn keep_objects_for(&mut self, profiles: &[Arc<Profile>]) {
-        for kind in self.lacks(profiles) {
-            self.cluster.keep_resource(kind);
+    fn add_resources_for(&mut self, profiles: &[Arc<Profile>]) {
+        for kind in self.missing_resources(profiles) {
+            self.cluster.add_resource(kind);
             self.kinds.push(kind);
         }
     }
 
-    /// The kinds of custom objects that plugins of these profiles read and that are not kept, each type once.
-    pub fn lacks(&self, profiles: &[Arc<Profile>]) -> Vec<ResourceKind> {
-        let mut lacking: Vec<ResourceKind> = Vec::new();
+    /// Returns the kinds of custom objects that plugins of these profiles read and that are not stored yet, each type
+    /// once.
+    pub fn missing_resources(&self, profiles: &[Arc<Profile>]) -> Vec<ResourceKind> {
+        let mut missing: Vec<ResourceKind> = Vec::new();
         for kind in profiles.iter().flat_map(|profile| profile.resources()) {
-            if !self.kinds.iter().chain(&lacking).any(|kept| kept.is_same(&kind)) {
-                lacking.push(kind);
+            if !self.kinds.iter().chain(&missing).any(|known| known.is_same(&kind)) {
+                missing.push(kind);
             }
         }
-        lacking
+        missing
     }
 
-    /// What the queue needs to know now.
+    /// Returns the context that the queue needs.
     pub fn at(&self, now: Timestamp) -> Moment<'_> {
         Moment { now, objects: self.cluster.objects() }
     }
 
-    /// The pod with its spec shared.
+    /// Creates a pod with a shared spec.
     pub fn info(&mut self, pod: Pod) -> Arc<PodInfo> {
         Arc::new(PodInfo::new(pod, &mut self.specs))
     }
 
-    /// A node appeared or changed; the node before.
+    /// Adds or replaces a node. Returns the old version.
     pub fn set_node(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
         let old = self.objects.insert(node.name.clone(), node.clone());
         self.cluster.set_node(node);
         old
     }
 
-    /// The node object of that name.
+    /// Returns the node object of that name.
     pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
         self.objects.get(name)
     }
 
-    /// A node is gone; what it was.
+    /// Removes a node. Returns the old version.
     pub fn remove_node(&mut self, name: &str) -> Option<Arc<Node>> {
         let old = self.objects.remove(name)?;
         self.cluster.remove_node(name);
         Some(old)
     }
 
-    /// Another object is new or changed.
+    /// Adds or replaces another object.
     pub fn set_object(&mut self, object: Object) {
         self.cluster.set_object(object);
     }
 
-    /// Another object is gone.
+    /// Removes another object.
     pub fn remove_object(&mut self, key: &ObjectKey) {
         self.cluster.remove_object(key);
     }
 
-    /// Whether the pod is assumed to be on a node.
+    /// Returns true if the pod is assumed to be on a node.
     pub fn is_assumed(&self, uid: &str) -> bool {
-        self.placed.get(uid).is_some_and(|p| p.assumed)
+        self.on_nodes.get(uid).is_some_and(|p| p.assumed)
     }
 
-    /// Whether the pod is on a node, assumed or not.
-    pub fn is_placed(&self, uid: &str) -> bool {
-        self.placed.contains_key(uid)
+    /// Returns true if the pod is on a node, assumed or not.
+    pub fn is_on_node(&self, uid: &str) -> bool {
+        self.on_nodes.contains_key(uid)
     }
 
-    /// Counts the pod on `node` before the API server does; `false` if it is on a node already.
+    /// Assumes the pod on `node`. Returns false if it is already on a node.
     pub fn assume(&mut self, pod: &PodInfo, node: &Str) -> bool {
-        if self.placed.contains_key(&pod.uid) {
+        if self.on_nodes.contains_key(&pod.uid) {
             return false;
         }
-        self.place(pod.assumed_on(node), node, true);
+        self.add_to_node(pod.assumed_on(node), node, true);
         true
     }
 
-    /// The decision about the pod is off.
+    /// Reverts the assumption of a pod.
     pub fn forget(&mut self, uid: &str) {
         if self.is_assumed(uid) {
             self.remove(uid);
         }
     }
 
-    /// The API server says that the pod is on `node`: confirms an assumption, or adds or replaces the pod.
+    /// Stores a bound pod: confirms an assumption, or adds or replaces the pod.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>, node: &Str) {
-        match self.placed.get_mut(&pod.uid) {
-            Some(placed) if placed.node == *node && self.cluster.replace_pod(node, &pod) => {
-                self.assumed -= usize::from(std::mem::take(&mut placed.assumed));
+        match self.on_nodes.get_mut(&pod.uid) {
+            Some(pod_on_node) if pod_on_node.node == *node && self.cluster.replace_pod(node, &pod) => {
+                self.assumed -= usize::from(std::mem::take(&mut pod_on_node.assumed));
             }
             _ => {
                 self.remove(&pod.uid.clone());
-                self.place(pod, node, false);
+                self.add_to_node(pod, node, false);
             }
         }
     }
 
-    /// The pod is gone from its node.
+    /// Removes the pod from its node.
     pub fn remove(&mut self, uid: &str) {
-        if let Some(placed) = self.placed.remove(uid) {
-            self.assumed -= usize::from(placed.assumed);
-            self.cluster.remove_pod(&placed.node, uid);
+        if let Some(pod_on_node) = self.on_nodes.remove(uid) {
+            self.assumed -= usize::from(pod_on_node.assumed);
+            self.cluster.remove_pod(&pod_on_node.node, uid);
         }
     }
 
-    /// How many pods are on nodes, and how many of them are assumed.
+    /// Returns the number of pods on nodes and the number of those that are assumed.
     pub fn pod_counts(&self) -> (usize, usize) {
-        (self.placed.len(), self.assumed)
+        (self.on_nodes.len(), self.assumed)
     }
 
-    fn place(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
-        self.placed.insert(pod.uid.clone(), Placed { node: node.clone(), assumed });
+    fn add_to_node(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
+        self.on_nodes.insert(pod.uid.clone(), PodOnNode { node: node.clone(), assumed });
         self.assumed += usize::from(assumed);
         self.cluster.add_pod(node, pod);
     }

@@ -1,4 +1,4 @@
-//! All that the engine holds, for those who look for faults: see [`crate::Engine::dump`].
+//! The complete state of the engine, for debugging: see [`crate::Engine::dump`].
 
 use std::sync::Arc;
 
@@ -7,46 +7,46 @@ use harbormaster_framework::pod::PodInfo;
 
 use crate::{Engine, cache::Cache, nominator::Nominator, pods::Pods};
 
-/// Nodes with their pods, and pods without a node. In no order, but for the parts of the queue.
+/// Nodes with their pods, and pods without a node. Only the parts of the queue are ordered.
 #[derive(Clone, Debug, Default)]
 pub struct Dump {
-    /// The nodes, with those that are gone but for their pods.
+    /// All nodes, including deleted ones that still have pods.
     pub nodes: Vec<DumpedNode>,
-    /// Pods that are to be tried.
+    /// Pods in the active queue.
     pub active: Vec<Arc<PodInfo>>,
     /// Pods that back off.
     pub backoff: Vec<Arc<PodInfo>>,
-    /// Pods that wait for an event, those that are held back included.
+    /// Pods that wait for an event, including gated ones.
     pub unschedulable: Vec<Arc<PodInfo>>,
-    /// Pods without a node that are not to be tried: those of other schedulers, and those that are being deleted.
+    /// Pods without a node that are not scheduled: those of other schedulers and those that are being deleted.
     pub left_alone: Vec<Arc<PodInfo>>,
 }
 
 /// One node.
 #[derive(Clone, Debug, Default)]
 pub struct DumpedNode {
-    /// Its name.
+    /// Name of the node.
     pub name: Str,
-    /// The API server has deleted it, or has not told of it yet.
+    /// True if the API server has deleted the node or has not reported it yet.
     pub deleted: bool,
-    /// What its pods ask for.
+    /// Total requests of its pods.
     pub requested: Resources,
-    /// What it has for them.
+    /// Its allocatable resources.
     pub allocatable: Resources,
-    /// The pods that count on it, bound or not.
+    /// Pods that occupy it, bound or assumed.
     pub pods: Vec<Arc<PodInfo>>,
-    /// The pods that are expected once others are gone.
+    /// Pods nominated to it.
     pub nominated: Vec<Arc<PodInfo>>,
 }
 
 impl Engine {
-    /// All that is held. A pod without a node that should be in the queue and is not appears nowhere. Looks at every pod: for
-    /// faults only.
+    /// Returns the complete state. A pod that is missing in the queue by mistake appears nowhere. Visits every pod, so
+    /// use it only for debugging.
     pub fn dump(&self) -> Dump {
         let queue = self.queue();
         let is_left_alone = |pod: &&Arc<PodInfo>| {
             let waits = !pod.is_terminating() && queue.profile_of(&pod.spec.scheduler_name).is_some();
-            !waits && !self.cache().is_placed(&pod.uid) && queue.get(&pod.uid).is_none()
+            !waits && !self.cache().is_on_node(&pod.uid) && queue.get(&pod.uid).is_none()
         };
         Dump {
             nodes: nodes(self.cache(), self.nominator(), self.known()),

@@ -1,4 +1,4 @@
-//! What the outside world must do: the engine's output.
+//! The engine's output: tasks for the host.
 
 use std::sync::Arc;
 
@@ -8,80 +8,81 @@ use harbormaster_framework::{
     sweep::PluginIdx,
 };
 
-/// Something to be done. Effects are values: the driver carries them out, the simulator records them.
+/// A task for the host. Effects are values: the driver carries them out, the simulator records them.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Run PreBind, Bind and PostBind, then report with [`crate::Input::BindFinished`].
     Bind(BindTask),
-    /// Patch the pod's status. No answer is expected; failures are retried by the host and then logged.
+    /// Patch the pod's status. No answer is expected; the host retries failures and then logs them.
     PatchStatus(StatusPatch),
     /// Emit an event about the pod.
     Event(PodEvent),
-    /// Evict a pod, or call its binding off if that is still possible, then report with [`crate::Input::EvictFinished`].
+    /// Evict a pod, or call off its binding if that is still possible, then report with
+    /// [`crate::Input::EvictFinished`].
     Evict(EvictTask),
-    /// Stop PreBind for a pod, which then has failed so; what has gone further goes on.
+    /// Stop PreBind for a pod, which then fails. Later steps of the binding are not stopped.
     CallOff(CallOffTask),
-    /// Make calls to the API server that Unreserve plugins ask for, before anything else that is still to be done for the pod.
-    /// No answer is expected; failures are logged.
+    /// Send requests of Unreserve plugins to the API server before any other task for the pod. No answer is expected;
+    /// failures are logged.
     Call(CallTask),
-    /// A plugin failed where nothing but a log line can tell of it.
-    Trouble(Trouble),
-    /// A custom object counts as absent. Told once for as long as the same is wrong with it.
+    /// Log a failure of a plugin that belongs to no attempt.
+    PluginFailure(PluginFailure),
+    /// Log a custom object that counts as absent. Sent once per error.
     Undecodable(Undecodable),
 }
 
-/// A binding that nobody needs any more.
+/// A binding that is no longer needed.
 #[derive(Clone, Debug)]
 pub struct CallOffTask {
-    /// The UID of the pod.
+    /// UID of the pod.
     pub pod: Str,
-    /// How the binding fails.
+    /// Error with which the binding fails.
     pub why: &'static str,
 }
 
-/// Calls to the API server because a decision was given up.
+/// Requests to the API server after a decision was given up.
 #[derive(Clone, Debug)]
 pub struct CallTask {
-    /// The pod that gives its node up.
+    /// The pod that gives up its node.
     pub pod: Arc<PodInfo>,
-    /// What to call for, in order.
+    /// The requests, in order.
     pub calls: Vec<ApiCall>,
 }
 
-/// A plugin's failure that concerns no attempt: in a hint, in an index, when a pod was given up.
+/// A plugin failure that belongs to no attempt: in a hint, in an index, or when a node was given up.
 #[derive(Clone, Debug)]
-pub struct Trouble {
-    /// The pod that it was about, if it was about one.
+pub struct PluginFailure {
+    /// The pod concerned, if there is one.
     pub pod: Option<Arc<PodInfo>>,
-    /// What failed, with plugin and point.
+    /// The error, with plugin and point.
     pub error: String,
 }
 
-/// A pod to be evicted: its status gets the condition `DisruptionTarget` (unless it says so already), then it is deleted.
+/// A pod to evict: its status gets the condition `DisruptionTarget` (unless it has it already), then it is deleted.
 #[derive(Clone, Debug)]
 pub struct EvictTask {
-    /// The UID of the pod that needs the room.
+    /// UID of the pod that needs the room.
     pub preemptor: Str,
-    /// Tells apart the evictions of one preemptor that tried twice.
+    /// Distinguishes the evictions of several attempts of one preemptor.
     pub round: u64,
-    /// The pod to be evicted, as the engine knows it.
+    /// The pod to evict, as the engine has it.
     pub victim: Arc<PodInfo>,
-    /// The condition's message; its reason is `PreemptionByScheduler`.
+    /// Message of the condition; its reason is `PreemptionByScheduler`.
     pub message: String,
 }
 
-/// A binding cycle to be run beside the scheduling cycle.
+/// A binding cycle to run concurrently with scheduling.
 #[derive(Clone, Debug)]
 pub struct BindTask {
-    /// The pod, not yet bound, the chosen node, and what plugins have reserved there.
+    /// The pod (not bound yet), the chosen node, and the reservations of plugins.
     pub reservation: Reservation,
-    /// Whose plugins run.
+    /// The profile whose plugins run.
     pub profile: Arc<Profile>,
-    /// PreBind plugins with work to do: groups in order, the members of a group side by side.
+    /// PreBind plugins with work to do: groups in order, the members of a group in parallel.
     pub pre_bind: Vec<Vec<PluginIdx>>,
-    /// How many nodes were looked at for the decision.
+    /// Number of nodes that were evaluated for the decision.
     pub evaluated: usize,
-    /// How many of them fit.
+    /// Number of them that fit.
     pub feasible: usize,
 }
 
@@ -97,10 +98,10 @@ impl BindTask {
     }
 }
 
-/// A change of `status`, against the pod as the engine knows it.
+/// A change of `status` relative to the pod as the engine has it.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
-    /// The pod that the patch is a difference to.
+    /// The pod that the patch is relative to.
     pub pod: Arc<PodInfo>,
     /// The new `PodScheduled` condition, if it changes.
     pub condition: Option<Condition>,
@@ -113,33 +114,33 @@ pub struct StatusPatch {
 pub struct Condition {
     /// `Unschedulable` or `SchedulerError`.
     pub reason: &'static str,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// When the status last changed.
+    /// Time at which the status last changed.
     pub last_transition: Timestamp,
 }
 
 /// An event (events.k8s.io) about a pod.
 #[derive(Clone, Debug)]
 pub struct PodEvent {
-    /// The pod it is about.
+    /// The pod.
     pub pod: Arc<PodInfo>,
-    /// `Warning` instead of `Normal`.
+    /// True for type `Warning`, false for `Normal`.
     pub warning: bool,
-    /// For example `FailedScheduling`.
+    /// Reason, for example `FailedScheduling`.
     pub reason: &'static str,
-    /// For example `Scheduling`.
+    /// Action, for example `Scheduling`.
     pub action: &'static str,
-    /// For people; at most 1024 bytes.
+    /// Human-readable note of at most 1024 bytes.
     pub note: String,
-    /// The profile's scheduler name.
+    /// Scheduler name of the profile.
     pub reporter: Str,
 }
 
-/// The longest note that the API server takes, in bytes.
+/// Maximum length of a note in the API server, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Cuts a note to what the API server takes, as kube-scheduler does: 1020 bytes and ` ...`.
+/// Cuts a note to that length as kube-scheduler does: 1020 bytes and ` ...`.
 pub fn cut_note(note: &str) -> String {
     if note.len() <= MAX_NOTE {
         return note.to_owned();

@@ -1,13 +1,13 @@
 //! The engine: parts that own their state, and the routes between them.
 //!
-//! Nothing but routes is here and in the files of this folder: an input goes to the part that it concerns, what that says
-//! goes to the next.
+//! This file and the files in this folder contain only routes: an input goes to the part that it concerns, and the
+//! result goes to the next part.
 
 mod binding_cycle;
 mod changes;
 mod eviction;
+mod reconfigure;
 mod scheduling_cycle;
-mod take_over;
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,33 +36,33 @@ use crate::{
     reporter::Reporter,
 };
 
-/// How the engine is set up.
+/// Settings of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// The profiles; at least one, with distinct names.
     pub profiles: Vec<Arc<Profile>>,
-    /// Delays between attempts.
+    /// Delays between attempts of a pod.
     pub backoff: Backoff,
     /// `percentageOfNodesToScore` for all profiles; `None` scores every feasible node.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// Walks, samples and breaks ties exactly as kube-scheduler with `parallelism: 1`.
+    /// Walks, samples and breaks ties exactly as kube-scheduler does with `parallelism: 1`.
     pub parity: bool,
-    /// With `parity`: reuse rankings as kube-scheduler's opportunistic batching does.
+    /// With `parity`: reuses rankings as kube-scheduler's opportunistic batching does.
     pub batching: bool,
-    /// After this long without an event a rejected pod is tried again.
+    /// A rejected pod is retried after this time without an event.
     pub max_wait: Duration,
-    /// What is told besides, by [`Engine::take_notes`].
+    /// Notes that are recorded for [`Engine::take_notes`].
     pub notes: Notes,
-    /// Who measures, if anybody does.
+    /// Meter, if the engine is measured.
     pub meter: Option<Arc<dyn Meter>>,
-    /// Services that have a say beside plugins. Whoever runs the engine [lends](Extenders::lent) the means to ask them.
+    /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
-    /// The plugin that rejects pods which need something that is not built: worth a warning when it first happens.
-    pub stand_in: Option<&'static str>,
+    /// The plugin that rejects pods which need features that do not exist here; the host warns when it first does.
+    pub unbuilt_plugin: Option<&'static str>,
 }
 
 impl EngineConfig {
-    /// kube-scheduler's defaults, and every feasible node scored.
+    /// kube-scheduler's defaults, but every feasible node is scored.
     pub fn new(profiles: Vec<Arc<Profile>>) -> Self {
         Self {
             profiles,
@@ -74,12 +74,11 @@ impl EngineConfig {
             notes: Notes::default(),
             meter: None,
             extenders: Extenders::default(),
-            stand_in: None,
+            unbuilt_plugin: None,
         }
     }
 
-    /// The custom resources that plugins name, as the API server tells them apart: whoever feeds the engine feeds their
-    /// objects as [`Input::Custom`].
+    /// The custom resources that plugins name, each name once. The host supplies their objects as [`Input::Custom`].
     pub fn resources(&self) -> Vec<ResourceKind> {
         let mut kinds: Vec<ResourceKind> = Vec::new();
         for kind in self.profiles.iter().flat_map(|profile| profile.resources()) {
@@ -90,7 +89,7 @@ impl EngineConfig {
         kinds
     }
 
-    /// The same, its profiles measured if anybody measures.
+    /// Adds meters to the profiles if there is a meter.
     fn metered(mut self) -> Self {
         if let Some(meter) = &self.meter {
             for (at, profile) in self.profiles.iter_mut().enumerate() {
@@ -100,7 +99,7 @@ impl EngineConfig {
         self
     }
 
-    /// Equal pods need not be equal to an extender.
+    /// Returns true if batching is on. Equal pods may be different to an extender, so extenders turn it off.
     fn batches(&self) -> bool {
         self.batching && self.parity && self.extenders.is_empty()
     }
@@ -114,60 +113,59 @@ impl EngineConfig {
     }
 }
 
-/// How often pods that wait for long are looked at.
+/// Interval at which pods that have waited very long are retried.
 const FLUSH_EVERY: Duration = Duration::from_secs(30);
-/// Least time for which answers of plugins are kept that no attempt needs; at most, they are kept for twice as long.
-const UNUSED: Duration = Duration::from_secs(300);
+/// Minimum time after which unused answers of plugins are removed from the cache; the maximum is twice as long.
+const CLEANUP_EVERY: Duration = Duration::from_secs(300);
 
-/// The engine.
+/// The scheduling engine.
 pub struct Engine {
-    /// Every pod that the API server has told of and that is not finished.
+    /// Every unfinished pod of the API server.
     pods: Pods,
-    /// Nodes with the pods that count on them.
+    /// Nodes with the pods that occupy them.
     cache: Cache,
-    /// Pods that are to be tried, or wait for something to change.
+    /// Pods to schedule, and pods that wait for an event.
     queue: Queue,
-    /// Pods for which room is kept.
+    /// Nominated pods.
     nominator: Nominator,
-    /// Looks for nodes.
+    /// Finds nodes.
     finder: Finder,
     /// Pods that have a node and are not bound yet.
     bindings: Bindings,
-    /// Pods that make way.
+    /// Evictions in progress.
     evictions: Evictions,
-    /// What is told.
+    /// Collects effects and notes.
     reporter: Reporter,
-    /// When pods that wait for long are looked at next.
+    /// Next time at which pods that have waited very long are retried.
     next_flush: Option<Timestamp>,
-    /// When answers that no attempt has needed are let go of next.
-    next_forgetting: Option<Timestamp>,
-    /// Who measures.
+    /// Next time at which unused cached answers are removed.
+    next_cleanup: Option<Timestamp>,
     meter: Option<Arc<dyn Meter>>,
-    /// While a change in the cluster is being handled: since when.
+    /// Start of the change that is being handled, if it is measured.
     handling: Option<Stamp>,
 }
 
 impl Engine {
-    /// An engine that knows of no node and no pod.
+    /// Creates an engine without nodes and pods.
     pub fn new(config: EngineConfig) -> Self {
         let config = config.metered();
         let mut cache = Cache::default();
-        cache.keep_for(&config.profiles);
+        cache.prepare_for(&config.profiles);
         let mut engine = Self {
             pods: Pods::default(),
             cache,
             nominator: Nominator::default(),
             finder: Finder::new(&config.profiles, config.search(), config.batches())
-                .asking(config.extenders.clone())
-                .measured_by(config.meter.clone()),
+                .with_extenders(config.extenders.clone())
+                .with_meter(config.meter.clone()),
             bindings: Bindings::default(),
             evictions: Evictions::default(),
             reporter: Reporter::new(config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
                 .with_extenders(!config.extenders.is_empty())
-                .measured_by(config.meter.clone()),
+                .with_meter(config.meter.clone()),
             next_flush: None,
-            next_forgetting: None,
+            next_cleanup: None,
             meter: config.meter,
             handling: None,
         };
@@ -177,38 +175,38 @@ impl Engine {
 
     /// Takes the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        self.report_troubles();
+        self.report_plugin_failures();
         self.reporter.take_effects()
     }
 
-    /// What plugins failed with beside any attempt.
-    fn report_troubles(&mut self) {
-        // Reported as a failed attempt would be; such a pod has its place in the queue already.
+    /// Reports failures of plugins that belong to no attempt.
+    fn report_plugin_failures(&mut self) {
+        // Reported like a failed attempt, but such a pod is in the queue already.
         for EnqueueFailure { pod, error, since } in self.queue.take_failed() {
-            let said = ("SchedulerError", error.to_string());
-            self.reporter.failed(&pod, said, NewNomination::Keep, since);
+            let reason_and_message = ("SchedulerError", error.to_string());
+            self.reporter.failed(&pod, reason_and_message, NewNomination::Keep, since);
         }
-        let troubles = self.cache.cluster.take_troubles().into_iter().chain(self.queue.take_panics());
-        troubles.for_each(|error| self.reporter.trouble(None, error.to_string()));
+        let failures = self.cache.cluster.take_errors().into_iter().chain(self.queue.take_panics());
+        failures.for_each(|error| self.reporter.plugin_failure(None, error.to_string()));
         for undecodable in self.cache.cluster.take_undecodable() {
             self.reporter.undecodable(undecodable);
         }
     }
 
-    /// Takes the notes since the last call: what was said of nodes, then moves in the queue.
+    /// Takes the notes since the last call: those about nodes, then moves in the queue.
     pub fn take_notes(&mut self) -> Vec<Note> {
         let mut notes = self.reporter.take_notes();
         notes.extend(self.queue.take_moves());
         notes
     }
 
-    /// From now on these notes are taken.
+    /// Changes the notes that are recorded.
     pub fn set_notes(&mut self, notes: Notes) {
         self.reporter.set_notes(notes);
         self.queue.note_moves(notes.moves);
     }
 
-    /// Something happened.
+    /// Handles an input.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
         let is_change = !matches!(input, Input::BindFinished { .. } | Input::EvictFinished { .. });
         self.handling = self.meter.as_ref().filter(|_| is_change).map(|meter| meter.now());
@@ -218,7 +216,7 @@ impl Engine {
             Input::PodGone(uid) => self.pod_gone(&uid, now),
             Input::Node(node) => self.node_changed(node, now),
             Input::NodeGone(name) => self.node_gone(&name, now),
-            // Kept for plugins to look up; no plugin's pods are woken by them.
+            // Stored for plugins; these objects wake no pods.
             Input::Object(object) => self.cache.set_object(object),
             Input::ObjectGone(key) => self.cache.remove_object(&key),
             Input::Custom(object) => {
@@ -234,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// Time passed: call at [`Self::next_wakeup`] or at any time.
+    /// Handles the passing of time. Call this at [`Self::next_wakeup`]; it may be called at any time.
     pub fn tick(&mut self, now: Timestamp) {
         self.queue.flush_backoff(self.cache.at(now));
         self.permit_timeouts(now);
@@ -243,35 +241,35 @@ impl Engine {
             self.queue.flush_unschedulable(self.cache.at(now));
             self.next_flush = Some(now + FLUSH_EVERY);
         }
-        if *self.next_forgetting.get_or_insert(now + UNUSED) <= now {
+        if *self.next_cleanup.get_or_insert(now + CLEANUP_EVERY) <= now {
             self.finder.forget_unused();
-            self.next_forgetting = Some(now + UNUSED);
+            self.next_cleanup = Some(now + CLEANUP_EVERY);
         }
     }
 
-    /// When [`Self::tick`] next has something to do, if no input comes.
+    /// Returns the time at which [`Self::tick`] next has something to do, if no input arrives.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let flush = self.next_flush.filter(|_| self.queue.anyone_waits());
         [self.queue.next_backoff_end(), self.bindings.next_timeout(), flush].into_iter().flatten().min()
     }
 
-    /// Whether [`Self::schedule_one`] would try a pod.
+    /// Returns true if [`Self::schedule_one`] would try a pod.
     pub fn has_work(&self) -> bool {
         self.queue.has_work()
     }
 
-    /// Whether that pod would not have to wait any longer. [`Self::schedule_one`] tries others before their backoff is over
-    /// when there is none.
+    /// Returns true if the next pod is not in backoff. If there is no other pod, [`Self::schedule_one`] tries one
+    /// before its backoff ends.
     pub fn has_due_work(&self) -> bool {
         self.queue.has_due_work()
     }
 
-    /// How many pods are where in the queue.
+    /// Number of pods in each part of the queue.
     pub fn queue_lengths(&self) -> QueueLengths {
         self.queue.lengths()
     }
 
-    /// How much there is of what is kept beside the queue.
+    /// Sizes of the parts other than the queue.
     pub fn sizes(&self) -> Sizes {
         let (pods, assumed) = self.cache.pod_counts();
         Sizes {
@@ -283,17 +281,17 @@ impl Engine {
         }
     }
 
-    /// Every pod that the API server has told of and that is not finished, whoever schedules it.
+    /// Every unfinished pod of the API server, for any scheduler.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
         self.pods.all()
     }
 
-    /// The queue, for those who want to look.
+    /// The queue, for inspection.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    /// The cache, for those who want to look.
+    /// The cache, for inspection.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
@@ -306,7 +304,7 @@ impl Engine {
         &self.pods
     }
 
-    /// Bindings on their way, pods waiting on Permit included.
+    /// Number of bindings in progress, including pods that wait on Permit.
     pub fn bindings_in_progress(&self) -> usize {
         self.bindings.len()
     }

@@ -1,14 +1,14 @@
-//! Evictions under way to make room for other pods (KEP-4832).
+//! Evictions in progress that make room for other pods (KEP-4832).
 //!
 //! ```text
 //! all victims but the last ──all evicted──> the last one ──evicted──> over
-//!            └────────────some eviction failed─────────────┴──> the preemptor is tried again at once
+//!            └────────────some eviction failed─────────────┴──> the preemptor is retried at once
 //! ```
 //!
-//! Until the end the preemptor is kept out of the queue. It is let in a moment earlier, when the last victim is seen to
-//! go: the event of its going is what wakes the preemptor.
+//! Until its round is over the preemptor is kept out of the queue. It is released slightly earlier, when the last
+//! victim is seen to be leaving, because that event must wake it.
 //!
-//! This part says whose turn it is; who asks it carries that out.
+//! This part decides the next step; its caller carries the step out.
 
 use std::sync::Arc;
 
@@ -18,93 +18,94 @@ use rustc_hash::FxHashMap;
 
 use crate::{effect::EvictTask, pods::Pods};
 
-/// For whom, and where.
+/// The pod that needs room, and the node.
 #[derive(Clone, Debug)]
-pub(crate) struct Purpose {
+pub(crate) struct Preemption {
     pub(crate) preemptor: Arc<PodInfo>,
     pub(crate) node: Str,
 }
 
 /// The victims of one attempt.
 #[derive(Debug)]
-struct Eviction {
-    purpose: Purpose,
-    /// How many calls are on their way.
+struct EvictionRound {
+    preemption: Preemption,
+    /// Number of eviction calls in progress.
     in_flight: usize,
-    /// The victim that waits until all others are gone.
+    /// The victim that is evicted after all others.
     last: Option<Arc<PodInfo>>,
-    /// The UID of that victim, once it is its turn.
+    /// UID of that victim once its eviction has started.
     waits_for: Option<Str>,
-    /// Nothing that is still to come may wake the preemptor: it is tried again at the end.
+    /// True if no later event will wake the preemptor: it is then retried when the round ends.
     retry: bool,
-    /// When it began, if anybody measures.
-    begun: Option<Stamp>,
-    /// A call has failed.
+    /// Start of the round, if it is measured.
+    started: Option<Stamp>,
+    /// True if a call has failed.
     failed: bool,
 }
 
-/// What comes next in a round.
+/// Next step of a round.
 #[derive(Debug)]
-pub(crate) enum Next {
-    /// Nothing before more calls have ended.
+pub(crate) enum NextStep {
+    /// Wait for more calls to end.
     Wait,
-    /// It is the last victim's turn.
+    /// Evict the last victim.
     Evict(Arc<PodInfo>),
     /// The round is over.
     Over {
-        /// The UID of the preemptor that was kept out of the queue by this round.
+        /// UID of the preemptor that this round kept out of the queue.
         held: Option<Str>,
-        /// The UID of the preemptor, if it is to be tried at once.
+        /// UID of the preemptor if it must be retried at once.
         retry: Option<Str>,
-        /// When it began, if anybody measures.
-        begun: Option<Stamp>,
-        /// Whether a call failed.
+        /// Start of the round, if it is measured.
+        started: Option<Stamp>,
+        /// True if a call failed.
         failed: bool,
     },
 }
 
-/// All evictions on their way. A preemptor that was tried in between may have several rounds of them; only the newest
+/// All evictions in progress. A preemptor that was retried in the meantime may have several rounds; only the newest
 /// keeps it out of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
-    by_round: FxHashMap<u64, Eviction>,
+    by_round: FxHashMap<u64, EvictionRound>,
     /// By the preemptor's UID.
     newest: FxHashMap<Str, u64>,
-    /// Rounds that wait for just this victim, by the victim's UID.
-    last_ones: FxHashMap<Str, Vec<u64>>,
+    /// Rounds that wait only for their last victim, by the victim's UID.
+    by_last_victim: FxHashMap<Str, Vec<u64>>,
     rounds: u64,
 }
 
 impl Evictions {
-    /// The round of a new eviction: `others` calls come first, then `last` has its turn. What an older round of the
-    /// same preemptor has not asked for yet is not wanted any more.
+    /// Starts a round: `others` calls come first, then `last` is evicted. An older round of the same preemptor does not
+    /// evict its last victim any more. Returns the number of the round.
     pub(crate) fn begin(
         &mut self,
-        purpose: Purpose,
+        preemption: Preemption,
         others: usize,
         last: Arc<PodInfo>,
-        begun: Option<Stamp>,
+        started: Option<Stamp>,
     ) -> u64 {
         self.rounds += 1;
-        let older = self.newest.insert(purpose.preemptor.uid.clone(), self.rounds);
+        let older = self.newest.insert(preemption.preemptor.uid.clone(), self.rounds);
         if let Some(older) = older.and_then(|older| self.by_round.get_mut(&older)) {
             older.last = None;
         }
         let last = Some(last);
         let (in_flight, waits_for) = (others, None);
-        let eviction = Eviction { purpose, in_flight, last, waits_for, retry: false, begun, failed: false };
+        let eviction =
+            EvictionRound { preemption, in_flight, last, waits_for, retry: false, started, failed: false };
         self.by_round.insert(self.rounds, eviction);
         self.rounds
     }
 
-    /// What a round is for, while it lasts.
-    pub(crate) fn purpose(&self, round: u64) -> Option<&Purpose> {
-        self.by_round.get(&round).map(|eviction| &eviction.purpose)
+    /// The preemption of a round, while the round exists.
+    pub(crate) fn preemption(&self, round: u64) -> Option<&Preemption> {
+        self.by_round.get(&round).map(|eviction| &eviction.preemption)
     }
 
-    /// The call that evicts one pod.
+    /// Creates the task that evicts one pod.
     pub(crate) fn task(&self, round: u64, victim: Arc<PodInfo>) -> Option<EvictTask> {
-        let preemptor = &self.purpose(round)?.preemptor;
+        let preemptor = &self.preemption(round)?.preemptor;
         Some(EvictTask {
             preemptor: preemptor.uid.clone(),
             round,
@@ -116,7 +117,7 @@ impl Evictions {
         })
     }
 
-    /// Nobody schedules that preemptor any more: the victim that waits until all others are gone may stay.
+    /// Cancels the eviction of the last victim because the preemptor is no longer scheduled here.
     pub(crate) fn give_up(&mut self, preemptor: &str) {
         let round = self.newest.get(preemptor);
         if let Some(eviction) = round.and_then(|round| self.by_round.get_mut(round)) {
@@ -124,71 +125,71 @@ impl Evictions {
         }
     }
 
-    /// A call has ended, `well` or not.
-    pub(crate) fn ended(&mut self, round: u64, well: bool) {
+    /// Records the end of a call; `succeeded` is false if it failed.
+    pub(crate) fn call_finished(&mut self, round: u64, succeeded: bool) {
         if let Some(eviction) = self.by_round.get_mut(&round) {
             eviction.in_flight = eviction.in_flight.saturating_sub(1);
-            eviction.retry |= !well;
-            eviction.failed |= !well;
+            eviction.retry |= !succeeded;
+            eviction.failed |= !succeeded;
         }
     }
 
-    /// A victim gave way without a call.
-    pub(crate) fn ended_in_memory(&mut self, round: u64) {
+    /// Records a victim that left without a call.
+    pub(crate) fn finished_without_call(&mut self, round: u64) {
         if let Some(eviction) = self.by_round.get_mut(&round) {
-            // Of the last victim nothing more will be heard.
+            // No event will follow for the last victim.
             eviction.retry |= eviction.waits_for.is_some();
         }
-        self.ended(round, true);
+        self.call_finished(round, true);
     }
 
-    /// When all calls have ended: the last victim's turn if it is still wanted, else the end.
-    pub(crate) fn next(&mut self, round: u64, pods: &Pods) -> Next {
-        let Some(eviction) = self.by_round.get_mut(&round) else { return Next::Wait };
+    /// Returns the next step when all calls have ended: the last victim if it must still be evicted, else the end.
+    pub(crate) fn next(&mut self, round: u64, pods: &Pods) -> NextStep {
+        let Some(eviction) = self.by_round.get_mut(&round) else { return NextStep::Wait };
         if eviction.in_flight > 0 {
-            return Next::Wait;
+            return NextStep::Wait;
         }
-        let wanted = !eviction.retry && pods.get(&eviction.purpose.preemptor.uid).is_some();
+        let wanted = !eviction.retry && pods.get(&eviction.preemption.preemptor.uid).is_some();
         let Some(last) = eviction.last.take().filter(|_| wanted) else { return self.end(round) };
         if pods.get(&last.uid).is_none() {
-            // It went while the preemptor was kept out, and could not wake it.
+            // It left while the preemptor was kept out and so could not wake it.
             eviction.retry = true;
             return self.end(round);
         }
         eviction.in_flight = 1;
         eviction.waits_for = Some(last.uid.clone());
-        self.last_ones.entry(last.uid.clone()).or_default().push(round);
-        Next::Evict(last)
+        self.by_last_victim.entry(last.uid.clone()).or_default().push(round);
+        NextStep::Evict(last)
     }
 
-    /// A pod is gone or on its way out: the UIDs of those who wait for just this one, and need not be kept out of the
-    /// queue any more.
-    pub(crate) fn going(&mut self, uid: &str) -> Vec<Str> {
-        let rounds = self.last_ones.remove(uid).into_iter().flatten();
+    /// Returns the UIDs of the preemptors that wait only for this pod, which is leaving or gone. They need not be kept
+    /// out of the queue any more.
+    pub(crate) fn victim_leaving(&mut self, uid: &str) -> Vec<Str> {
+        let rounds = self.by_last_victim.remove(uid).into_iter().flatten();
         rounds.filter_map(|round| self.held_by(round)).collect()
     }
 
-    fn end(&mut self, round: u64) -> Next {
+    fn end(&mut self, round: u64) -> NextStep {
         let held = self.held_by(round);
-        let Some(eviction) = self.by_round.remove(&round) else { return Next::Wait };
+        let Some(eviction) = self.by_round.remove(&round) else { return NextStep::Wait };
         if let Some(victim) = &eviction.waits_for
-            && let Some(rounds) = self.last_ones.get_mut(victim)
+            && let Some(rounds) = self.by_last_victim.get_mut(victim)
         {
             rounds.retain(|r| *r != round);
             if rounds.is_empty() {
-                self.last_ones.remove(victim);
+                self.by_last_victim.remove(victim);
             }
         }
         if let Some(preemptor) = &held {
             self.newest.remove(preemptor);
         }
-        let Eviction { purpose, retry, begun, failed, .. } = eviction;
-        Next::Over { held, retry: retry.then(|| purpose.preemptor.uid.clone()), begun, failed }
+        let EvictionRound { preemption, retry, started, failed, .. } = eviction;
+        NextStep::Over { held, retry: retry.then(|| preemption.preemptor.uid.clone()), started, failed }
     }
 
-    /// The preemptor that a round keeps out of the queue.
+    /// Returns the preemptor that a round keeps out of the queue.
     fn held_by(&self, round: u64) -> Option<Str> {
-        let preemptor = &self.by_round.get(&round)?.purpose.preemptor.uid;
+        let preemptor = &self.by_round.get(&round)?.preemption.preemptor.uid;
         (self.newest.get(preemptor) == Some(&round)).then(|| preemptor.clone())
     }
 }

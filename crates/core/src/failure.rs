@@ -1,4 +1,4 @@
-//! Why a pod goes back to the queue.
+//! The reasons why a pod returns to the queue.
 
 use harbormaster_framework::{
     attempt::AttemptError,
@@ -9,65 +9,65 @@ use harbormaster_framework::{
 
 use crate::{meter::AttemptResult, outcome::Outcome};
 
-/// Why a pod goes back to the queue.
+/// Reason why a pod returns to the queue.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Plugins rejected it: their events may wake it.
-    Unfit(Box<Diagnosis>),
+    Unschedulable(Box<Diagnosis>),
     /// There are no nodes: reported as a rejection, retried as an error.
     NoNodes,
-    /// PreBind or Bind said no: reported as a rejection, retried as an error.
-    Refused(Reject),
-    /// Something failed.
+    /// PreBind or Bind rejected it: reported as a rejection, retried as an error.
+    BindRejected(Reject),
+    /// An error.
     Error(String),
 }
 
 impl Failure {
-    /// A rejection after the node was chosen.
-    pub(crate) fn unfit_here(plugin: &'static str, reject: &Reject) -> Self {
-        Self::Unfit(Box::new(Diagnosis::of_one(plugin, reject)))
+    /// Creates a rejection after the node was chosen.
+    pub(crate) fn rejected_on_node(plugin: &'static str, reject: &Reject) -> Self {
+        Self::Unschedulable(Box::new(Diagnosis::of_one(plugin, reject)))
     }
 
-    /// For people.
+    /// Human-readable message.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Unfit(diagnosis) => diagnosis.message(),
+            Self::Unschedulable(diagnosis) => diagnosis.message(),
             Self::NoNodes => AttemptError::NoNodes.to_string(),
-            Self::Refused(reject) => reject.message(),
+            Self::BindRejected(reject) => reject.message(),
             Self::Error(message) => message.clone(),
         }
     }
 
-    /// The reason of the pod's condition.
+    /// Reason of the pod's condition.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Unfit(_) | Self::NoNodes | Self::Refused(_) => "Unschedulable",
+            Self::Unschedulable(_) | Self::NoNodes | Self::BindRejected(_) => "Unschedulable",
             Self::Error(_) => "SchedulerError",
         }
     }
 
-    /// How an attempt that ended so counts.
+    /// Result of the attempt for measurements.
     pub(crate) fn result(&self) -> AttemptResult {
         match self {
-            Self::Unfit(_) | Self::NoNodes | Self::Refused(_) => AttemptResult::Unschedulable,
+            Self::Unschedulable(_) | Self::NoNodes | Self::BindRejected(_) => AttemptResult::Unschedulable,
             Self::Error(_) => AttemptResult::Error,
         }
     }
 
-    /// How an attempt went that ended so.
+    /// Outcome of the attempt.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Error(message) => Outcome::Error(message.clone()),
             Self::NoNodes => Outcome::NoNodes,
-            Self::Unfit(_) | Self::Refused(_) => Outcome::Unschedulable(self.message()),
+            Self::Unschedulable(_) | Self::BindRejected(_) => Outcome::Unschedulable(self.message()),
         }
     }
 
-    /// The plugins whose events may wake the pod, and those of them whose events do so without backoff.
+    /// The plugins whose events may wake the pod, and those of them whose events wake it without backoff.
     pub(crate) fn into_rejectors(self) -> (Vec<&'static str>, Vec<&'static str>) {
         match self {
-            Self::Unfit(diagnosis) => (diagnosis.rejectors, diagnosis.pending),
-            Self::NoNodes | Self::Refused(_) | Self::Error(_) => (Vec::new(), Vec::new()),
+            Self::Unschedulable(diagnosis) => (diagnosis.rejectors, diagnosis.pending),
+            Self::NoNodes | Self::BindRejected(_) | Self::Error(_) => (Vec::new(), Vec::new()),
         }
     }
 }
@@ -81,7 +81,7 @@ impl From<PointError> for Failure {
 impl From<Stopped> for Failure {
     fn from(stopped: Stopped) -> Self {
         match stopped {
-            Stopped::Reject(plugin, reject) => Self::unfit_here(plugin, &reject),
+            Stopped::Reject(plugin, reject) => Self::rejected_on_node(plugin, &reject),
             Stopped::Error(error) => error.into(),
         }
     }

@@ -1,10 +1,10 @@
-//! Looks for nodes: what is kept between attempts, per profile, and where the next search begins.
+//! Finds nodes: the runners of all profiles with their caches, and the start of the next search.
 
 use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    attempt::{Attempt, AttemptError, Found, NominatedRow, Runner, ScoreSheet, Search},
+    attempt::{Attempt, AttemptError, Decision, NominatedRow, Runner, ScoreSheet, Search},
     cluster::Cluster,
     extender::Extenders,
     guard::PointError,
@@ -21,21 +21,19 @@ use crate::{
     queue::QueuedPod,
 };
 
-/// Searches of all profiles.
+/// Searches for all profiles.
 pub(crate) struct Finder {
     /// By profile.
     runners: Vec<Runner>,
     /// By profile; empty when batching is off.
     batches: Vec<Batch>,
-    /// Which of the feasible nodes are scored.
+    /// Feasible nodes that are scored.
     window: Window,
-    /// Which of equally good ones is taken.
+    /// Choice among equally good nodes.
     tie: Tie,
-    /// Where the next search begins; shared by all profiles.
+    /// Start of the next search; shared by all profiles.
     rotation: Rotation,
-    /// Who else is asked.
     extenders: Extenders,
-    /// Who measures.
     meter: Option<Arc<dyn Meter>>,
 }
 
@@ -52,27 +50,26 @@ impl Finder {
         }
     }
 
-    /// The same, which asks extenders as well.
-    pub(crate) fn asking(mut self, extenders: Extenders) -> Self {
+    /// Adds extenders.
+    pub(crate) fn with_extenders(mut self, extenders: Extenders) -> Self {
         let runners = self.runners.into_iter().map(|runner| runner.with_extenders(extenders.clone()));
         self.runners = runners.collect();
         self.extenders = extenders;
         self
     }
 
-    /// Who else is asked.
     pub(crate) fn extenders(&self) -> &Extenders {
         &self.extenders
     }
 
-    /// The same, measured.
-    pub(crate) fn measured_by(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
+    /// Adds a meter.
+    pub(crate) fn with_meter(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
         self.meter = meter;
         self
     }
 
-    /// Looks by other profiles and asks other extenders from now on, and goes on where the last search ended.
-    pub(crate) fn take_over(
+    /// Replaces profiles and extenders; the next search starts where the last one ended.
+    pub(crate) fn reconfigure(
         &mut self,
         profiles: &[Arc<Profile>],
         search: (Window, Tie),
@@ -80,10 +77,10 @@ impl Finder {
         extenders: Extenders,
     ) {
         let (rotation, meter) = (std::mem::take(&mut self.rotation), self.meter.take());
-        *self = Self { rotation, meter, ..Self::new(profiles, search, batching).asking(extenders) };
+        *self = Self { rotation, meter, ..Self::new(profiles, search, batching).with_extenders(extenders) };
     }
 
-    /// Lets go of answers that no attempt has needed since this was called last.
+    /// Removes cached answers that no attempt has used since the last call.
     pub(crate) fn forget_unused(&mut self) {
         self.runners.iter_mut().for_each(Runner::forget_unused);
     }
@@ -92,17 +89,17 @@ impl Finder {
         self.runners[profile].profile()
     }
 
-    /// Where the next search for victims begins.
+    /// Start of the next search for victims.
     pub(crate) fn next_offset(&mut self) -> usize {
         self.rotation.next_offset()
     }
 
-    /// Whether searches stop where kube-scheduler's do.
+    /// Returns true if searches stop where kube-scheduler's do.
     pub(crate) fn is_in_parity(&self) -> bool {
         self.tie == Tie::FirstOnHeap
     }
 
-    /// Looks for a node for the pod that was handed out as number `cycle`.
+    /// Finds a node for the pod that the queue handed out as number `cycle`.
     pub(crate) fn find(
         &mut self,
         cluster: &mut Cluster,
@@ -115,8 +112,8 @@ impl Finder {
         let begun = self.meter.as_ref().map(|meter| meter.now());
         let hint = self.hint(cluster, entry, signature.as_deref(), cycle, now);
         self.note_hint(entry.profile, hint.as_ref(), begun);
-        let told = &entry.pod.status.nominated_node_name;
-        let preferred: Vec<Str> = told.iter().chain(&hint).take(1).cloned().collect();
+        let nominated_node = &entry.pod.status.nominated_node_name;
+        let preferred: Vec<Str> = nominated_node.iter().chain(&hint).take(1).cloned().collect();
         let search = Search {
             window: self.window,
             tie: self.tie,
@@ -129,7 +126,8 @@ impl Finder {
             Err(AttemptError::NoNodes) => return Err(Failure::NoNodes),
             Err(error) => return Err(Failure::Error(error.to_string())),
         };
-        if let (Found::Node { row, .. }, Some(batch)) = (attempt.found(), self.batches.get_mut(entry.profile))
+        if let (Decision::Node { row, .. }, Some(batch)) =
+            (attempt.decision(), self.batches.get_mut(entry.profile))
         {
             let begun = self.meter.as_ref().map(|meter| meter.now());
             let node = cluster.node(*row).name();
@@ -141,27 +139,27 @@ impl Finder {
 
     fn note_hint(&mut self, profile: usize, hint: Option<&Str>, begun: Option<Stamp>) {
         let Some(batch) = self.batches.get_mut(profile) else { return };
-        let flushed = batch.take_flushed();
+        let flush_reason = batch.take_flush_reason();
         let (Some(meter), Some(begun)) = (&self.meter, begun) else { return };
-        flushed.iter().for_each(|reason| meter.batch_flushed(profile, reason));
-        meter.batch_asked(profile, hint.is_some(), begun);
+        flush_reason.iter().for_each(|reason| meter.batch_flushed(profile, reason));
+        meter.batch_lookup(profile, hint.is_some(), begun);
         if hint.is_none() {
             meter.batched(profile, BatchResult::NoHint);
         }
     }
 
     fn note_choice(&mut self, profile: usize, hint: Option<&Str>, node: &Str, begun: Option<Stamp>) {
-        let flushed = self.batches.get_mut(profile).and_then(Batch::take_flushed);
+        let flush_reason = self.batches.get_mut(profile).and_then(Batch::take_flush_reason);
         let (Some(meter), Some(begun)) = (&self.meter, begun) else { return };
-        meter.batch_told(profile, begun);
-        flushed.iter().for_each(|reason| meter.batch_flushed(profile, reason));
+        meter.batch_update(profile, begun);
+        flush_reason.iter().for_each(|reason| meter.batch_flushed(profile, reason));
         if let Some(hint) = hint {
             let used = if hint == node { BatchResult::HintUsed } else { BatchResult::HintNotUsed };
             meter.batched(profile, used);
         }
     }
 
-    /// What plugins think of the nodes that were compared. Plugins that fail here have failed before.
+    /// Returns the scores of the nodes that were compared. Plugins that fail here have failed before.
     pub(crate) fn scores(
         &mut self,
         cluster: &mut Cluster,
@@ -178,7 +176,7 @@ impl Finder {
         }
     }
 
-    /// The node that the last ranking of such pods had next.
+    /// Returns the next node of the last ranking of such pods.
     fn hint(
         &mut self,
         cluster: &mut Cluster,

@@ -6,42 +6,42 @@ use rustc_hash::FxHashMap;
 
 /// The order of a heap.
 pub trait Order<T> {
-    /// Whether `a` goes before `b`.
+    /// Returns true if `a` goes before `b`.
     fn before(&self, a: &T, b: &T) -> bool;
 }
 
-/// Elements in an order that is the heap's own; the first one is on top.
+/// Elements in the order `O`; the first one is on top.
 #[derive(Debug)]
 pub struct IndexedHeap<K, T, O> {
     items: Vec<(K, T)>,
-    places: FxHashMap<K, usize>,
+    positions: FxHashMap<K, usize>,
     order: O,
 }
 
 impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
-    /// An empty heap.
+    /// Creates an empty heap.
     pub fn new(order: O) -> Self {
-        Self { items: Vec::new(), places: FxHashMap::default(), order }
+        Self { items: Vec::new(), positions: FxHashMap::default(), order }
     }
 
-    /// The order.
+    /// The heap's order.
     pub fn order(&self) -> &O {
         &self.order
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The element under `key`.
+    /// Returns the element with that key.
     pub fn get(&self, key: &K) -> Option<&T> {
-        self.places.get(key).map(|at| &self.items[*at].1)
+        self.positions.get(key).map(|at| &self.items[*at].1)
     }
 
     /// The first element.
@@ -49,21 +49,21 @@ impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
         self.items.first().map(|(_, item)| item)
     }
 
-    /// All elements, in no useful order.
+    /// All elements in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.items.iter().map(|(_, item)| item)
     }
 
-    /// Adds an element, or replaces the one under the same key.
+    /// Adds an element or replaces the one with the same key.
     pub fn push(&mut self, key: K, item: T) {
-        match self.places.get(&key).copied() {
+        match self.positions.get(&key).copied() {
             Some(at) => {
                 self.items[at].1 = item;
                 self.restore(at);
             }
             None => {
                 let at = self.items.len();
-                self.places.insert(key.clone(), at);
+                self.positions.insert(key.clone(), at);
                 self.items.push((key, item));
                 self.up(at);
             }
@@ -76,12 +76,12 @@ impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
         self.remove(&key)
     }
 
-    /// Takes the element under `key`.
+    /// Takes the element with that key.
     pub fn remove(&mut self, key: &K) -> Option<T> {
-        let at = self.places.remove(key)?;
+        let at = self.positions.remove(key)?;
         let (_, item) = self.items.swap_remove(at);
         if at < self.items.len() {
-            self.places.insert(self.items[at].0.clone(), at);
+            self.positions.insert(self.items[at].0.clone(), at);
             self.restore(at);
         }
         Some(item)
@@ -128,7 +128,7 @@ impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
     fn swap(&mut self, a: usize, b: usize) {
         self.items.swap(a, b);
         for at in [a, b] {
-            self.places.insert(self.items[at].0.clone(), at);
+            self.positions.insert(self.items[at].0.clone(), at);
         }
     }
 }

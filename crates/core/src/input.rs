@@ -1,4 +1,4 @@
-//! What the engine is told.
+//! The engine's input.
 
 use harbormaster_api::{Node, Object, ObjectKey, Pod, Str};
 use harbormaster_framework::{
@@ -9,63 +9,63 @@ use serde::{Deserialize, Serialize};
 
 use crate::effect::EvictTask;
 
-/// Something that happened. Every input is a value, so an incident can be written down and played again: see [`crate::recording`].
+/// A change or a result. Every input is a value, so it can be recorded and replayed: see [`crate::recording`].
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "inputs are handed over once, and most are pods")]
 pub enum Input {
-    /// A pod as the API server has it now: new or changed.
+    /// A pod was added or changed.
     Pod(Pod),
-    /// A pod is gone (the UID).
+    /// A pod was deleted (its UID).
     PodGone(Str),
-    /// A node as the API server has it now: new or changed.
+    /// A node was added or changed.
     Node(Node),
-    /// A node is gone (the name).
+    /// A node was deleted (its name).
     NodeGone(Str),
-    /// Another object as the API server has it now: new or changed.
+    /// Another object was added or changed.
     Object(Object),
-    /// Another object is gone.
+    /// Another object was deleted.
     ObjectGone(ObjectKey),
-    /// A custom object as the API server has it now: new or changed. Of no interest if no plugin names its kind.
+    /// A custom object was added or changed. Ignored if no plugin names its kind.
     Custom(RawObject),
-    /// A custom object is gone.
+    /// A custom object was deleted.
     CustomGone(CustomKey),
-    /// A binding that [`crate::Effect::Bind`] asked for has ended.
+    /// A binding requested by [`crate::Effect::Bind`] has ended.
     BindFinished {
-        /// The pod.
+        /// UID of the pod.
         uid: Str,
-        /// How it ended.
+        /// Its outcome.
         outcome: BindOutcome,
     },
-    /// A call that [`crate::Effect::Evict`] asked for has ended.
+    /// An eviction requested by [`crate::Effect::Evict`] has ended.
     EvictFinished {
-        /// What was asked for.
+        /// The requested eviction.
         task: EvictTask,
-        /// How it ended.
+        /// Its outcome.
         outcome: EvictOutcome,
     },
 }
 
-/// How the eviction of one pod ended.
+/// Outcome of evicting one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EvictOutcome {
-    /// The pod is gone or on its way out because of this.
+    /// This eviction deleted the pod, or started its deletion.
     Evicted,
-    /// The pod was about to be bound, and that was called off: it is given back to the queue.
+    /// The pod's binding was called off before it started; the pod returns to the queue.
     CalledOff,
-    /// There was no such pod any more.
+    /// The pod did not exist any more.
     Gone,
-    /// The API server did not take it.
+    /// The API server rejected the request.
     Failed(String),
 }
 
-/// How a binding ended.
+/// Outcome of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindOutcome {
     /// The pod is bound.
     Bound,
-    /// A PreBind or Bind plugin said no.
+    /// A PreBind or Bind plugin rejected the pod.
     Rejected(Reject),
-    /// It failed, with this text.
+    /// An error with this message.
     Failed(String),
 }

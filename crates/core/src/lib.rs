@@ -1,23 +1,25 @@
 //! The deterministic scheduling engine.
 //!
-//! One state machine in ordinary synchronous Rust: [`Input`]s go in with the time at which they happened,
-//! [`Effect`]s come out. It reads no clock, no random numbers, no environment, no file and no socket, so the same
-//! inputs give the same effects: live, under virtual time, in the simulator and when an incident is played again.
+//! One state machine in ordinary synchronous Rust: [`Input`]s enter with the time at which they happened, [`Effect`]s
+//! leave. The engine reads no clock, no random numbers, no environment, no file and no socket. The same inputs
+//! therefore give the same effects: live, under virtual time, in the simulator and when a recording is replayed.
 //!
 //! Reading order:
-//! 1. The border: [`input`], [`effect`], [`outcome`]; [`note`] is for log lines, [`meter`] for measurements.
-//! 2. [`engine`]: the parts on one screen, and the routes between them: what changes of objects do, the scheduling cycle
-//!    (one pod from the queue to a node), the binding cycle (from a node to a bound pod), eviction (making room).
-//! 3. The parts, each with state of its own that nobody else touches: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (looks
-//!    for nodes), `bindings` (Permit's waiting room), `evictions`, `reporter` (words of conditions and events).
-//! 4. What has no state: `permit` and `post_filter` ask plugins, `failure` says why a pod goes back.
-//! 5. [`recording`]: calls of the engine written down, and played again; [`dump`]: all that it holds.
+//! 1. The interface: [`input`], [`effect`], [`outcome`]; [`note`] for log lines, [`meter`] for measurements.
+//! 2. [`engine`]: the parts and the routes between them. Its submodules are changes of objects, the scheduling cycle
+//!    (from the queue to a node), the binding cycle (from a node to a bound pod) and eviction (making room).
+//! 3. The parts, each with private state: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (finds nodes),
+//!    `bindings` (pods that wait on Permit or are being bound), `evictions`, `reporter` (texts of conditions and
+//!    events).
+//! 4. Stateless parts: `permit` and `post_filter` call plugins, `failure` contains the reasons why a pod returns to the
+//!    queue.
+//! 5. [`recording`]: recording and replay of the engine's calls; [`dump`]: its complete state.
 //!
 //! Invariants:
-//! - every pod without a node that a profile is responsible for is in the queue, in flight, waiting on Permit or being
-//!   bound: none is lost;
-//! - a pod counts on the node it was decided for from the decision until the binding failed or the pod is gone;
-//! - nothing that is done per pod looks at all pods.
+//! - no pod is lost: every pod without a node whose profile exists is in the queue, in flight, waiting on Permit or
+//!   being bound;
+//! - a pod occupies its chosen node from the decision until the binding fails or the pod is deleted;
+//! - work for one pod never visits all pods.
 
 mod batch;
 mod bindings;
@@ -43,7 +45,7 @@ mod reporter;
 
 pub use dump::{Dump, DumpedNode};
 pub use effect::{
-    BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble,
+    BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PluginFailure, PodEvent, StatusPatch,
 };
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};

@@ -1,8 +1,7 @@
-//! What is measured of the engine's work, and by whom.
+//! Interface for measuring the engine's work.
 //!
-//! The engine reads no clock: the host lends it a [`Meter`], by [`crate::EngineConfig::meter`], which knows the time and keeps
-//! the numbers. Nothing that a meter says has any influence on what the engine does, so a recording says the same with and
-//! without one.
+//! The engine reads no clock: the host passes a [`Meter`], in [`crate::EngineConfig::meter`], that knows the time and
+//! stores numbers. Meters cannot influence the engine, so recordings are the same with and without one.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,16 +11,16 @@ use harbormaster_framework::{
     meter::{ProfileMeter, Stamp, Status},
 };
 
-use crate::note::{Cause, Place};
+use crate::note::{Cause, QueueState};
 
-/// How an attempt ended; prints as kube-scheduler's label `result`.
+/// Result of an attempt; prints as kube-scheduler's label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptResult {
     /// The pod is bound.
     Scheduled,
     /// It was rejected.
     Unschedulable,
-    /// Something failed.
+    /// An error.
     Error,
 }
 
@@ -36,12 +35,12 @@ impl AttemptResult {
     }
 }
 
-/// What a hint said; prints as kube-scheduler's label `hint`.
+/// Answer of a hint; prints as kube-scheduler's label `hint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintResult {
     /// The pod may fit now.
     Queue,
-    /// It will not.
+    /// The pod still does not fit.
     QueueSkip,
     /// The hint failed, which counts as [`Self::Queue`].
     Error,
@@ -58,14 +57,14 @@ impl HintResult {
     }
 }
 
-/// What opportunistic batching had for a pod; prints as kube-scheduler's label `result`.
+/// Result of opportunistic batching for a pod; prints as kube-scheduler's label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchResult {
-    /// Nothing.
+    /// There was no cached node.
     NoHint,
-    /// A node, which was taken.
+    /// The cached node was chosen.
     HintUsed,
-    /// A node, which was not taken.
+    /// Another node was chosen.
     HintNotUsed,
 }
 
@@ -80,79 +79,79 @@ impl BatchResult {
     }
 }
 
-/// Takes measurements. Whoever implements this is called from the thread of the engine.
+/// Records measurements. The engine calls it from its own thread.
 pub trait Meter: fmt::Debug + Send + Sync {
-    /// The time.
+    /// Current time.
     fn now(&self) -> Stamp;
 
-    /// Takes the measurements of the profile of that name, which is number `at` below. Number 0 begins a new list: what
-    /// was lent for the old one still counts for whoever holds it.
+    /// Returns the meter of profile number `at`. Number 0 starts a new list; meters of the old list stay valid for
+    /// their holders.
     fn profile(&self, at: usize, name: &str) -> Arc<dyn ProfileMeter>;
 
-    /// A scheduling cycle begins; no other one begins before it ends.
+    /// Starts a scheduling cycle. Cycles do not overlap.
     fn cycle_begins(&self) -> Stamp;
 
-    /// It has ended.
+    /// Ends the scheduling cycle.
     fn cycle_ends(&self);
 
-    /// A node was looked for, PostFilter included.
+    /// Records the search for a node, including PostFilter.
     fn searched(&self, begun: Stamp);
 
-    /// An attempt has ended, its binding included.
+    /// Records an attempt, including its binding.
     fn attempted(&self, profile: usize, result: AttemptResult, begun: Stamp);
 
-    /// A pod is bound after so many attempts. `waited` is since it was to be tried first; `after_timeout`: its last attempt was
-    /// made because it had waited for very long.
+    /// Records a bound pod and its number of attempts. `waited` is the time since the pod was first active;
+    /// `after_timeout` is true if the last attempt was made because the pod had waited very long.
     fn scheduled(&self, attempts: u32, waited: Option<Duration>, after_timeout: bool);
 
-    /// A pod came into that part of the queue.
-    fn queued(&self, place: Place, cause: Cause);
+    /// Records a pod that enters that part of the queue.
+    fn queued(&self, state: QueueState, cause: Cause);
 
-    /// There is one pod more, or one less, of that profile that this plugin has rejected or holds back.
+    /// Records one pod more or less of that profile that this plugin has rejected or holds back.
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);
 
-    /// A change in the cluster was handled that amounts to this event.
+    /// Records a change in the cluster that was handled as this event.
     fn handled(&self, event: ClusterEvent, begun: Stamp);
 
-    /// A hint is asked; `None` if that is not measured.
+    /// Starts a hint; `None` if it is not measured.
     fn hint_begins(&self) -> Option<Stamp>;
 
-    /// It has answered.
+    /// Ends a measured hint.
     fn hinted(&self, plugin: &'static str, event: ClusterEvent, hint: HintResult, begun: Stamp);
 
-    /// A pod no longer waits on Permit.
+    /// Records the end of a pod's wait on Permit.
     fn permitted(&self, status: Status, begun: Stamp);
 
-    /// So many pods are to make way for one.
+    /// Records the number of pods to evict for one pod.
     fn victims(&self, victims: usize);
 
-    /// They have, or eviction failed.
+    /// Records the end of these evictions.
     fn evicted(&self, failed: bool, begun: Stamp);
 
-    /// Opportunistic batching was asked for a node.
-    fn batch_asked(&self, profile: usize, hinted: bool, begun: Stamp);
+    /// Records a lookup of opportunistic batching.
+    fn batch_lookup(&self, profile: usize, hinted: bool, begun: Stamp);
 
-    /// It was told of the choice.
-    fn batch_told(&self, profile: usize, begun: Stamp);
+    /// Records an update of opportunistic batching after a choice.
+    fn batch_update(&self, profile: usize, begun: Stamp);
 
-    /// How that went.
+    /// Records the result of opportunistic batching for a pod.
     fn batched(&self, profile: usize, result: BatchResult);
 
-    /// What was kept for batching is of no use, for this reason in kube-scheduler's words.
+    /// Records a discarded ranking, with the reason in kube-scheduler's words.
     fn batch_flushed(&self, profile: usize, reason: &'static str);
 }
 
-/// How much there is of what the engine keeps.
+/// Sizes of the engine's parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Nodes.
     pub nodes: usize,
-    /// Pods on nodes, decided ones included.
+    /// Pods on nodes, including assumed ones.
     pub pods: usize,
-    /// Those of them that the API server does not yet say are there.
+    /// Assumed pods.
     pub assumed: usize,
-    /// Pods on their way to a node, those that wait on Permit included.
+    /// Pods with a node that are not bound yet, including those that wait on Permit.
     pub bindings: usize,
-    /// Pods that were handed out by the queue and have not come to an end.
+    /// Pods that the queue has handed out and whose attempt has not ended.
     pub in_flight: usize,
 }

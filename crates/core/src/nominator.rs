@@ -1,4 +1,4 @@
-//! Pods that are expected on a node once others are gone from it.
+//! Nominated pods: those that are expected on a node once others are gone from it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::pods::Pods;
 
-/// What a failed attempt makes of the nominated node.
+/// Effect of a failed attempt on the nominated node.
 #[derive(Clone, Debug)]
 pub(crate) enum NewNomination {
     Keep,
@@ -25,7 +25,7 @@ impl From<Nomination> for NewNomination {
     }
 }
 
-/// Nominations: a pod is nominated to at most one node.
+/// Nominations. A pod is nominated to at most one node.
 #[derive(Debug, Default)]
 pub struct Nominator {
     by_node: FxHashMap<Str, Vec<Str>>,
@@ -40,7 +40,7 @@ impl Nominator {
         self.by_node.entry(node.clone()).or_default().push(uid.clone());
     }
 
-    /// After a failed attempt. What is kept is what the API server knows.
+    /// Updates the nomination after a failed attempt. Keeping it means the API server's version.
     pub(crate) fn renominate(&mut self, pod: &PodInfo, nomination: &NewNomination) {
         match (nomination, &pod.status.nominated_node_name) {
             (NewNomination::Keep, Some(node)) | (NewNomination::Set(node), _) => {
@@ -51,7 +51,8 @@ impl Nominator {
         }
     }
 
-    /// A nomination of the engine's own outlives updates that do not carry it yet; any other follows the object.
+    /// Follows a change of the pod. A nomination by this engine survives updates that do not contain it yet; any other
+    /// follows the object.
     pub(crate) fn follow(&mut self, old: &PodInfo, new: &PodInfo) {
         match (&old.status.nominated_node_name, &new.status.nominated_node_name) {
             (None, None) => {}
@@ -60,12 +61,12 @@ impl Nominator {
         }
     }
 
-    /// The nominations with the pods that they are about.
+    /// The nominations with their pods.
     pub(crate) fn of<'a>(&'a self, pods: &'a Pods) -> Nominated<'a> {
         Nominated { nominator: self, pods }
     }
 
-    /// Forgets the pod's nomination.
+    /// Removes the pod's nomination.
     pub fn clear(&mut self, uid: &str) {
         let Some(node) = self.by_pod.remove(uid) else { return };
         if let Some(pods) = self.by_node.get_mut(&node) {
@@ -76,12 +77,12 @@ impl Nominator {
         }
     }
 
-    /// Where the pod is nominated to.
+    /// Returns the node that the pod is nominated to.
     pub fn node_of(&self, uid: &str) -> Option<&Str> {
         self.by_pod.get(uid)
     }
 
-    /// The pods that are nominated to a node, in the order in which they were.
+    /// The pods nominated to a node, in the order of their nomination.
     pub fn pods_on(&self, node: &str) -> &[Str] {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
@@ -91,13 +92,13 @@ impl Nominator {
         self.by_node.iter().map(|(node, pods)| (node, pods.as_slice()))
     }
 
-    /// Whether nobody is nominated.
+    /// Returns true if there are no nominations.
     pub fn is_empty(&self) -> bool {
         self.by_pod.is_empty()
     }
 }
 
-/// Nominated pods as they count for others: those of equal or higher priority do.
+/// Nominated pods as other pods see them: only those of equal or higher priority count.
 #[derive(Clone, Copy)]
 pub(crate) struct Nominated<'a> {
     nominator: &'a Nominator,
@@ -105,7 +106,7 @@ pub(crate) struct Nominated<'a> {
 }
 
 impl Nominated<'_> {
-    /// Nodes with nominated pods that count for `pod`, by row.
+    /// Returns the rows with nominated pods that count for `pod`.
     pub(crate) fn rows_for(&self, pod: &PodInfo, cluster: &Cluster) -> Vec<NominatedRow> {
         if self.nominator.is_empty() {
             return Vec::new();
@@ -120,12 +121,12 @@ impl Nominated<'_> {
         rows
     }
 
-    /// The pods nominated to `node` that count for `pod`.
+    /// Returns the pods nominated to `node` that count for `pod`.
     pub(crate) fn on_for(&self, node: &str, pod: &PodInfo) -> Vec<Arc<PodInfo>> {
         self.not_below(pod, self.nominator.pods_on(node))
     }
 
-    /// The pods nominated to `node` that must give way to `pod`.
+    /// Returns the pods nominated to `node` that must give way to `pod`.
     pub(crate) fn below_on(&self, node: &str, pod: &PodInfo) -> Vec<Arc<PodInfo>> {
         let others = self.nominator.pods_on(node).iter().filter_map(|uid| self.pods.get(uid));
         others.filter(|other| other.priority() < pod.priority()).cloned().collect()

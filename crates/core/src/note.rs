@@ -1,116 +1,116 @@
-//! What else can be told of what the engine does: material for log lines, made only for those who ask.
+//! Additional information about the engine's work: material for log lines, recorded only on request.
 
 use std::{fmt, sync::Arc};
 
 use harbormaster_api::Str;
 use harbormaster_framework::{events::ClusterEvent, pod::PodInfo};
 
-/// Which notes are taken. None by default: a note that is not wanted costs nothing.
+/// Notes to record. None by default: an unwanted note costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// [`Note::Rejected`].
     pub rejections: bool,
     /// [`Note::Moved`].
     pub moves: bool,
-    /// [`Note::Scored`] and [`Note::Total`]. Scores that are kept are computed anew for them.
+    /// [`Note::Scored`] and [`Note::Total`]. Cached scores are computed again for them.
     pub scores: bool,
 }
 
 impl Notes {
-    /// What kube-scheduler's log tells at that verbosity: rejections from 4 on, moves from 5 on, scores from 10 on.
+    /// Returns the notes that kube-scheduler logs at that verbosity: rejections from 4, moves from 5, scores from 10.
     pub fn at(verbosity: i64) -> Self {
         Self { rejections: verbosity >= 4, moves: verbosity >= 5, scores: verbosity >= 10 }
     }
 }
 
-/// Something that happened to a pod.
+/// Information about a pod.
 #[derive(Clone, Debug)]
 pub enum Note {
-    /// A plugin has rejected nodes, or the pod altogether.
+    /// A plugin has rejected nodes, or the pod everywhere.
     Rejected {
         /// The pod.
         pod: Arc<PodInfo>,
-        /// Who; empty for the framework itself.
+        /// Name of the plugin; empty for the framework itself.
         plugin: &'static str,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// How many nodes.
+        /// Number of nodes.
         nodes: usize,
     },
-    /// The pod has gone from one part of the queue to another.
+    /// The pod has moved between parts of the queue.
     Moved {
         /// The pod.
         pod: Arc<PodInfo>,
-        /// Where it was.
-        from: Place,
-        /// Where it is.
-        to: Place,
-        /// What for.
+        /// Old part.
+        from: QueueState,
+        /// New part.
+        to: QueueState,
+        /// Cause of the move.
         event: Cause,
     },
-    /// What a plugin thinks of a node.
+    /// A plugin's score of a node.
     Scored {
         /// The pod.
         pod: Arc<PodInfo>,
         /// The node.
         node: Str,
-        /// Who.
+        /// Name of the plugin.
         plugin: &'static str,
-        /// From 0 to 100 times the plugin's weight.
+        /// Weighted score: 0 to 100 times the plugin's weight.
         score: i64,
     },
-    /// What all plugins together think of a node.
+    /// The total score of a node.
     Total {
         /// The pod.
         pod: Arc<PodInfo>,
         /// The node.
         node: Str,
-        /// The sum.
+        /// Sum of the weighted scores.
         score: i64,
     },
 }
 
-/// Where a pod is, in kube-scheduler's words where it has some.
+/// Part of the queue that a pod is in, in kube-scheduler's words where they exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// It was not known before.
+pub enum QueueState {
+    /// It is new.
     #[default]
     New,
-    /// It is being tried or bound.
+    /// It is being scheduled or bound.
     InFlight,
-    /// It is to be tried.
+    /// It is ready to be scheduled.
     Active,
-    /// It waits until its backoff ends.
+    /// It backs off.
     Backoff,
     /// It waits for an event.
     Unschedulable,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for QueueState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-/// What moves a pod in the queue; prints as kube-scheduler's label of it.
+/// Cause of a move in the queue; prints as kube-scheduler's label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// It is new.
+    /// The pod is new.
     #[default]
     Added,
     /// An attempt or a binding failed.
     AttemptFailed,
-    /// Its backoff is over.
+    /// Its backoff has ended.
     BackoffComplete,
-    /// Nothing else was to be tried, so its backoff was cut short.
+    /// Its backoff was cut short because no other pod was ready.
     PoppedFromBackoff,
-    /// It was asked for.
+    /// A plugin or the engine activated it.
     Activated,
-    /// It has waited for very long.
+    /// It has waited very long.
     Timeout,
-    /// Another configuration has taken over.
-    Configured,
-    /// Something happened in the cluster.
+    /// A new configuration was applied.
+    ConfigChanged,
+    /// A change in the cluster.
     Event(ClusterEvent),
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Cause {
             Self::PoppedFromBackoff => f.write_str("PopFromBackoffQ"),
             Self::Activated => f.write_str("ForceActivate"),
             Self::Timeout => f.write_str("UnschedulableTimeout"),
-            Self::Configured => f.write_str("ConfigurationChange"),
+            Self::ConfigChanged => f.write_str("ConfigurationChange"),
             Self::Event(event) => event.fmt(f),
         }
     }

@@ -1,4 +1,4 @@
-//! What an attempt came to.
+//! Outcomes of attempts.
 
 use std::sync::Arc;
 
@@ -6,40 +6,40 @@ use harbormaster_api::Str;
 use harbormaster_framework::{attempt::AttemptError, pod::PodInfo};
 use serde::{Deserialize, Serialize};
 
-/// What [`crate::Engine::schedule_one`] did.
+/// Result of [`crate::Engine::schedule_one`].
 #[derive(Clone, Debug)]
 pub struct Attempted {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// How it went.
+    /// Outcome of the attempt.
     pub outcome: Outcome,
 }
 
-/// How an attempt went.
+/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
-    /// Decided for that node; the binding follows.
+    /// A node was chosen; the binding follows.
     Assumed {
         /// The node.
         node: Str,
-        /// How many nodes were looked at.
+        /// Number of nodes that were evaluated.
         evaluated: usize,
-        /// How many of them fit.
+        /// Number of them that fit.
         feasible: usize,
     },
     /// There are no nodes.
     NoNodes,
-    /// No node fits, with the message that the pod's condition gets.
+    /// No node fits; contains the message of the pod's condition.
     Unschedulable(String),
     /// The attempt failed with this error.
     Error(String),
-    /// The pod is being deleted or was decided for a node already.
+    /// The pod is being deleted or already has a node.
     Skipped,
 }
 
 impl Outcome {
-    /// Why the pod has no node; `None` if it has one or was passed over.
+    /// Returns the reason why the pod has no node; `None` if it has one or was skipped.
     pub fn message(&self) -> Option<String> {
         match self {
             Self::NoNodes => Some(AttemptError::NoNodes.to_string()),

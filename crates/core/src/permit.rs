@@ -1,4 +1,4 @@
-//! Permit: who holds a pod back, and what Permit plugins ask for about pods that wait already.
+//! Permit: plugins that delay a pod, and their requests about pods that already wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,16 +15,16 @@ use harbormaster_framework::{
 
 use crate::bindings::Bindings;
 
-/// The pod may go to its node, perhaps later.
+/// Result of Permit: the pod may be bound, perhaps after a wait.
 #[derive(Debug)]
 pub(crate) struct Permission {
-    /// Plugins that hold it back, and for how long at most.
+    /// Plugins that delay the pod, and their maximum times.
     pub(crate) waits: Vec<(&'static str, Duration)>,
-    /// What plugins asked for while they ran: to be carried out afterwards, in order.
+    /// Requests of plugins about other pods, to be carried out afterwards in order.
     pub(crate) calls: Vec<PermitCall>,
 }
 
-/// One call of a Permit plugin about another pod.
+/// Request of a Permit plugin about another pod.
 #[derive(Debug)]
 pub(crate) enum PermitCall {
     Allow(Str, &'static str),
@@ -33,7 +33,7 @@ pub(crate) enum PermitCall {
     Activate(Str, Str),
 }
 
-/// Asks the Permit plugins of the profile, in order.
+/// Calls the Permit plugins of the profile, in order.
 pub(crate) fn permit(
     profile: &Profile,
     cluster: &Cluster,
@@ -56,27 +56,27 @@ fn ask(
     pod: &PodInfo,
     node: &Str,
 ) -> Result<Permission, Stopped> {
-    let mut room = WaitingRoom { bindings, calls: Vec::new() };
+    let mut waiting = WaitingPodsView { bindings, calls: Vec::new() };
     let cx = Cycle::new(cluster, pod);
     let mut waits = Vec::new();
     for plugin in profile.at(ExtensionPoint::Permit) {
         let erased = profile.plugin(*plugin);
-        match erased.permit(&cx, node, &mut room)? {
+        match erased.permit(&cx, node, &mut waiting)? {
             Permitted::Allow => {}
             Permitted::Wait(at_most) => waits.push((erased.name(), at_most.min(MAX_PERMIT_WAIT))),
         }
     }
-    Ok(Permission { waits, calls: room.calls })
+    Ok(Permission { waits, calls: waiting.calls })
 }
 
-/// The pods that wait, as plugins see them.
+/// The waiting pods as plugins see them.
 #[derive(Debug)]
-struct WaitingRoom<'a> {
+struct WaitingPodsView<'a> {
     bindings: &'a Bindings,
     calls: Vec<PermitCall>,
 }
 
-impl WaitingPods for WaitingRoom<'_> {
+impl WaitingPods for WaitingPodsView<'_> {
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)> {
         self.bindings.waiting().map(|b| (b.entry.pod.clone(), b.chosen.node().clone())).collect()
     }

@@ -1,4 +1,4 @@
-//! Every pod that the API server has told of and that is not finished, whoever schedules it.
+//! Every unfinished pod of the API server, for any scheduler.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use harbormaster_api::Str;
 use harbormaster_framework::pod::PodInfo;
 use rustc_hash::FxHashMap;
 
-/// Pods by UID, each as the API server had it last.
+/// Pods by UID, in their latest versions.
 #[derive(Debug, Default)]
 pub(crate) struct Pods(FxHashMap<Str, Arc<PodInfo>>);
 
 impl Pods {
-    /// A pod is new or changed; what it was before.
+    /// Adds or replaces a pod. Returns the old version.
     pub(crate) fn set(&mut self, pod: Arc<PodInfo>) -> Option<Arc<PodInfo>> {
         self.0.insert(pod.uid.clone(), pod)
     }
 
-    /// A pod is gone or has finished; what it was.
+    /// Removes a deleted or finished pod. Returns the old version.
     pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         self.0.remove(uid)
     }
 
-    /// All of them, in no order.
+    /// All pods in no particular order.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
         self.0.values()
     }

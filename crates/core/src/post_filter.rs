@@ -1,4 +1,4 @@
-//! PostFilter: who may make way for a pod that fits nowhere.
+//! PostFilter: finds pods that may make way for a pod that fits no node.
 
 use std::sync::Arc;
 
@@ -21,33 +21,35 @@ use harbormaster_framework::{
 
 use crate::nominator::{NewNomination, Nominated};
 
-/// What the plugins found.
+/// Result of the PostFilter plugins.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    /// Why the pod fits nowhere, with what the plugins had to say.
+pub(crate) struct PostFilterResult {
+    /// Reasons why the pod fits no node, with the message of the plugins.
     pub(crate) diagnosis: Diagnosis,
-    /// What becomes of its nomination.
+    /// Effect on its nomination.
     pub(crate) nomination: NewNomination,
-    /// Who must go from the nominated node.
+    /// Pods to evict from the nominated node.
     pub(crate) victims: Vec<Arc<PodInfo>>,
-    /// How this counts in measurements.
+    /// Status for measurements.
     pub(crate) status: Status,
 }
 
-/// Asks the PostFilter plugins of the profile, in order, until one has the last word. `diagnosis` is why the pod fits
-/// nowhere. Only a panic is an error.
+/// Calls the PostFilter plugins of the profile, in order, until one gives a final answer. `diagnosis` contains the
+/// reasons why the pod fits no node. Only a panic is an error.
 pub(crate) fn post_filter(
     profile: &Profile,
     attempt: &Attempt,
     diagnosis: Diagnosis,
     pod: &PodInfo,
     what_if: &mut dyn WhatIf,
-) -> Result<Answer, PointError> {
+) -> Result<PostFilterResult, PointError> {
     if profile.at(ExtensionPoint::PostFilter).is_empty() {
         let (nomination, status) = (NewNomination::Clear, Status::Unschedulable);
-        return Ok(Answer { diagnosis, nomination, victims: Vec::new(), status });
+        return Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status });
     }
-    let status = |said: &Result<Answer, PointError>| said.as_ref().map_or(Status::Error, |said| said.status);
+    let status = |result: &Result<PostFilterResult, PointError>| {
+        result.as_ref().map_or(Status::Error, |result| result.status)
+    };
     profile.measured(Stage::PostFilter, status, || ask(profile, attempt, diagnosis, pod, what_if))
 }
 
@@ -57,7 +59,7 @@ fn ask(
     mut diagnosis: Diagnosis,
     pod: &PodInfo,
     what_if: &mut dyn WhatIf,
-) -> Result<Answer, PointError> {
+) -> Result<PostFilterResult, PointError> {
     let pre_filter = diagnosis.pre_filter.as_ref().map(|(_, reject)| reject.clone());
     let mut nomination = NewNomination::Keep;
     let mut reasons: Vec<String> = Vec::new();
@@ -66,33 +68,33 @@ fn ask(
         match profile.plugin(*plugin).post_filter(&mut cx, attempt.state(*plugin)) {
             Ok(PostFiltered::Nominate { node, victims }) => {
                 let (nomination, status) = (NewNomination::Set(node), Status::Success);
-                return Ok(Answer { diagnosis, nomination, victims, status });
+                return Ok(PostFilterResult { diagnosis, nomination, victims, status });
             }
-            Ok(PostFiltered::NoHelp { reasons: why, nomination: what }) => {
+            Ok(PostFiltered::NoHelp { reasons: why, nomination: effect }) => {
                 reasons.extend(why.into_iter().map(|r| r.into_owned()));
-                if what == Nomination::Clear {
+                if effect == Nomination::Clear {
                     nomination = NewNomination::Clear;
                 }
             }
-            // The last word: what plugins before said does not count any more.
+            // A final answer: reasons of earlier plugins are dropped.
             Ok(PostFiltered::Unresolvable { reasons, nomination }) => {
                 diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (nomination.into(), Status::Unresolvable);
-                return Ok(Answer { diagnosis, nomination, victims: Vec::new(), status });
+                return Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status });
             }
             Err(panic) if panic.is_panic() => return Err(panic),
             Err(error) => {
                 diagnosis.post_filter = error.source.to_string();
                 let (nomination, status) = (NewNomination::Keep, Status::Error);
-                return Ok(Answer { diagnosis, nomination, victims: Vec::new(), status });
+                return Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status });
             }
         }
     }
     diagnosis.post_filter = reasons.join(", ");
-    Ok(Answer { diagnosis, nomination, victims: Vec::new(), status: Status::Unschedulable })
+    Ok(PostFilterResult { diagnosis, nomination, victims: Vec::new(), status: Status::Unschedulable })
 }
 
-/// "What if" on the engine's own node table.
+/// Dry runs on the engine's own node table.
 pub(crate) struct TableWhatIf<'a> {
     pub(crate) cluster: &'a mut Cluster,
     pub(crate) nominated: Nominated<'a>,

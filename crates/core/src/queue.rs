@@ -1,14 +1,14 @@
-//! The scheduling queue: pods that are to be tried, that back off, and that wait for something to change.
+//! The scheduling queue: pods that are ready, that back off, and that wait for an event.
 //!
-//! Three places, as in kube-scheduler (KEP-4247):
-//! - *active*: a heap in the order of the QueueSort plugin; the next attempt takes its top;
+//! It has three parts, as in kube-scheduler (KEP-4247):
+//! - *active*: a heap in the order of the QueueSort plugin; the next attempt takes its top.
 //! - *backoff*: two heaps by expiry, one for pods that were rejected and one for pods whose attempt failed with an
-//!   error. When nothing is active, the top of the former is tried before its time;
-//! - *unschedulable*: rejected pods, indexed by the plugins that rejected them, so that an event looks only at pods that it
-//!   may concern. Gated pods are here too.
+//!   error. When no pod is active, the top of the former is tried early.
+//! - *unschedulable*: rejected pods, indexed by the plugins that rejected them, so that an event visits only pods that
+//!   it may concern. Gated pods are here, too.
 //!
-//! Invariants: a pod is in at most one place; a pod that was handed out is in none until it is given back or done;
-//! an unschedulable pod is indexed under each of its rejectors and nowhere else.
+//! Invariants: a pod is in at most one part; a pod that was handed out is in none until it is returned or done; an
+//! unschedulable pod is indexed under each of its rejectors and nowhere else.
 
 mod backoff;
 mod entry;
@@ -36,7 +36,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     heap::IndexedHeap,
     meter::Meter,
-    note::{Cause, Note, Place},
+    note::{Cause, Note, QueueState},
 };
 
 pub use backoff::Backoff;
@@ -47,16 +47,16 @@ use in_flight::InFlight;
 use orders::{ByArrival, ByExpiry, BySort};
 use wakers::{Listener, Wakers};
 
-/// When something happens to the queue, and what is known then.
+/// Time and objects for changes of the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
-    /// What PreEnqueue plugins look up.
+    /// Objects that PreEnqueue plugins read.
     pub objects: &'a Objects,
 }
 
-/// What an event means for a pod that waits for one.
+/// Effect of an event on a pod that waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requeue {
     Stay,
@@ -64,21 +64,21 @@ enum Requeue {
     Now,
 }
 
-/// A pod that could not enter the queue because a plugin failed.
+/// Failure of a plugin because of which a pod could not enter the queue.
 #[derive(Debug)]
 pub struct EnqueueFailure {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// What went wrong.
+    /// The error.
     pub error: PointError,
-    /// When.
+    /// Time of the failure.
     pub since: Timestamp,
 }
 
-/// How many pods are where.
+/// Number of pods in each part of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueLengths {
-    /// Ready to be tried.
+    /// Ready to be scheduled.
     pub active: usize,
     /// Backing off.
     pub backoff: usize,
@@ -99,28 +99,27 @@ pub struct Queue {
     rejected_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<BySort>>,
     error_backoff: IndexedHeap<Str, QueuedPod, ByExpiry<ByArrival>>,
     unschedulable: FxHashMap<Str, QueuedPod>,
-    /// How many of them are gated.
+    /// Number of gated pods.
     gated: usize,
     by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
     in_flight: InFlight,
-    /// The UIDs of all pods that were added and not deleted, by namespace and name.
-    named: FxHashMap<(Str, Str), Str>,
-    /// Pods that could not enter because a plugin failed; they are back in backoff.
+    /// UIDs of all pods that were added and not deleted, by namespace and name.
+    uid_by_name: FxHashMap<(Str, Str), Str>,
+    /// Pods that could not enter because a plugin failed; they back off again.
     failed: Vec<EnqueueFailure>,
-    /// Pods for which others are being evicted.
+    /// Pods for which other pods are being evicted.
     held_for_eviction: FxHashSet<Str>,
     next_sequence: u64,
     handed_out: u64,
-    /// Where the pods that are being moved were, and what moves them.
-    moving: (Place, Cause),
-    /// `None` unless somebody wants to know.
+    /// Old part of the pods that are being moved, and the cause.
+    moving: (QueueState, Cause),
+    /// `None` unless moves are noted.
     moves: Option<Vec<Note>>,
-    /// Who measures.
     meter: Option<Arc<dyn Meter>>,
 }
 
 impl Queue {
-    /// An empty queue for pods of these profiles, of which there is at least one.
+    /// Creates an empty queue for pods of these profiles, at least one.
     pub fn new(profiles: Vec<Arc<Profile>>, backoff: Backoff, max_wait: std::time::Duration) -> Self {
         Self {
             wakers: Wakers::new(&profiles),
@@ -132,25 +131,25 @@ impl Queue {
             max_wait,
             unschedulable: FxHashMap::default(),
             gated: 0,
-            named: FxHashMap::default(),
+            uid_by_name: FxHashMap::default(),
             failed: Vec::new(),
             by_rejector: FxHashMap::default(),
             in_flight: InFlight::default(),
             held_for_eviction: FxHashSet::default(),
             next_sequence: 0,
             handed_out: 0,
-            moving: (Place::New, Cause::Added),
+            moving: (QueueState::New, Cause::Added),
             moves: None,
             meter: None,
         }
     }
 
-    /// Takes note of every move from now on, or of none.
+    /// Turns notes about moves on or off.
     pub(crate) fn note_moves(&mut self, wanted: bool) {
         self.moves = wanted.then(|| self.take_moves());
     }
 
-    /// The same; if there are extenders, everything wakes the pods that they reject.
+    /// Registers extenders, if there are any: every event wakes the pods that they reject.
     pub(crate) fn with_extenders(mut self, any: bool) -> Self {
         if any {
             self.wakers.add_extenders(self.profiles.len());
@@ -158,24 +157,24 @@ impl Queue {
         self
     }
 
-    /// The same, measured.
-    pub(crate) fn measured_by(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
-        self.wakers.measured_by(meter.clone());
+    /// Adds a meter.
+    pub(crate) fn with_meter(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
+        self.wakers.set_meter(meter.clone());
         self.meter = meter;
         self
     }
 
-    /// The moves since the last call, in order.
+    /// Takes the moves since the last call, in order.
     pub(crate) fn take_moves(&mut self) -> Vec<Note> {
         self.moves.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The pods that could not enter since the last call. They back off and try again.
+    /// Takes the pods that could not enter since the last call. They back off and are tried again.
     pub fn take_failed(&mut self) -> Vec<EnqueueFailure> {
         std::mem::take(&mut self.failed)
     }
 
-    /// What else plugins panicked with since the last call, without harm to any pod.
+    /// Takes the other panics of plugins since the last call. They affected no pod.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
         panics.extend(self.active.order().take_panic());
@@ -183,17 +182,17 @@ impl Queue {
         panics
     }
 
-    /// The profile of that scheduler name.
+    /// Returns the profile with that scheduler name.
     pub fn profile_of(&self, scheduler_name: &str) -> Option<usize> {
         self.profiles.iter().position(|p| *p.name() == scheduler_name)
     }
 
-    /// The names of all profiles.
+    /// Names of all profiles.
     pub(crate) fn profile_names(&self) -> Vec<Str> {
         self.profiles.iter().map(|profile| profile.name().clone()).collect()
     }
 
-    /// How many pods are where.
+    /// Number of pods in each part.
     pub fn lengths(&self) -> QueueLengths {
         QueueLengths {
             active: self.active.len(),
@@ -203,60 +202,60 @@ impl Queue {
         }
     }
 
-    /// How many pods were handed out and are neither done nor given back.
+    /// Number of pods that were handed out and are neither done nor returned.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// How many events are kept for pods in flight, by event; also those of which none is kept any more.
+    /// Number of events stored for pods in flight, by event, including events whose number is zero again.
     pub fn in_flight_events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
         self.in_flight.events()
     }
 
-    /// Whether [`Self::pop`] would hand out a pod.
+    /// Returns true if [`Self::pop`] would hand out a pod.
     pub fn has_work(&self) -> bool {
         !self.active.is_empty() || !self.rejected_backoff.is_empty()
     }
 
-    /// Whether the backoff of the pod that [`Self::pop`] would hand out is over.
+    /// Returns true if [`Self::pop`] would hand out a pod that is not in backoff.
     pub fn has_due_work(&self) -> bool {
         !self.active.is_empty()
     }
 
-    /// A pod that the queue holds, with what the queue knows of it.
+    /// Returns a pod in the queue with its queue data.
     pub fn get(&self, uid: &Str) -> Option<&QueuedPod> {
         let backoff = || self.rejected_backoff.get(uid).or_else(|| self.error_backoff.get(uid));
         self.active.get(uid).or_else(backoff).or_else(|| self.unschedulable.get(uid))
     }
 
-    /// Pods that are to be tried.
+    /// Pods that are ready to be scheduled.
     pub fn active(&self) -> impl Iterator<Item = &QueuedPod> {
         self.active.iter()
     }
 
-    /// Pods that back off.
+    /// Pods in backoff.
     pub fn backing_off(&self) -> impl Iterator<Item = &QueuedPod> {
         self.rejected_backoff.iter().chain(self.error_backoff.iter())
     }
 
-    /// Pods that wait for an event, with the plugins that rejected them or hold them back.
+    /// Pods that wait for an event, with the plugins that rejected or gated them.
     pub fn unschedulable(&self) -> impl Iterator<Item = &QueuedPod> {
         self.unschedulable.values()
     }
 
-    // --- coming and going ---
+    // --- adding and removing ---
 
-    /// A pod that was not known before.
+    /// Adds a new pod.
     pub fn add(&mut self, pod: Arc<PodInfo>, profile: usize, at: Moment<'_>) {
         self.next_sequence += 1;
-        self.named.insert((pod.namespace.clone(), pod.name.clone()), pod.uid.clone());
-        self.moving = (Place::New, Cause::Added);
+        self.uid_by_name.insert((pod.namespace.clone(), pod.name.clone()), pod.uid.clone());
+        self.moving = (QueueState::New, Cause::Added);
         let entry = QueuedPod::new(pod, profile, at.now, self.next_sequence);
         self.enter_active(entry, at);
     }
 
-    /// A queued pod's object changed; `events` say in which respects. Unknown pods are added, pods in flight only
-    /// take note.
+    /// Updates a pod; `events` describe the change. Unknown pods are added. For pods in flight only the events are
+    /// recorded.
     pub fn update(
         &mut self,
         pod: Arc<PodInfo>,
@@ -293,19 +292,19 @@ impl Queue {
         }
     }
 
-    /// The pod is gone or bound.
+    /// Removes a pod that was deleted or bound.
     pub fn delete(&mut self, pod: &PodInfo) {
         let uid = &pod.uid;
         let backoff = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
         let entry = self.active.remove(uid).or(backoff).or_else(|| self.take_unschedulable(uid));
         entry.iter().for_each(|entry| self.count_rejectors(entry, false));
         let name = (pod.namespace.clone(), pod.name.clone());
-        if self.named.get(&name) == Some(uid) {
-            self.named.remove(&name);
+        if self.uid_by_name.get(&name) == Some(uid) {
+            self.uid_by_name.remove(&name);
         }
     }
 
-    /// Hands out the next pod to be tried.
+    /// Hands out the next pod to be scheduled.
     pub fn pop(&mut self) -> Option<QueuedPod> {
         let mut entry = self.active.pop().or_else(|| self.pop_backoff())?;
         entry.attempts += 1;
@@ -321,22 +320,22 @@ impl Queue {
     fn pop_backoff(&mut self) -> Option<QueuedPod> {
         let entry = self.rejected_backoff.pop()?;
         if let Some(meter) = &self.meter {
-            meter.queued(Place::Active, Cause::PoppedFromBackoff);
+            meter.queued(QueueState::Active, Cause::PoppedFromBackoff);
         }
         Some(entry)
     }
 
-    /// How many pods were handed out so far: kube-scheduler's scheduling cycle.
+    /// Number of pods handed out so far: kube-scheduler's scheduling cycle.
     pub fn handed_out(&self) -> u64 {
         self.handed_out
     }
 
-    /// A pod that was handed out will not come back.
+    /// Ends the flight of a pod that will not return.
     pub fn done(&mut self, uid: &Str) {
         self.in_flight.end(uid);
     }
 
-    /// A pod that was handed out comes back after a failed attempt. Without rejectors it failed with an error.
+    /// Returns a pod after a failed attempt. Without rejectors it failed with an error.
     pub fn give_back(
         &mut self,
         mut entry: QueuedPod,
@@ -361,43 +360,43 @@ impl Queue {
         entry.pending = pending;
         entry.after_timeout = false;
         self.count_rejectors(&entry, true);
-        let how = if entry.has_rejectors() { self.missed(&entry) } else { Requeue::AfterBackoff };
+        let how = if entry.has_rejectors() { self.requeue_on_missed(&entry) } else { Requeue::AfterBackoff };
         self.in_flight.end(&uid);
-        self.moving = (Place::InFlight, Cause::AttemptFailed);
-        self.place(entry, how, at);
+        self.moving = (QueueState::InFlight, Cause::AttemptFailed);
+        self.insert(entry, how, at);
     }
 
-    /// Pods are being evicted for this one: PreEnqueue plugins are told so.
+    /// Marks a pod for which others are being evicted; PreEnqueue plugins can read this.
     pub fn hold_for_eviction(&mut self, uid: Str) {
         self.held_for_eviction.insert(uid);
     }
 
-    /// No longer. The pod is not woken by this.
+    /// Removes that mark. This does not wake the pod.
     pub fn release_from_eviction(&mut self, uid: &str) {
         self.held_for_eviction.remove(uid);
     }
 
-    /// Pods go through other profiles from now on, while none is in flight. All are tried again when their backoff allows:
-    /// what they waited for may be of no consequence any more. Returns the pods whose profile is gone, which it holds no more.
-    pub(crate) fn take_over(
+    /// Replaces the profiles. All pods are retried when their backoff allows, because their reasons for waiting may not
+    /// apply any more. Returns and removes the pods whose profile does not exist any more.
+    pub(crate) fn reconfigure(
         &mut self,
         profiles: Vec<Arc<Profile>>,
         backoff: Backoff,
         max_wait: std::time::Duration,
-        extended: bool,
+        has_extenders: bool,
         at: Moment<'_>,
     ) -> Vec<Arc<PodInfo>> {
         let mut gone = Vec::new();
         let entries = self.take_all();
         self.wakers = Wakers::new(&profiles);
-        if extended {
+        if has_extenders {
             self.wakers.add_extenders(profiles.len());
         }
-        self.wakers.measured_by(self.meter.clone());
+        self.wakers.set_meter(self.meter.clone());
         self.active = IndexedHeap::new(BySort::new(profiles[0].clone()));
         self.rejected_backoff = IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone())));
         (self.profiles, self.backoff, self.max_wait) = (profiles, backoff, max_wait);
-        for (place, mut entry) in entries {
+        for (state, mut entry) in entries {
             let Some(profile) = self.profile_of(&entry.pod.spec.scheduler_name) else {
                 self.delete(&entry.pod);
                 gone.push(entry.pod);
@@ -405,26 +404,26 @@ impl Queue {
             };
             entry.profile = profile;
             self.count_rejectors(&entry, true);
-            self.moving = (place, Cause::Configured);
-            match place {
-                Place::Active => self.enter_active(entry, at),
-                _ => self.place(entry, Requeue::AfterBackoff, at),
+            self.moving = (state, Cause::ConfigChanged);
+            match state {
+                QueueState::Active => self.enter_active(entry, at),
+                _ => self.insert(entry, Requeue::AfterBackoff, at),
             }
         }
         gone
     }
 
-    /// Takes all pods in the order in which they came, with where they were.
-    fn take_all(&mut self) -> Vec<(Place, QueuedPod)> {
+    /// Takes all pods in the order of their arrival, with the parts that they were in.
+    fn take_all(&mut self) -> Vec<(QueueState, QueuedPod)> {
         let mut all = Vec::new();
         while let Some(entry) = self.active.pop() {
-            all.push((Place::Active, entry));
+            all.push((QueueState::Active, entry));
         }
         while let Some(entry) = self.rejected_backoff.pop().or_else(|| self.error_backoff.pop()) {
-            all.push((Place::Backoff, entry));
+            all.push((QueueState::Backoff, entry));
         }
         let waiting = std::mem::take(&mut self.unschedulable).into_values();
-        all.extend(waiting.map(|entry| (Place::Unschedulable, entry)));
+        all.extend(waiting.map(|entry| (QueueState::Unschedulable, entry)));
         self.by_rejector.clear();
         self.gated = 0;
         all.iter().for_each(|(_, entry)| self.count_rejectors(entry, false));
@@ -434,12 +433,12 @@ impl Queue {
 
     // --- events ---
 
-    /// Something happened: wakes the pods that it may help.
+    /// Wakes the pods that an event may help.
     pub fn on_event(&mut self, event: ClusterEvent, change: &OwnedChange, at: Moment<'_>) {
         self.on_event_for(event, change, at, |_| true);
     }
 
-    /// [`Self::on_event`] for those pods only that `concerns` picks.
+    /// Like [`Self::on_event`], but only for pods for which `concerns` returns true.
     pub fn on_event_for(
         &mut self,
         event: ClusterEvent,
@@ -449,7 +448,7 @@ impl Queue {
     ) {
         self.in_flight.record(event, change, self.wakers.listeners(event));
         let waiting = self.by_rejector.iter().filter(|(_, pods)| !pods.is_empty());
-        let concerned = waiting.filter(|(plugin, _)| self.wakers.is_heard_by(plugin, event));
+        let concerned = waiting.filter(|(plugin, _)| self.wakers.has_listener(plugin, event));
         let woken: BTreeSet<(u64, Str)> = concerned.flat_map(|(_, pods)| pods).cloned().collect();
         for (_, uid) in woken {
             let Some(entry) = self.unschedulable.get(&uid).filter(|e| concerns(&e.pod)) else { continue };
@@ -460,20 +459,20 @@ impl Queue {
         }
     }
 
-    /// [`Self::activate`] by name.
+    /// Like [`Self::activate`], by name.
     pub fn activate_named(&mut self, namespace: Str, name: Str, at: Moment<'_>) {
-        if let Some(uid) = self.named.get(&(namespace, name)).cloned() {
+        if let Some(uid) = self.uid_by_name.get(&(namespace, name)).cloned() {
             self.activate(&uid, at);
         }
     }
 
-    /// Tries the pod at once, whatever it waits for (but for its gates).
+    /// Makes a waiting pod active at once. It stays gated if it is.
     pub fn activate(&mut self, uid: &Str, at: Moment<'_>) {
         if self.unschedulable.contains_key(uid) {
             self.wake(uid, Requeue::Now, Cause::Activated, at);
             return;
         }
-        self.moving = (Place::Backoff, Cause::Activated);
+        self.moving = (QueueState::Backoff, Cause::Activated);
         let entry = self.rejected_backoff.remove(uid).or_else(|| self.error_backoff.remove(uid));
         if let Some(entry) = entry {
             self.leave_backoff(entry, at);
@@ -482,7 +481,7 @@ impl Queue {
 
     // --- time ---
 
-    /// Makes pods active whose backoff is over.
+    /// Activates the pods whose backoff has ended.
     pub fn flush_backoff(&mut self, at: Moment<'_>) {
         let over = |entry: Option<&QueuedPod>| entry.is_some_and(|e| !self.backoff.is_backing_off(e, at.now));
         let mut ready = Vec::new();
@@ -492,11 +491,11 @@ impl Queue {
         while over(self.error_backoff.peek()) {
             ready.extend(self.error_backoff.pop());
         }
-        self.moving = (Place::Backoff, Cause::BackoffComplete);
+        self.moving = (QueueState::Backoff, Cause::BackoffComplete);
         ready.into_iter().for_each(|entry| self.leave_backoff(entry, at));
     }
 
-    /// Tries pods again that have waited for very long, in case an event was missed.
+    /// Retries pods that have waited very long, in case an event was missed.
     pub fn flush_unschedulable(&mut self, at: Moment<'_>) {
         let mut stale: Vec<(u64, Str)> = self
             .unschedulable
@@ -510,13 +509,13 @@ impl Queue {
         }
     }
 
-    /// When the first backoff ends.
+    /// Time at which the first backoff ends.
     pub fn next_backoff_end(&self) -> Option<Timestamp> {
         let heads = [self.rejected_backoff.peek(), self.error_backoff.peek()];
         heads.into_iter().flatten().map(|e| self.backoff.release(e)).min()
     }
 
-    /// Whether any pod waits for an event (gated ones aside).
+    /// Returns true if an ungated pod waits for an event.
     pub fn anyone_waits(&self) -> bool {
         self.unschedulable.len() > self.gated
     }
@@ -525,7 +524,7 @@ impl Queue {
 
     fn requeue_on(&self, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> Requeue {
         if let Some(gate) = entry.gated_by
-            && !self.wakers.hears(Listener { profile: entry.profile, plugin: gate }, event)
+            && !self.wakers.listens(Listener { profile: entry.profile, plugin: gate }, event)
         {
             return Requeue::Stay;
         }
@@ -533,7 +532,7 @@ impl Queue {
             return Requeue::AfterBackoff;
         }
         let mut answer = Requeue::Stay;
-        for plugin in self.wakers.asking(entry, event, change) {
+        for plugin in self.wakers.waking_rejectors(entry, event, change) {
             if entry.pending.contains(&plugin) {
                 return Requeue::Now;
             }
@@ -545,13 +544,13 @@ impl Queue {
         answer
     }
 
-    /// What the events mean that happened since the pod was handed out.
-    fn missed(&self, entry: &QueuedPod) -> Requeue {
+    /// Returns the effect of the events since the pod was handed out.
+    fn requeue_on_missed(&self, entry: &QueuedPod) -> Requeue {
         let uid = entry.uid();
         let woke = |plugin: &&'static str| {
             let listener = Listener { profile: entry.profile, plugin };
             self.in_flight
-                .missed(uid, listener, |event, change| self.wakers.asks(listener, entry, event, change))
+                .missed(uid, listener, |event, change| self.wakers.wakes(listener, entry, event, change))
         };
         if entry.pending.iter().any(woke) {
             Requeue::Now
@@ -565,12 +564,12 @@ impl Queue {
     fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, at: Moment<'_>) {
         if let Some(mut entry) = self.take_unschedulable(uid) {
             entry.after_timeout = cause == Cause::Timeout;
-            self.moving = (Place::Unschedulable, cause);
-            self.place(entry, how, at);
+            self.moving = (QueueState::Unschedulable, cause);
+            self.insert(entry, how, at);
         }
     }
 
-    fn place(&mut self, mut entry: QueuedPod, how: Requeue, at: Moment<'_>) {
+    fn insert(&mut self, mut entry: QueuedPod, how: Requeue, at: Moment<'_>) {
         match how {
             Requeue::Stay => self.put_unschedulable(entry),
             Requeue::Now => self.enter_active(entry, at),
@@ -593,7 +592,7 @@ impl Queue {
         }
     }
 
-    /// Gates were asked before the backoff began, unless one of them failed.
+    /// Leaves backoff. Gates were called before the backoff began, unless one of them failed.
     fn leave_backoff(&mut self, entry: QueuedPod, at: Moment<'_>) {
         if entry.gate_failed { self.enter_active(entry, at) } else { self.push_active(entry, at) }
     }
@@ -602,7 +601,7 @@ impl Queue {
         entry.gated_by = None;
         entry.first_active.get_or_insert(at.now);
         entry.gate_failed = false;
-        self.note_move(&entry, Place::Active);
+        self.note_move(&entry, QueueState::Active);
         let uid = entry.pod.uid.clone();
         self.active.push(uid.clone(), entry);
         if let Some(panic) = self.active.order().take_panic()
@@ -620,7 +619,7 @@ impl Queue {
         }
         entry.gated_by = None;
         entry.gate_failed = false;
-        self.note_move(&entry, Place::Backoff);
+        self.note_move(&entry, QueueState::Backoff);
         let uid = entry.pod.uid.clone();
         if entry.has_rejectors() {
             self.rejected_backoff.push(uid, entry);
@@ -629,7 +628,7 @@ impl Queue {
         }
     }
 
-    /// A plugin failed when the pod was to enter: it backs off as after a failed attempt, then tries to enter again.
+    /// Handles a plugin failure: the pod backs off as after a failed attempt, then tries to enter again.
     fn put_failed(&mut self, mut entry: QueuedPod, error: PointError, at: Moment<'_>) {
         entry.since = at.now;
         entry.gated_by = None;
@@ -640,13 +639,13 @@ impl Queue {
         entry.consecutive_errors += 1;
         entry.backoff_until = self.backoff.end(&entry);
         self.failed.push(EnqueueFailure { pod: entry.pod.clone(), error, since: at.now });
-        self.note_move(&entry, Place::Backoff);
+        self.note_move(&entry, QueueState::Backoff);
         self.error_backoff.push(entry.pod.uid.clone(), entry);
     }
 
-    /// The PreEnqueue plugin that holds the pod back, if any; the one that did last time is asked first.
+    /// Returns the PreEnqueue plugin that gates the pod, if any. The one that did last time is called first.
     fn gate(&self, entry: &QueuedPod, at: Moment<'_>) -> Result<Option<&'static str>, PointError> {
-        // That it always went well is kube-scheduler's word, too.
+        // Always reported as a success, as kube-scheduler does.
         let profile = &self.profiles[entry.profile];
         profile.measured(Stage::PreEnqueue, |_| Status::Success, || self.ask_gates(entry, at))
     }
@@ -678,7 +677,7 @@ impl Queue {
         self.put_unschedulable(entry);
     }
 
-    fn note_move(&mut self, entry: &QueuedPod, to: Place) {
+    fn note_move(&mut self, entry: &QueuedPod, to: QueueState) {
         let (from, event) = self.moving;
         if let Some(meter) = self.meter.as_ref().filter(|_| from != to) {
             meter.queued(to, event);
@@ -701,7 +700,7 @@ impl Queue {
     }
 
     fn put_unschedulable(&mut self, entry: QueuedPod) {
-        self.note_move(&entry, Place::Unschedulable);
+        self.note_move(&entry, QueueState::Unschedulable);
         for plugin in entry.all_rejectors() {
             self.by_rejector.entry(plugin).or_default().insert((entry.sequence, entry.pod.uid.clone()));
         }

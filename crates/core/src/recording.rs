@@ -1,17 +1,17 @@
-//! What happened, written down so that it can be played again bit for bit.
+//! Recordings of the engine, which can be replayed bit for bit.
 //!
-//! A [`Recorder`] takes the place of the engine: it hands every call on and writes it down with its time and what came of it,
-//! one line of JSON per call. [`replay`] makes a fresh engine, makes the same calls and compares what comes of them: the
-//! first line at which the engine does something else is an error. Who writes where, and who reads from where, is the
-//! host's business.
+//! A [`Recorder`] replaces the engine: it passes every call on and writes the call, its time and its result as one line
+//! of JSON. [`replay`] creates a new engine, makes the same calls and compares the results: the first line with a
+//! different result is an error. The host opens the files.
 //!
-//! What extenders were asked in an attempt, and what they said, is a line before that attempt: whoever plays it asks nobody.
+//! Requests to extenders and their answers are recorded in a line before the attempt that made them, so a replay
+//! contacts no extender.
 //!
-//! The first line says how the engine was set up, as far as that is data; plugins and their arguments must be the same by
-//! the host's own care. The form of the objects is this program's own, not that of the Kubernetes API: it has the
-//! fields that are decided on, and a version of the program reads the recordings of that version.
+//! The first line contains the engine's settings as far as they are data; the host must supply the same plugins and
+//! arguments. Objects have a private form rather than that of the Kubernetes API: only the fields that decisions use. A
+//! recording can be replayed only by the version that wrote it.
 
-mod asked;
+mod extenders;
 mod line;
 
 use std::{
@@ -33,25 +33,25 @@ use crate::{
     note::Note,
     outcome::Attempted,
 };
-use asked::{Playback, Tape};
-use line::{EvictionId, Line, Setup, Unplayable};
+use extenders::{ExtenderRecorder, ExtenderReplay};
+use line::{EvictionId, InvalidLine, Line, Setup};
 
-/// An engine whose calls are written down. Reads like its [`Engine`].
+/// An engine whose calls are recorded. Derefs to its [`Engine`].
 pub struct Recorder<W> {
     engine: Engine,
     /// `None` if there are no extenders.
-    tape: Option<Arc<Tape>>,
+    extenders: Option<Arc<ExtenderRecorder>>,
     to: W,
-    /// Why nothing is written any more.
+    /// The error that ended the recording.
     failed: Option<io::Error>,
 }
 
 impl<W: Write> Recorder<W> {
-    /// A fresh engine, and the recording's first line.
+    /// Creates an engine and writes the first line.
     pub fn new(mut config: EngineConfig, to: W) -> Self {
         let setup = Line::Setup(Setup::of(&config));
-        let tape = Tape::between(&mut config.extenders);
-        let mut recorder = Self { engine: Engine::new(config), tape, to, failed: None };
+        let extenders = ExtenderRecorder::wrap(&mut config.extenders);
+        let mut recorder = Self { engine: Engine::new(config), extenders, to, failed: None };
         recorder.write(&setup);
         recorder
     }
@@ -68,11 +68,11 @@ impl<W: Write> Recorder<W> {
         self.engine.tick(now);
     }
 
-    /// See [`Engine::take_over`]. Of the configuration is written what the first line says of the first one.
-    pub fn take_over(&mut self, mut config: EngineConfig, now: Timestamp) {
-        self.write(&Line::TakeOver(now, Setup::of(&config)));
-        self.tape = Tape::between(&mut config.extenders);
-        self.engine.take_over(config, now);
+    /// See [`Engine::reconfigure`]. The new settings are recorded like those in the first line.
+    pub fn reconfigure(&mut self, mut config: EngineConfig, now: Timestamp) {
+        self.write(&Line::Reconfigure(now, Setup::of(&config)));
+        self.extenders = ExtenderRecorder::wrap(&mut config.extenders);
+        self.engine.reconfigure(config, now);
     }
 
     /// See [`Engine::schedule_one`].
@@ -80,7 +80,7 @@ impl<W: Write> Recorder<W> {
         self.schedule_one_by(&mut || now)
     }
 
-    /// See [`Engine::schedule_one_by`]. Every time that the clock tells is written down.
+    /// See [`Engine::schedule_one_by`]. Every time read from the clock is recorded.
     pub fn schedule_one_by(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let mut times = Vec::new();
         let attempted = self.engine.schedule_one_by(&mut || {
@@ -88,9 +88,9 @@ impl<W: Write> Recorder<W> {
             times.push(now);
             now
         });
-        let asked = self.tape.as_ref().map(|tape| tape.take()).unwrap_or_default();
-        if !asked.is_empty() {
-            self.write(&Line::Asked(asked));
+        let exchanges = self.extenders.as_ref().map(|extenders| extenders.take()).unwrap_or_default();
+        if !exchanges.is_empty() {
+            self.write(&Line::Extenders(exchanges));
         }
         self.write(&Line::Attempt(times, line::attempted(attempted.as_ref())));
         attempted
@@ -111,7 +111,7 @@ impl<W: Write> Recorder<W> {
     /// Ends the recording.
     ///
     /// # Errors
-    /// The first one of writing. The engine went on; the recording ends there.
+    /// The first write error. The engine continued without recording after it.
     pub fn finish(mut self) -> io::Result<W> {
         match self.failed {
             Some(error) => Err(error),
@@ -119,7 +119,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// A failure to write must not keep pods from being scheduled: it ends the recording and nothing else.
+    /// Writes a line. An error must not keep pods from being scheduled: it ends only the recording.
     fn write(&mut self, line: &Line<'_>) {
         if self.failed.is_some() {
             return;
@@ -136,141 +136,141 @@ impl<W> Deref for Recorder<W> {
     }
 }
 
-/// What was played.
+/// Summary of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
-    /// Lines, all kinds of calls together.
+pub struct ReplaySummary {
+    /// Number of lines, for all kinds of calls.
     pub lines: usize,
-    /// Pods that were tried.
+    /// Number of attempts.
     pub attempts: usize,
-    /// Effects, all equal to the recorded ones.
+    /// Number of effects, all equal to the recorded ones.
     pub effects: usize,
 }
 
-/// Why a recording cannot be played, or what is different this time. Lines count from 1.
+/// Error of a replay. Lines count from 1.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// The recording cannot be read.
     #[error("line {0}: {1}")]
     Io(usize, io::Error),
-    /// It is not a line of a recording by this version.
-    #[error("line {0} is no call of the engine: {1}")]
+    /// The line was not written by this version.
+    #[error("line {0} is not a call of the engine: {1}")]
     Unreadable(usize, serde_json::Error),
-    /// The line is understood, but not possible here.
-    #[error("line {0} cannot be played: {1}")]
-    Unplayable(usize, String),
-    /// The engine did something else than when it was recorded.
-    #[error("line {line}: recorded was {recorded}, now it is {now}")]
+    /// The line is valid but impossible here.
+    #[error("line {0} cannot be replayed: {1}")]
+    NotReplayable(usize, String),
+    /// The engine behaved differently than in the recording.
+    #[error("line {line} differs: recorded {recorded}, now {now}")]
     Differs {
-        /// Which line.
+        /// Line number.
         line: usize,
-        /// What the line says.
+        /// The recorded result.
         recorded: Value,
-        /// What came of it now.
+        /// The result of the replay.
         now: Value,
     },
 }
 
-/// Plays a recording on a fresh engine. A line that breaks off at the very end, as when the recording process was
-/// killed, ends it.
+/// Replays a recording on a new engine. An incomplete last line, as left by a killed process, ends the replay without
+/// an error.
 ///
 /// # Errors
-/// At the first line that cannot be played, or of which comes something else than was recorded.
-pub fn replay(config: EngineConfig, recording: impl BufRead) -> Result<Replayed, ReplayError> {
+/// At the first line that cannot be replayed or has a different result.
+pub fn replay(config: EngineConfig, recording: impl BufRead) -> Result<ReplaySummary, ReplayError> {
     replay_through(config, [], recording)
 }
 
-/// [`replay`] of a recording in which other configurations took over: `later` are those, in order.
+/// Replays a recording in which new configurations were applied: `later` contains them, in order.
 ///
 /// # Errors
-/// As [`replay`], and where a configuration takes over that `later` lacks.
+/// As [`replay`], and if `later` lacks a configuration.
 pub fn replay_through(
     config: EngineConfig,
     later: impl IntoIterator<Item = EngineConfig>,
     mut recording: impl BufRead,
-) -> Result<Replayed, ReplayError> {
-    let mut player = Player::new(config, later.into_iter().collect());
+) -> Result<ReplaySummary, ReplayError> {
+    let mut replayer = Replayer::new(config, later.into_iter().collect());
     let mut text = String::new();
     loop {
         text.clear();
-        let number = player.played.lines + 1;
+        let number = replayer.summary.lines + 1;
         let read = recording.read_line(&mut text).map_err(|error| ReplayError::Io(number, error))?;
         if read == 0 {
-            return Ok(player.played);
+            return Ok(replayer.summary);
         }
         match serde_json::from_str(&text) {
-            Ok(line) => player.play(number, line)?,
-            Err(error) if error.is_eof() && !text.ends_with('\n') => return Ok(player.played),
+            Ok(line) => replayer.replay_line(number, line)?,
+            Err(error) if error.is_eof() && !text.ends_with('\n') => return Ok(replayer.summary),
             Err(error) => return Err(ReplayError::Unreadable(number, error)),
         }
     }
 }
 
-/// A fresh engine, and what it asked for that inputs will answer.
-struct Player {
+/// A replay: the engine and its open requests.
+struct Replayer {
     setup: Setup,
     engine: Engine,
-    /// The configurations that are still to take over.
+    /// Configurations that have not been applied yet.
     later: VecDeque<EngineConfig>,
-    /// Evictions that were asked for and have not ended.
+    /// Requested evictions that have not ended.
     evictions: FxHashMap<EvictionId, EvictTask>,
-    /// What extenders say.
-    extenders: Arc<Playback>,
-    played: Replayed,
+    /// Recorded answers of extenders.
+    extenders: Arc<ExtenderReplay>,
+    summary: ReplaySummary,
 }
 
-impl Player {
+impl Replayer {
     fn new(mut config: EngineConfig, later: VecDeque<EngineConfig>) -> Self {
-        let extenders = Arc::new(Playback::default());
-        config.extenders = config.extenders.lent(extenders.clone());
+        let extenders = Arc::new(ExtenderReplay::default());
+        config.extenders = config.extenders.with_client(extenders.clone());
         Self {
             setup: Setup::of(&config),
             extenders,
             engine: Engine::new(config),
             later,
             evictions: FxHashMap::default(),
-            played: Replayed::default(),
+            summary: ReplaySummary::default(),
         }
     }
 
-    fn play(&mut self, number: usize, line: Line<'_>) -> Result<(), ReplayError> {
+    fn replay_line(&mut self, number: usize, line: Line<'_>) -> Result<(), ReplayError> {
         match line {
-            Line::Setup(setup) => same(number, setup.value(), self.setup.value())?,
+            Line::Setup(setup) => expect_equal(number, setup.value(), self.setup.value())?,
             _ if number == 1 => {
-                let why = "a recording begins with how the engine was set up".to_owned();
-                return Err(ReplayError::Unplayable(number, why));
+                let why = "a recording must begin with the engine's settings".to_owned();
+                return Err(ReplayError::NotReplayable(number, why));
             }
-            Line::Input(at, told) => {
-                let input = told.into_input(|id| self.evictions.remove(id));
-                let input = input.map_err(|Unplayable(why)| ReplayError::Unplayable(number, why))?;
+            Line::Input(at, recorded) => {
+                let input = recorded.into_input(|id| self.evictions.remove(id));
+                let input = input.map_err(|InvalidLine(why)| ReplayError::NotReplayable(number, why))?;
                 self.engine.handle(input, at);
             }
             Line::Tick(at) => self.engine.tick(at),
-            Line::Asked(asked) => self.extenders.put(asked),
+            Line::Extenders(exchanges) => self.extenders.add(exchanges),
             Line::Attempt(times, recorded) => {
-                let mut told = 0;
+                let mut reads = 0;
                 let attempted = self.engine.schedule_one_by(&mut || {
-                    told += 1;
-                    // Where the clock is read once more than it was, the numbers differ below.
-                    times.get(told - 1).or(times.last()).copied().unwrap_or_default()
+                    reads += 1;
+                    // If the clock is read more often than before, the comparison of the numbers below fails.
+                    times.get(reads - 1).or(times.last()).copied().unwrap_or_default()
                 });
-                self.played.attempts += usize::from(attempted.is_some());
-                same(number, recorded, line::attempted(attempted.as_ref()))?;
-                same(number, times.len().into(), told.into())?;
-                same(number, 0.into(), self.extenders.drop_rest().into())?;
+                self.summary.attempts += usize::from(attempted.is_some());
+                expect_equal(number, recorded, line::attempted(attempted.as_ref()))?;
+                expect_equal(number, times.len().into(), reads.into())?;
+                expect_equal(number, 0.into(), self.extenders.clear().into())?;
             }
-            Line::TakeOver(at, setup) => {
+            Line::Reconfigure(at, setup) => {
                 let mut config = self.later.pop_front().ok_or_else(|| {
-                    let why = "another configuration takes over here, which is not given".to_owned();
-                    ReplayError::Unplayable(number, why)
+                    let why = "a new configuration was applied here, but none is given".to_owned();
+                    ReplayError::NotReplayable(number, why)
                 })?;
-                same(number, setup.value(), Setup::of(&config).value())?;
-                config.extenders = config.extenders.lent(self.extenders.clone());
-                self.engine.take_over(config, at);
+                expect_equal(number, setup.value(), Setup::of(&config).value())?;
+                config.extenders = config.extenders.with_client(self.extenders.clone());
+                self.engine.reconfigure(config, at);
             }
             Line::Effects(recorded) => self.compare_effects(number, recorded)?,
         }
-        self.played.lines = number;
+        self.summary.lines = number;
         Ok(())
     }
 
@@ -279,9 +279,9 @@ impl Player {
         let now = line::effects(&effects);
         for at in 0..recorded.len().max(now.len()) {
             let of = |list: &[Value]| list.get(at).cloned().unwrap_or_default();
-            same(number, of(&recorded), of(&now))?;
+            expect_equal(number, of(&recorded), of(&now))?;
         }
-        self.played.effects += effects.len();
+        self.summary.effects += effects.len();
         let tasks = effects.into_iter().filter_map(|effect| match effect {
             Effect::Evict(task) => Some((EvictionId::of(&task), task)),
             _ => None,
@@ -291,6 +291,6 @@ impl Player {
     }
 }
 
-fn same(line: usize, recorded: Value, now: Value) -> Result<(), ReplayError> {
+fn expect_equal(line: usize, recorded: Value, now: Value) -> Result<(), ReplayError> {
     if recorded == now { Ok(()) } else { Err(ReplayError::Differs { line, recorded, now }) }
 }

@@ -1,4 +1,4 @@
-//! What the engine tells: effects, with the words of conditions and events, and notes for those who ask.
+//! Collects effects with the texts of conditions and events, and notes.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use harbormaster_framework::{
 
 use crate::{
     effect::{
-        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PodEvent, StatusPatch, Trouble,
+        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, PluginFailure, PodEvent, StatusPatch,
         cut_note,
     },
     nominator::NewNomination,
     note::{Note, Notes},
 };
 
-/// Collects effects and notes until the host takes them, in order.
+/// Collects effects and notes, in order, until the host takes them.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     effects: Vec<Effect>,
@@ -33,17 +33,17 @@ impl Reporter {
         self.wanted = wanted;
     }
 
-    /// The effects since the last call.
+    /// Takes the effects since the last call.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// The notes since the last call.
+    /// Takes the notes since the last call.
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
-    // --- things to do ---
+    // --- tasks ---
 
     pub(crate) fn bind(&mut self, task: BindTask) {
         self.effects.push(Effect::Bind(task));
@@ -53,37 +53,37 @@ impl Reporter {
         self.effects.push(Effect::Evict(task));
     }
 
-    /// A plugin failed beside any attempt; `pod` if it was about one.
-    pub(crate) fn trouble(&mut self, pod: Option<Arc<PodInfo>>, error: String) {
-        self.effects.push(Effect::Trouble(Trouble { pod, error }));
+    /// Reports a plugin failure that belongs to no attempt; `pod` is the pod concerned, if there is one.
+    pub(crate) fn plugin_failure(&mut self, pod: Option<Arc<PodInfo>>, error: String) {
+        self.effects.push(Effect::PluginFailure(PluginFailure { pod, error }));
     }
 
-    /// Nobody needs the binding of that pod any more.
+    /// Calls off the binding of a pod.
     pub(crate) fn call_off(&mut self, pod: &Str, why: &'static str) {
         self.effects.push(Effect::CallOff(CallOffTask { pod: pod.clone(), why }));
     }
 
-    /// Calls that plugins want to have made because the pod gives its node up.
+    /// Sends requests of plugins because the pod gives up its node.
     pub(crate) fn call(&mut self, pod: &Arc<PodInfo>, calls: Vec<ApiCall>) {
         if !calls.is_empty() {
             self.effects.push(Effect::Call(CallTask { pod: pod.clone(), calls }));
         }
     }
 
-    /// A custom object does not decode.
+    /// Reports a custom object that does not decode.
     pub(crate) fn undecodable(&mut self, object: Undecodable) {
         self.effects.push(Effect::Undecodable(object));
     }
 
-    /// The pod's `nominatedNodeName` becomes `node`, and nothing else changes.
+    /// Sets the pod's `nominatedNodeName` and changes nothing else.
     pub(crate) fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Str>) {
         let patch = StatusPatch { pod: pod.clone(), condition: None, nominated_node: Some(node) };
         self.effects.push(Effect::PatchStatus(patch));
     }
 
-    // --- how it went ---
+    // --- results ---
 
-    /// The pod is bound.
+    /// Reports a bound pod.
     pub(crate) fn scheduled(&mut self, pod: &Arc<PodInfo>, node: &Str) {
         self.event(PodEvent {
             pod: pod.clone(),
@@ -95,12 +95,12 @@ impl Reporter {
         });
     }
 
-    /// The pod was passed over because it is being deleted.
+    /// Reports a pod that was skipped because it is being deleted.
     pub(crate) fn skipped(&mut self, pod: &Arc<PodInfo>) {
         self.failed_event(pod, &format!("skip schedule deleting pod: {}", pod.full_name()));
     }
 
-    /// An attempt or a binding failed.
+    /// Reports a failed attempt or binding.
     pub(crate) fn failed(
         &mut self,
         pod: &Arc<PodInfo>,
@@ -112,7 +112,7 @@ impl Reporter {
         self.patch_condition(pod, reason, message, nomination, now);
     }
 
-    /// A pod made way for `preemptor`; `how` follows the sentence.
+    /// Reports a pod that made way for `preemptor`; `how` is appended to the note.
     pub(crate) fn preempted(&mut self, victim: &Arc<PodInfo>, preemptor: &PodInfo, node: &Str, how: &str) {
         self.event(PodEvent {
             pod: victim.clone(),
@@ -139,7 +139,7 @@ impl Reporter {
         });
     }
 
-    /// Patches only what differs from the pod as it is known.
+    /// Patches only the fields that differ from the pod as the engine has it.
     fn patch_condition(
         &mut self,
         pod: &Arc<PodInfo>,
@@ -171,7 +171,7 @@ impl Reporter {
         self.wanted.scores
     }
 
-    /// What plugins think of the nodes that were compared.
+    /// Notes the scores of the nodes that were compared.
     pub(crate) fn note_scores(&mut self, pod: &Arc<PodInfo>, sheets: Vec<(Str, ScoreSheet)>) {
         for (node, sheet) in &sheets {
             let scored = |(plugin, _, _, score): &(&'static str, i64, i64, i64)| {
@@ -185,7 +185,7 @@ impl Reporter {
         self.notes.extend(sheets.into_iter().map(total));
     }
 
-    /// Who rejected how many nodes, if that is wanted.
+    /// Notes the number of nodes that each plugin rejected, if wanted.
     pub(crate) fn note_rejections(&mut self, pod: &Arc<PodInfo>, diagnosis: &Diagnosis) {
         if !self.wanted.rejections {
             return;
@@ -199,7 +199,7 @@ impl Reporter {
     }
 }
 
-/// Whose events speak of the pod: profiles are called what their pods ask for.
+/// Reporter of a pod's events: the name of its profile, which is its scheduler name.
 fn profile_of(pod: &PodInfo) -> Str {
     pod.spec.scheduler_name.clone()
 }

@@ -1,10 +1,10 @@
-//! The direction of dependencies between the crates, checked against what cargo says.
+//! The direction of dependencies between the crates, as reported by cargo.
 
 use std::{collections::BTreeMap, process::Command};
 
 use serde_json::Value;
 
-/// Every crate with the crates of the workspace it may use (development dependencies aside).
+/// Every crate with the crates of the workspace that it may use, not counting development dependencies.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("framework", &["api"]),
@@ -40,16 +40,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
-    // For authors of extenders, who need nothing else of this.
+    // For authors of extenders, who need nothing else from this workspace.
     ("extender", &[]),
-    // As anybody's extender: on the kit alone. It is no scheduler, and so not on the library for those.
+    // Like any extender, it uses only the kit. It is not a scheduler, so it does not use the library for schedulers.
     ("metrics-extender", &["extender"]),
-    // As anybody's schedulers: on the library for authors alone.
+    // Like any custom scheduler, these use only the library for authors.
     ("stickyvm", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
 
-/// Crates that talk to the outside world, and the libraries that only they may use.
+/// Crates that do I/O, and the libraries that only they may use.
 const OUTSIDE: &[&str] = &[
     "driver",
     "port",
@@ -64,7 +64,7 @@ const OUTSIDE: &[&str] = &[
 const ONLY_OUTSIDE: &[&str] =
     &["tokio", "hyper", "hyper-util", "kube", "k8s-openapi", "ureq", "rustls", "tower"];
 
-/// Per crate of the workspace: its dependencies, development dependencies aside.
+/// The dependencies of each crate of the workspace, not counting development dependencies.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let out = Command::new(cargo)

@@ -1,5 +1,5 @@
-//! Seats of a licence: what Reserve takes counts for the next pod, is written by PreBind, and given back when the pod
-//! gives its node up.
+//! Seats of a license: what Reserve takes is visible to the next pod, written by PreBind, and returned when the pod
+//! gives up its node.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -34,7 +34,7 @@ impl Resource for License {
 }
 
 const FULL: &str = "no seat is free";
-/// A pod that is turned away after it has taken its seat.
+/// A pod that is rejected after it has taken its seat.
 const UNWELCOME: &str = "unwelcome";
 /// A pod that waits on Permit.
 const PATIENT: &str = "patient";
@@ -85,7 +85,7 @@ impl Filter for Seats {
 }
 
 impl Reserve for Seats {
-    /// The number of the seat.
+    /// Number of the seat.
     type Reserved = usize;
 
     fn reserve(
@@ -175,7 +175,7 @@ impl World {
         self.input(Input::Custom(RawObject { key, json: license.to_string().into() }));
     }
 
-    /// Tries a new pod.
+    /// Schedules a new pod.
     fn comes(&mut self, name: &str) -> Outcome {
         self.add_pod(pod(name, 1));
         self.attempt().unwrap().outcome
@@ -185,7 +185,7 @@ impl World {
         license(self.engine.cache().cluster.objects()).unwrap().holders.join(" ")
     }
 
-    /// The binding that was asked for, and the calls.
+    /// Returns the requested binding and the API calls.
     fn asked_for(&mut self) -> (Vec<BindTask>, Vec<String>) {
         let (mut tasks, mut calls) = (Vec::new(), Vec::new());
         for effect in self.all_effects() {

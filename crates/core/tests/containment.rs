@@ -1,6 +1,6 @@
-//! A plugin that panics, at every point in turn: its pod gets an error that names plugin and point and is tried again,
-//! every other pod is scheduled, and nothing that is kept is wrong afterwards. PreBind, Bind and PostBind run in the
-//! driver and are tested there.
+//! A plugin that panics, at every point in turn. Its pod gets an error that names plugin and point and is retried,
+//! every other pod is scheduled, and no cache is wrong afterwards. PreBind, Bind and PostBind run in the driver and are
+//! tested there.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -24,15 +24,15 @@ fn is_armed(call: &str) -> bool {
     *ARMED.lock().unwrap() == Some(call)
 }
 
-/// Panics at the sight of somebody bad.
+/// Panics when it sees a bad pod or object.
 fn spark(call: &str, name: &str) {
     assert!(!(name == "bad" && is_armed(call)), "boom");
 }
 
-/// Takes part in everything.
+/// Takes part in every point.
 struct Bomb;
 
-/// Who is where.
+/// Index of the pods on nodes.
 #[derive(Debug, Default)]
 struct Ledger {
     pods: BTreeMap<Str, NodeIdx>,
@@ -239,7 +239,7 @@ fn profile() -> Arc<Profile> {
 
 fn world() -> World {
     let mut config = EngineConfig::new(vec![profile()]);
-    // So that pods are signed.
+    // Allows pods to be signed.
     (config.parity, config.batching) = (true, true);
     World::with(config)
 }
@@ -248,12 +248,12 @@ fn labelled(name: &str, milli_cpu: i64, mood: &str) -> Node {
     Node { labels: [("mood", mood)].into_iter().collect::<Labels>(), ..node(name, milli_cpu) }
 }
 
-/// Everything that was told: conditions, events and troubles.
+/// Everything that was reported: conditions, events and plugin failures.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct Reports(Vec<String>);
 
-impl Told {
-    /// Tries pods until none is left to try, and lets bindings succeed.
+impl Reports {
+    /// Schedules until no pod is left, and lets bindings succeed.
     fn drive(&mut self, world: &mut World, bound: &mut BTreeMap<String, String>) {
         for _ in 0..20 {
             let attempted = world.attempt();
@@ -268,7 +268,7 @@ impl Told {
                         self.0.extend(patch.condition.map(|c| format!("{}: {}", patch.pod.name, c.message)));
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
-                    Effect::Trouble(trouble) => self.0.push(trouble.error),
+                    Effect::PluginFailure(trouble) => self.0.push(trouble.error),
                     Effect::Evict(_) | Effect::CallOff(_) | Effect::Call(_) | Effect::Undecodable(_) => {}
                 }
             }
@@ -284,7 +284,7 @@ impl Told {
     }
 }
 
-/// What the engine knows, as the message about a pod that every plugin rejects shows it.
+/// The engine's state, as shown by the message about a pod that every plugin rejects.
 fn known(world: &mut World) -> String {
     world.add_pod(pod("probe", 1));
     let attempted = std::iter::from_fn(|| world.attempt()).find(|a| a.pod.name == "probe").unwrap();
@@ -292,7 +292,7 @@ fn known(world: &mut World) -> String {
     message
 }
 
-/// A new engine that is told of the same.
+/// Creates a new engine with the same objects.
 fn told_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) -> World {
     let mut world = world();
     nodes.iter().for_each(|node| world.set_node(node.clone()));
@@ -304,8 +304,8 @@ fn told_anew(nodes: &[Node], bound: &BTreeMap<String, String>, pods: &[Pod]) -> 
     world
 }
 
-/// Sets the bomb off at one call. `prepare` makes the cluster, in which "bad" and "good" are then tried; `defused`
-/// changes it so that "bad" can be placed once the bomb is harmless.
+/// Sets the bomb off at one call. `prepare` creates the cluster, in which "bad" and "good" are then scheduled;
+/// `defused` changes it so that "bad" fits once the bomb is harmless.
 fn set_off(
     call: &'static str,
     plugin: &str,
@@ -313,7 +313,7 @@ fn set_off(
     prepare: impl Fn(&mut World),
     defused: impl Fn(&mut World),
 ) {
-    let (mut world, mut told, mut bound) = (world(), Told::default(), BTreeMap::new());
+    let (mut world, mut told, mut bound) = (world(), Reports::default(), BTreeMap::new());
     let nodes = [labelled("a", 1000, "calm"), labelled("b", 1000, "calm")];
     nodes.iter().for_each(|node| world.set_node(node.clone()));
     prepare(&mut world);
@@ -382,19 +382,19 @@ fn a_panic_at_any_point_fails_its_pod_and_harms_nobody_else() {
     };
     let preemptor = with_priority(pod("bad", 900), 10);
     set_off("RemovePod", "Bomb", &preemptor, full, |world| world.remove_pod("low-a"));
-    // In one test, because the bomb is one for all.
+    // One test, because there is only one bomb.
     an_index_that_panics_is_made_anew_without_whom_it_cannot_bear();
 }
 
-/// Lets the index panic at news that come while others are scheduled. It is whole again once there are `other` news of the
-/// same.
+/// Lets the index panic at changes between scheduling cycles. It is whole again after `other` changes of the same
+/// object.
 fn disturb_index(
     call: &'static str,
     prepare: impl Fn(&mut World),
     news: impl Fn(&mut World),
     other: impl Fn(&mut World),
 ) {
-    let (mut world, mut told, mut bound) = (world(), Told::default(), BTreeMap::new());
+    let (mut world, mut told, mut bound) = (world(), Reports::default(), BTreeMap::new());
     let nodes = [labelled("a", 1000, "calm"), labelled("b", 1000, "calm")];
     nodes.iter().for_each(|node| world.set_node(node.clone()));
     prepare(&mut world);

@@ -1,4 +1,4 @@
-//! Custom resources on their way through the engine: plugins read them, and their changes wake pods.
+//! Custom resources in the engine: plugins read them, and their changes wake pods.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use world::{World, node, pod};
 
-/// How many more pods a node may take.
+/// Number of additional pods that a node may run.
 #[derive(Clone, Debug, Deserialize)]
 struct Quota {
     spec: QuotaSpec,
@@ -32,7 +32,7 @@ impl Resource for Quota {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// The same objects in the eyes of another plugin.
+/// The same objects as another plugin's type.
 #[derive(Clone, Debug, Deserialize)]
 struct Named {}
 
@@ -44,7 +44,7 @@ impl Resource for Named {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// The sum of all quotas.
+/// Sum of all quotas.
 #[derive(Default)]
 struct Sum(usize);
 
@@ -57,7 +57,7 @@ impl Index for Sum {
     }
 }
 
-/// A node takes as many pods as its quota says; without one it takes none.
+/// A node runs as many pods as its quota allows; without a quota it runs none.
 struct Quotas;
 
 impl Plugin for Quotas {
@@ -75,7 +75,7 @@ impl Plugin for Quotas {
 }
 
 impl Quotas {
-    /// More than before.
+    /// The quota has increased.
     fn after_quota(&self, _: &PodInfo, quota: Changed<'_, Quota>) -> PluginResult<Hint> {
         let pods = |quota: Option<&Custom<Quota>>| quota.map_or(0, |quota| quota.spec.pods);
         Ok(if pods(quota.new) > pods(quota.old) { Hint::Queue } else { Hint::Skip })
@@ -93,7 +93,7 @@ impl Indexed for Quotas {
     type Index = Sum;
 }
 
-/// A pod that is not tried before there is a quota.
+/// A pod that is gated until there is a quota.
 const SHY: &str = "shy";
 
 impl PreEnqueue for Quotas {
@@ -126,7 +126,7 @@ impl Reserve for Quotas {
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 
-/// A pod that waits in vain on Permit, and how long it does.
+/// A pod that waits on Permit until a timeout, and that timeout.
 const PATIENT: &str = "patient";
 const PATIENCE: Duration = Duration::from_secs(5);
 

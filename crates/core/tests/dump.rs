@@ -1,4 +1,4 @@
-//! What a dump tells of the engine.
+//! Contents of an engine's dump.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

@@ -1,4 +1,4 @@
-//! The engine as its host sees it: inputs in, effects out, time as a value.
+//! The engine's interface for its host: inputs, effects, and time as a value.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -233,7 +233,7 @@ fn room_kept_for_a_nominated_pod_is_not_given_to_lesser_ones() {
     assert!(matches!(world.attempt().unwrap().outcome, Outcome::Assumed { .. }));
 }
 
-/// Panics at the sight of a pod called "bad".
+/// Panics for a pod named "bad".
 struct Nervous;
 
 impl Plugin for Nervous {

@@ -1,4 +1,4 @@
-//! Making room for a pod: who is evicted when, and when the pod is tried again.
+//! Evictions: the victims and their order, and the preemptor's next attempt.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -11,8 +11,8 @@ use harbormaster_core::{BindOutcome, Effect, EngineConfig, EvictOutcome, EvictTa
 use harbormaster_framework::{prelude::*, registry::Registry};
 use world::{World, node, pod, with_priority};
 
-/// Does what pods' annotations say: `victims` are the pods that are evicted for it, `panics` breaks a question off,
-/// `waits` holds the pod back before it is bound.
+/// Follows the pods' annotations: `victims` are the pods to evict for it, `panics` interrupts a dry run, `waits` delays
+/// the pod on Permit.
 struct Bully;
 
 impl Plugin for Bully {
@@ -69,7 +69,7 @@ impl Permit for Bully {
     }
 }
 
-/// A cluster of one node, `n`, with room for these pods and no more; `x`, `y` and `z` are victims of `p`.
+/// A cluster of one node, `n`, that is full with these pods; `x`, `y` and `z` are victims of `p`.
 fn full_of(pods: &[&str]) -> World {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -97,7 +97,7 @@ fn annotated(mut pod: Pod, key: &str, value: &str) -> Pod {
     pod
 }
 
-/// A pod of high priority that gets `victims` evicted.
+/// A pod of high priority for which `victims` are evicted.
 fn preemptor(victims: &[&str]) -> Pod {
     with_priority(annotated(pod("p", 100), "victims", &victims.join(",")), 10)
 }
@@ -117,7 +117,7 @@ fn names(tasks: &[EvictTask]) -> Vec<&str> {
     tasks.iter().map(|task| task.victim.name.as_str()).collect()
 }
 
-/// Lets time enough pass for any backoff, and tries.
+/// Waits until any backoff has ended, and schedules.
 fn is_tried(world: &mut World) -> bool {
     world.wait(Duration::from_secs(20));
     world.attempt().is_some()
@@ -317,7 +317,7 @@ fn a_preemptor_that_is_deleted_gets_no_more_pods_evicted() {
     finish_all(&mut world, &EvictOutcome::Evicted);
     assert!(world.evictions().is_empty(), "nobody needs the room of y");
     assert_eq!(world.events().len(), 1, "what happened to x is told");
-    // Nothing of it is left.
+    // Nothing of the round is left.
     preempts(&mut world, preemptor(&[]));
     world.remove_pod("x");
     assert!(is_tried(&mut world));
@@ -330,7 +330,7 @@ fn a_preemptor_that_preempts_again_is_kept_out_by_its_newest_round_alone() {
     world.add_bound_pod(pod("small", 50), "tiny");
     preempts(&mut world, preemptor(&["x"]));
     let earlier = world.evictions();
-    // The news that x goes comes before the answer to the call that made it go, and something else wakes the pod.
+    // The deletion of x arrives before the answer to the eviction call, and another event wakes the pod.
     begins_to_go(&mut world, "x");
     world.add_pod(preemptor(&["y", "z"]));
     world.remove_pod("small");

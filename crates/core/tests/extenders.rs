@@ -1,4 +1,4 @@
-//! Extenders have their say: on nodes, scores and evictions, and on what becomes of a pod when they fail.
+//! Extenders in decisions: nodes, scores, evictions, and the handling of failures.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -16,14 +16,14 @@ use harbormaster_core::{
     recording::{ReplayError, replay},
 };
 use harbormaster_framework::{
-    extender::{AskExtenders, Extender, Extenders, Filtered, NodeVictims, Remark},
+    extender::{Extender, ExtenderClient, Extenders, Filtered, NodeVictims, Remark},
     pod::PodInfo,
 };
 use world::{World, node, pod, profile_with, with_priority};
 
 type Nodes = Vec<&'static str>;
 
-/// Extenders that answer by functions, and remember what they were asked.
+/// Extenders that answer by functions and store their requests.
 #[derive(Default)]
 struct Fake {
     filter: Option<Filter>,
@@ -58,7 +58,7 @@ impl Fake {
     }
 }
 
-impl AskExtenders for Fake {
+impl ExtenderClient for Fake {
     fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
         self.note("filter", extender, pod, nodes);
         self.filter.unwrap()(extender, nodes)
@@ -110,7 +110,7 @@ fn preempts(name: &str) -> Extender {
 
 fn config(extenders: Vec<Extender>, fake: &Arc<Fake>) -> EngineConfig {
     let profile = profile_with(|_| vec![("PostFilter", "DefaultPreemption")]);
-    let extenders = Extenders::new(extenders).lent(fake.clone());
+    let extenders = Extenders::new(extenders).with_client(fake.clone());
     EngineConfig { extenders, ..EngineConfig::new(vec![profile]) }
 }
 
@@ -127,12 +127,12 @@ fn only(nodes: &[&str], keep: impl Fn(&str) -> bool, asked: &[Str]) -> Filtered 
     Filtered { nodes: kept, ..Filtered::default() }
 }
 
-/// Lets everything pass.
+/// Accepts everything.
 fn all(asked: &[Str]) -> Filtered {
     Filtered { nodes: asked.to_vec(), ..Filtered::default() }
 }
 
-/// Lets everything pass but these.
+/// Accepts all nodes but these.
 fn all_but(asked: &[Str], out: &[(&str, &str)]) -> Filtered {
     let mut filtered = only(&[], |name| !out.iter().any(|(node, _)| *node == name), asked);
     filtered.failed = out.iter().map(|(node, why)| ((*node).into(), (*why).to_owned())).collect();
@@ -183,7 +183,7 @@ fn what_extenders_say_is_counted_with_what_plugins_say() {
         world(vec![filters("u")], Fake { filter: Some(filter), ..Fake::default() }, &["a", "b", "c"]);
     world.set_node(node("small", 10));
     world.add_pod(pod("p", 100));
-    // Nothing was said of `c`, so nothing is to be told; no eviction helps there, either.
+    // The answer did not mention `c`, so there is no reason; eviction does not help there, either.
     assert_eq!(
         message(&mut world),
         "0/4 nodes are available: 1 Insufficient cpu, 1 broken, 1 no GPU. preemption: 0/4 nodes are available: 1 No \
@@ -298,7 +298,7 @@ fn a_node_named_twice_is_one_node() {
 
 #[test]
 fn scores_of_extenders_are_added_to_those_of_plugins() {
-    // A plugin's 100 points are as much as 10 of an extender.
+    // A plugin's 100 points equal 10 points of an extender.
     let prioritize: Prioritize = |extender| Ok(if extender == 0 { vec![("b", 10)] } else { vec![("c", 4)] });
     for (weight, best) in [(2, "b"), (3, "c")] {
         let (mut world, fake) = world(
@@ -322,7 +322,7 @@ fn without_any_preference_one_node_is_enough_unless_an_extender_chooses() {
     let prioritize: Prioritize = |_| Ok(vec![("c", 1)]);
     for (extenders, looked_at, expected) in [(vec![], 1, "a"), (vec![prioritizes("u", 1)], 3, "c")] {
         let fake = Arc::new(Fake { prioritize: Some(prioritize), ..Fake::default() });
-        let extenders = Extenders::new(extenders).lent(fake);
+        let extenders = Extenders::new(extenders).with_client(fake);
         let mut world = World::with(EngineConfig { extenders, ..EngineConfig::new(vec![profile.clone()]) });
         ["a", "b", "c"].iter().for_each(|name| world.set_node(node(name, 1000)));
         world.add_pod(pod("p", 100));
@@ -421,7 +421,7 @@ fn a_nominated_node_has_to_pass_extenders_as_well() {
 
 // --- preemption ---
 
-/// A pod of high priority and two full nodes, `a` with two victims and `b` with one that is more important.
+/// A pod of high priority and two full nodes: `a` with two victims and `b` with a more important one.
 fn crowded(extenders: Vec<Extender>, preempt: Preempt) -> (World, Arc<Fake>) {
     let (mut world, fake) = world(extenders, Fake { preempt: Some(preempt), ..Fake::default() }, &["a", "b"]);
     world.add_bound_pod(with_priority(pod("v", 500), 1), "a");
@@ -439,7 +439,7 @@ fn victims(node: &str, uids: &[&str]) -> NodeVictims {
 fn evicted(world: &mut World) -> Nodes {
     world.attempt().unwrap();
     let mut gone = Vec::new();
-    // The last one is evicted when the others are gone.
+    // The last one is evicted after the others.
     loop {
         let tasks = world.evictions();
         if tasks.is_empty() {
@@ -465,7 +465,7 @@ fn an_extender_chooses_among_evictions() {
     assert_eq!(fake.take_asked(), ["preempt 0 p: a b"]);
     assert_eq!(world.nominations(), [("p".to_owned(), Some("b".to_owned()))]);
 
-    // One that names fewer victims is believed.
+    // Fewer victims are accepted.
     let (mut world, _) = crowded(vec![preempts("u")], |_, _| Ok(vec![victims("a", &["w", "w"])]));
     assert_eq!(evicted(&mut world), ["w"]);
 }
@@ -503,7 +503,7 @@ fn evictions_that_nobody_proposed_are_refused() {
         let said = message(&mut world);
         assert!(said.ends_with(&format!(" preemption: {expected}")), "{said}");
         assert!(world.evictions().is_empty());
-        // One that may be ignored is ignored: the plugin's own choice counts.
+        // An ignorable extender is ignored: the plugin's own choice is used.
         let lenient = Extender { ignorable: true, ..preempts("u") };
         let (mut world, fake) = crowded(vec![lenient], preempt);
         world.set_node(node("small", 10));
@@ -559,7 +559,7 @@ fn a_backoff_begins_when_an_extender_has_given_up_and_not_when_it_was_asked() {
     let attempted = world.attempt_for(Duration::from_secs(5)).unwrap();
     assert!(matches!(attempted.outcome, Outcome::Error(_)), "{attempted:?}");
     let ended = world.now;
-    // What came meanwhile is tried first.
+    // The pods that arrived in the meantime are tried first.
     world.add_pod(pod("q", 100));
     let tried = |world: &mut World| world.attempt().map(|attempted| attempted.pod.name.to_string());
     assert_eq!(tried(&mut world).as_deref(), Some("q"));

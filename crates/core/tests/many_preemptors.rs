@@ -8,11 +8,11 @@ use harbormaster_core::{BindOutcome, EngineConfig, EvictOutcome, Outcome};
 use world::{World, node, pod, profile_with, with_priority};
 
 const NODES: usize = 300;
-/// Pods per node; together they fill it.
+/// Pods per node, which fill it.
 const PODS: usize = 4;
 const PREEMPTORS: usize = 60;
 
-/// Nodes of which two in three are full of pods of priority 900, and the others of pods of priority 0.
+/// Two in three nodes are full of pods of priority 900, the others of pods of priority 0.
 fn full(parity: bool) -> World {
     let profile = profile_with(|_| vec![("PostFilter", "DefaultPreemption")]);
     let mut world = World::with(EngineConfig { parity, ..EngineConfig::new(vec![profile]) });
@@ -28,7 +28,7 @@ fn full(parity: bool) -> World {
     world
 }
 
-/// A pod that needs a whole node comes and is bound there: its victims' names.
+/// Adds a pod that needs a whole node and binds it. Returns the names of its victims.
 fn preempt(world: &mut World, name: &str) -> Vec<String> {
     world.add_pod(with_priority(pod(name, 4000), 1000));
     assert!(matches!(world.attempt().unwrap().outcome, Outcome::Unschedulable(_)));
@@ -75,8 +75,8 @@ fn in_parity_mode_the_window_moves_on_from_preemptor_to_preemptor() {
         let victims = preempt(&mut world, &format!("preemptor-{at}"));
         seen.push(important(&victims) > 0);
     }
-    // A hundred nodes in a row of three hundred: whether there is a less important pod among them depends on where the
-    // search begins.
+    // The search visits a hundred consecutive nodes of three hundred, so it depends on the start whether there is a
+    // less important pod among them.
     let changes = seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");
     assert!(changes > 5, "the window stays for long where it is: {seen:?}");

@@ -1,4 +1,4 @@
-//! What the engine tells for log lines, to those who ask.
+//! Notes for log lines, recorded on request.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 

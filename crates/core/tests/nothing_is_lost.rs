@@ -1,4 +1,4 @@
-//! Whatever happens, every pod is somewhere, and what counts on nodes is what is there.
+//! After any sequence of steps every pod is in some part of the engine, and nodes contain exactly their pods.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -20,7 +20,7 @@ fn check(world: &World, model: &Model) -> Result<(), TestCaseError> {
         prop_assert!(!(queued && bound), "{} is bound and still queued", pod.name);
         prop_assert!(!(queued && binding), "{} is queued and being bound", pod.name);
         prop_assert!(queued || bound || binding || pod.is_terminating(), "{} is lost", pod.name);
-        prop_assert!(!bound || engine.cache().is_placed(&pod.uid), "{} does not count", pod.name);
+        prop_assert!(!bound || engine.cache().is_on_node(&pod.uid), "{} does not count", pod.name);
     }
     let nodes = &engine.cache().cluster;
     for row in 0..nodes.rows() {
@@ -30,7 +30,7 @@ fn check(world: &World, model: &Model) -> Result<(), TestCaseError> {
         prop_assert_eq!(node.requested().pods, node.pods().len() as i64);
     }
     prop_assert_eq!(engine.bindings_in_progress(), model.bindings.len());
-    let known = model.pods.values().filter(|p| engine.cache().is_placed(&p.uid)).count();
+    let known = model.pods.values().filter(|p| engine.cache().is_on_node(&p.uid)).count();
     prop_assert_eq!(engine.cache().pod_counts().0, known, "a pod that is gone still counts");
     Ok(())
 }
@@ -93,7 +93,7 @@ fn describe(effect: &Effect) -> String {
         Effect::PatchStatus(patch) => format!("patch {} {:?}", patch.pod.name, patch.condition),
         Effect::Event(event) => format!("event {} {}", event.pod.name, event.note),
         Effect::Evict(task) => format!("evict {}", task.victim.name),
-        Effect::Trouble(trouble) => format!("trouble {}", trouble.error),
+        Effect::PluginFailure(trouble) => format!("trouble {}", trouble.error),
         Effect::CallOff(task) => format!("call off {} {}", task.pod, task.why),
         Effect::Call(task) => format!("call {} {:?}", task.pod.name, task.calls),
         Effect::Undecodable(why) => format!("undecodable {why}"),

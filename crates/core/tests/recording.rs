@@ -1,4 +1,4 @@
-//! What was recorded is played again, and whatever is different is found at its place.
+//! Recordings can be replayed, and any difference is found at its line.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -17,7 +17,7 @@ use harbormaster_api::{
 };
 use harbormaster_core::{
     BindOutcome, EngineConfig, EvictOutcome, Input,
-    recording::{Recorder, ReplayError, Replayed, replay},
+    recording::{Recorder, ReplayError, ReplaySummary, replay},
 };
 use harbormaster_framework::{
     prelude::*,
@@ -31,7 +31,7 @@ use world::{
     steps::{Model, Step, play, step},
 };
 
-/// Holds every third pod back for some seconds; every other third lets go all that wait.
+/// Delays every third pod for some seconds; every other third releases all waiting pods.
 struct Turnstile;
 
 impl Plugin for Turnstile {
@@ -77,7 +77,7 @@ fn config(parity: bool) -> EngineConfig {
     EngineConfig { parity, batching: parity, ..EngineConfig::new(vec![profile()]) }
 }
 
-/// Pods have priorities, so that they evict each other, and evictions are answered.
+/// Pods have priorities, so they evict each other, and evictions are answered.
 fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     let (mut world, mut model) = (World::with(config(parity)), Model::default());
     for step in steps {
@@ -103,7 +103,7 @@ fn record(steps: Vec<Step>, parity: bool) -> Vec<u8> {
     world.engine.finish().unwrap()
 }
 
-/// A run that is always the same, with some of everything in it.
+/// A deterministic run that contains something of everything.
 fn long_run() -> Vec<u8> {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
@@ -177,8 +177,8 @@ fn an_input_that_was_changed_is_found_where_it_first_matters() {
     assert!(matches!(found, ReplayError::Differs { line: 8, .. }), "{found}");
     assert_eq!(
         found.to_string(),
-        "line 8: recorded was {\"outcome\":{\"assumed\":{\"evaluated\":2,\"feasible\":2,\"node\":\"a\"}},\"pod\":\"p\"}, \
-         now it is {\"outcome\":{\"assumed\":{\"evaluated\":2,\"feasible\":1,\"node\":\"b\"}},\"pod\":\"p\"}"
+        "line 8 differs: recorded {\"outcome\":{\"assumed\":{\"evaluated\":2,\"feasible\":2,\"node\":\"a\"}},\"pod\":\"p\"}, \
+         now {\"outcome\":{\"assumed\":{\"evaluated\":2,\"feasible\":1,\"node\":\"b\"}},\"pod\":\"p\"}"
     );
 }
 
@@ -217,7 +217,10 @@ fn every_kind_of_input_is_written_and_read_back() {
     let mut recorder = Recorder::new(config(false), Vec::new());
     inputs.into_iter().for_each(|input| recorder.handle(input, Timestamp(5)));
     let recording = recorder.finish().unwrap();
-    assert_eq!(replay(config(false), &*recording).unwrap(), Replayed { lines: 14, attempts: 0, effects: 0 });
+    assert_eq!(
+        replay(config(false), &*recording).unwrap(),
+        ReplaySummary { lines: 14, attempts: 0, effects: 0 }
+    );
     let text = String::from_utf8(recording).unwrap();
     let short: Vec<&str> = text.lines().filter(|line| line.len() < 70).collect();
     assert_eq!(
@@ -244,10 +247,10 @@ fn what_is_no_recording_of_this_engine_is_refused_with_the_line() {
     let setup = String::from_utf8(Recorder::new(config(false), Vec::new()).finish().unwrap()).unwrap();
     let gone = r#"{"input":[5,{"evictFinished":[{"preemptor":"p","round":1,"victim":"v"},"gone"]}]}"#;
     for (text, expected) in [
-        ("{\"tick\":5}\n".to_owned(), "line 1 cannot be played: a recording begins with"),
-        (format!("{setup}{{\"tock\":5}}\n"), "line 2 is no call of the engine: unknown variant `tock`"),
-        (format!("{setup}{gone}\n"), "line 2 cannot be played: EvictionId"),
-        (setup.replace("\"parity\":false", "\"parity\":true"), "line 1: recorded was"),
+        ("{\"tick\":5}\n".to_owned(), "line 1 cannot be replayed: a recording must begin with"),
+        (format!("{setup}{{\"tock\":5}}\n"), "line 2 is not a call of the engine: unknown variant `tock`"),
+        (format!("{setup}{gone}\n"), "line 2 cannot be replayed: EvictionId"),
+        (setup.replace("\"parity\":false", "\"parity\":true"), "line 1 differs: recorded"),
         (format!("{setup}{{\"tick\":5}}\n"), ""),
     ] {
         let found = replay(config(false), text.as_bytes()).err().map(|e| e.to_string()).unwrap_or_default();
@@ -255,7 +258,7 @@ fn what_is_no_recording_of_this_engine_is_refused_with_the_line() {
     }
 }
 
-/// Takes so many bytes, then fails.
+/// Accepts this number of bytes, then fails.
 struct Full(usize);
 
 impl Write for Full {

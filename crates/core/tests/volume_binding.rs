@@ -1,5 +1,5 @@
-//! A pod with a claim that waits for its first consumer: through Reserve and PreBind until it is bound, and back when that
-//! fails.
+//! A pod with a claim that waits for its first consumer: through Reserve and PreBind until it is bound, and back if
+//! that fails.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -26,7 +26,7 @@ use world::{World, node, pod};
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 
-/// As PreBind reads it.
+/// The claim as PreBind reads it.
 #[derive(Deserialize)]
 struct AnyNode {}
 
@@ -73,7 +73,7 @@ impl World {
         self.attempt().unwrap().outcome
     }
 
-    /// The claim that has the volume.
+    /// The claim that is bound to the volume.
     fn claimed_by(&self) -> String {
         let objects = self.engine.cache().cluster.objects();
         let volume = objects.get::<PersistentVolume>("", "v").unwrap().unwrap();
@@ -116,7 +116,7 @@ fn world() -> World {
     world
 }
 
-/// The API server with those objects, where the controller has bound the claim already.
+/// An API server with those objects in which the controller has bound the claim already.
 fn server() -> FakeApi {
     let server = FakeApi::default();
     let mut bound = claim("c");
@@ -128,7 +128,7 @@ fn server() -> FakeApi {
     server
 }
 
-/// What the PreBind plugins of that binding say.
+/// Runs the PreBind plugins of that binding.
 fn pre_bind(task: &BindTask, server: &FakeApi) -> Result<(), String> {
     assert_eq!(task.pre_bind.len(), 1, "one group with work to do");
     let plugin = task.pre_bind[0][0];

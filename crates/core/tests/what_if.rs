@@ -1,4 +1,4 @@
-//! PostFilter's questions of the form "what if", asked through the engine.
+//! Dry runs of PostFilter plugins, through the engine.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -15,12 +15,12 @@ use harbormaster_framework::{
 };
 use world::{World, node, pod};
 
-/// Allows two pods in the whole cluster, and nominates a node on which one pod less would do.
+/// Allows two pods in the whole cluster, and nominates a node where removing one pod is enough.
 struct Quota;
 
 impl Plugin for Quota {
     const NAME: &'static str = "Quota";
-    /// How many pods there are in the cluster.
+    /// Number of pods in the cluster.
     type FilterState = usize;
     type ScoreState = ();
     fn points(points: &mut Points<Self>) {

@@ -13,7 +13,8 @@ use std::{
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{
-    Attempted, BindOutcome, BindTask, Dump, Effect, Engine, EngineConfig, Input, Notes, Outcome, Trouble,
+    Attempted, BindOutcome, BindTask, Dump, Effect, Engine, EngineConfig, Input, Notes, Outcome,
+    PluginFailure,
 };
 use harbormaster_framework::{guard::panic_text, pod::PodInfo};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
@@ -157,7 +158,7 @@ impl EngineLoop {
     ) -> Self {
         let Told { metrics, health, synced, traces, raw, unwritten_status } = told;
         Self {
-            stand_in: config.stand_in,
+            stand_in: config.unbuilt_plugin,
             engine: Engine::new(config),
             clock: Clock::default(),
             inbox,
@@ -322,12 +323,12 @@ impl EngineLoop {
     }
 
     fn take_over(&mut self, config: EngineConfig) -> Result<(), NotTaken> {
-        let lacks = self.engine.lacks(&config.profiles);
+        let lacks = self.engine.missing_resources(&config.profiles);
         if !lacks.is_empty() {
             return Err(NotTaken::NotWatched(lacks.iter().map(|kind| kind.name()).collect()));
         }
-        self.stand_in = config.stand_in;
-        self.engine.take_over(config, self.clock.now());
+        self.stand_in = config.unbuilt_plugin;
+        self.engine.reconfigure(config, self.clock.now());
         Ok(())
     }
 
@@ -392,7 +393,7 @@ impl EngineLoop {
                     self.binding.insert(task.pod().uid.clone(), task.clone());
                 }
                 Effect::Evict(_) => self.evicting += 1,
-                Effect::Trouble(Trouble { pod, error }) => {
+                Effect::PluginFailure(PluginFailure { pod, error }) => {
                     let pod = pod.as_ref().map(|pod| pod.full_name()).unwrap_or_default();
                     tracing::error!(pod, err = error, "A plugin failed");
                 }

@@ -29,7 +29,7 @@ use std::{
 use bytes::Bytes;
 use harbormaster_api::Str;
 use harbormaster_framework::{
-    extender::{AskExtenders, Extender, Filtered, NodeVictims, Remark},
+    extender::{Extender, ExtenderClient, Filtered, NodeVictims, Remark},
     pod::PodInfo,
 };
 use thiserror::Error;
@@ -237,7 +237,7 @@ impl One {
     }
 }
 
-impl AskExtenders for HttpExtenders {
+impl ExtenderClient for HttpExtenders {
     fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
         let one = self.all.get(extender).ok_or("no such extender")?;
         let verb = &one.config.filter_verb;
@@ -296,7 +296,7 @@ impl AskExtenders for HttpExtenders {
                 node,
                 "Ignored node for which the extender didn't report victims"
             ),
-            Remark::Strange(node) => {
+            Remark::UnknownNode(node) => {
                 if !one.told_strange.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         extender = name,

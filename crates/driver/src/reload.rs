@@ -69,7 +69,7 @@ impl fmt::Display for Kinds<'_> {
 
 impl Reload {
     /// Has the engine go on with that configuration: between two attempts, see
-    /// [`harbormaster_core::Engine::take_over`]. `extenders` says how those of the configuration are reached, in its order;
+    /// [`harbormaster_core::Engine::reconfigure`]. `extenders` says how those of the configuration are reached, in its order;
     /// bindings that have asked one go on with it. Who measures and what is noted stays as it was.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Reload {
             let running = running.as_ref().ok_or(NotTaken::NotRunning)?;
             let others = running.extenders.of(extenders)?;
             if let Some(others) = &others {
-                engine.extenders = engine.extenders.lent(others.clone());
+                engine.extenders = engine.extenders.with_client(others.clone());
             }
             let (answer, taken) = oneshot::channel();
             let asked = running.engine.send(ToEngine::TakeOver(Box::new(engine), answer));

@@ -186,7 +186,7 @@ impl Driver {
             .traced_by(&self.traces)
             .with_extenders(&extenders, &self.leadership);
         if let Some(extenders) = &self.extenders {
-            engine.extenders = engine.extenders.lent(extenders.clone());
+            engine.extenders = engine.extenders.with_client(extenders.clone());
         }
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
@@ -400,7 +400,7 @@ impl Outbox {
                 Effect::PatchStatus(patch) => self.status.patch(patch),
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
                 // The thread that owns the engine has logged it.
-                Effect::Trouble(_) | Effect::Undecodable(_) => {}
+                Effect::PluginFailure(_) | Effect::Undecodable(_) => {}
             }
         }
     }

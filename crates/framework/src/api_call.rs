@@ -1,7 +1,7 @@
-//! Calls to the API server that plugins make: while a pod is being bound, and when a decision is given up.
+//! Requests of plugins to the API server: while a pod is being bound, and when a decision is given up.
 //!
-//! An [`ApiCall`] is a value: Unreserve hands some to the framework, which has them made later. PreBind, Bind and PostBind are
-//! lent an [`Api`] and wait for the answers.
+//! An [`ApiCall`] is a value: Unreserve hands some to the framework, which sends them later. PreBind, Bind and PostBind
+//! have an [`Api`] and wait for the answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,25 +17,26 @@ use crate::{
     resource::{Custom, CustomKey, Resource, ResourceName, Undecodable, decode_value},
 };
 
-/// Where an object is.
+/// Location of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct ObjectPath {
-    /// The group of its API; empty for Kubernetes' core.
+    /// API group; empty for the core group.
     pub group: Str,
-    /// The version in which it is written and read.
+    /// API version in which it is written and read.
     pub version: Str,
-    /// For example `pods`.
+    /// Plural name, for example `pods`.
     pub plural: Str,
-    /// Empty if it is in none.
+    /// Namespace; empty if it has none.
     pub namespace: Str,
-    /// Its name.
+    /// Name.
     pub name: Str,
-    /// For example `status`; empty for the object itself.
+    /// Subresource, for example `status`; empty for the object itself.
     pub subresource: Str,
 }
 
 impl ObjectPath {
-    /// A custom object; the namespace is empty with [`ResourceScope::Cluster`](crate::resource::ResourceScope::Cluster).
+    /// Path of a custom object. The namespace is empty with
+    /// [`ResourceScope::Cluster`](crate::resource::ResourceScope::Cluster).
     pub fn of<R: Resource>(namespace: &str, name: &str) -> Self {
         Self {
             group: R::GROUP.into(),
@@ -47,7 +48,7 @@ impl ObjectPath {
         }
     }
 
-    /// A pod.
+    /// Path of a pod.
     pub fn pod(pod: &PodInfo) -> Self {
         Self {
             group: Str::default(),
@@ -59,20 +60,20 @@ impl ObjectPath {
         }
     }
 
-    /// Its subresource `status`.
+    /// Returns the path of the subresource `status`.
     #[must_use]
     pub fn status(self) -> Self {
         Self { subresource: "status".into(), ..self }
     }
 
-    /// What identifies it among custom objects.
+    /// Key of the object among custom objects.
     pub fn key(&self) -> CustomKey {
         let Self { group, version, plural, namespace, name, .. } = self;
         let resource = format!("{plural}.{version}.{group}").into();
         CustomKey { resource, namespace: namespace.clone(), name: name.clone() }
     }
 
-    /// The path of the object on the API server; that of all objects of the kind in the namespace if `name` is empty.
+    /// URL path of the object; that of all objects of the kind in the namespace if `name` is empty.
     pub fn url(&self) -> String {
         let Self { group, version, plural, namespace, name, subresource } = self;
         let mut url = match group.is_empty() {
@@ -93,29 +94,29 @@ impl ObjectPath {
     }
 }
 
-/// What is done with an object.
+/// Operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
-    /// It is read.
+    /// Read it.
     Get,
-    /// It is made; the path has no name.
+    /// Create it. The path has no name.
     Create,
-    /// Fields of it are changed (RFC 7386: a field that is `null` goes). With `metadata.resourceVersion` in the patch it is a
-    /// conflict if the object has changed since.
+    /// Change some of its fields (RFC 7386: a `null` removes the field). If the patch has `metadata.resourceVersion`, a
+    /// newer version of the object is a conflict.
     Patch,
-    /// It is deleted; the body is a `v1.DeleteOptions`.
+    /// Delete it. The body is a `v1.DeleteOptions`.
     Delete,
 }
 
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ApiCall {
-    /// What is done.
+    /// The operation.
     pub verb: Verb,
-    /// With which object.
+    /// The object.
     pub path: ObjectPath,
-    /// With what; `null` with [`Verb::Get`].
+    /// The body; `null` with [`Verb::Get`].
     pub body: Value,
 }
 
@@ -125,12 +126,12 @@ impl ApiCall {
         Self { verb: Verb::Get, path, body: Value::Null }
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub fn create(path: ObjectPath, object: Value) -> Self {
         Self { verb: Verb::Create, path: ObjectPath { name: Str::default(), ..path }, body: object }
     }
 
-    /// Changes fields of an object: see [`Verb::Patch`].
+    /// Changes fields of an object; see [`Verb::Patch`].
     pub fn patch(path: ObjectPath, patch: Value) -> Self {
         Self { verb: Verb::Patch, path, body: patch }
     }
@@ -141,25 +142,25 @@ impl ApiCall {
     }
 }
 
-/// Why a call came to nothing.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ApiFailure {
-    /// The status code of HTTP, if the API server answered.
+    /// HTTP status code, if the API server answered.
     pub code: Option<u16>,
-    /// For example `Conflict`; may be empty.
+    /// Reason, for example `Conflict`; may be empty.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
 impl ApiFailure {
-    /// There is no such object, or no such kind.
+    /// Returns true if there is no such object or no such kind.
     pub fn is_not_found(&self) -> bool {
         self.code == Some(404)
     }
 
-    /// The object has changed meanwhile, or is there already.
+    /// Returns true if the object has changed meanwhile or exists already.
     pub fn is_conflict(&self) -> bool {
         self.code == Some(409)
     }
@@ -171,7 +172,7 @@ impl From<Undecodable> for ApiFailure {
     }
 }
 
-/// The way to the API server, as whoever runs the scheduler provides it. Plugins use [`Api`].
+/// Access to the API server, implemented by the host. Plugins use [`Api`].
 pub trait ClusterApi: Send + Sync {
     /// `POST pods/<name>/binding`.
     ///
@@ -179,14 +180,14 @@ pub trait ClusterApi: Send + Sync {
     /// As the API server answered.
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>>;
 
-    /// Makes a call, again after failures that pass. Returns the object as it is then.
+    /// Makes a call and retries transient failures. Returns the resulting object.
     ///
     /// # Errors
     /// As the API server answered.
     fn call(&self, call: ApiCall) -> BoxFuture<'_, Result<Value, ApiFailure>>;
 
-    /// Waits until `is_settled` says so of an object of a kind that plugins read (`None`: there is no such object), which it
-    /// is asked at once and after every change. `false` when that took too long.
+    /// Waits until `is_settled` returns true for an object of a kind that plugins read (`None`: there is no such
+    /// object). It is called immediately and after every change. Returns false on timeout.
     ///
     /// # Errors
     /// When the object cannot be read.
@@ -198,12 +199,12 @@ pub trait ClusterApi: Send + Sync {
     ) -> BoxFuture<'a, Result<bool, ApiFailure>>;
 }
 
-/// The API server, as plugins see it while a pod is being bound. Every method fails as the API server answers.
+/// The API server as plugins see it while a pod is being bound. Every method fails with the API server's answer.
 #[derive(Clone)]
 pub struct Api(Arc<dyn ClusterApi>);
 
 impl Api {
-    /// The API server behind `api`.
+    /// Creates a handle for `api`.
     pub fn new(api: Arc<dyn ClusterApi>) -> Self {
         Self(api)
     }
@@ -224,7 +225,7 @@ impl Api {
         self.0.call(call).await
     }
 
-    /// A custom object as the API server has it now; `None` if there is none.
+    /// Reads the current version of a custom object; `None` if there is none.
     ///
     /// # Errors
     /// As the API server answered, or when the object does not decode.
@@ -240,7 +241,7 @@ impl Api {
         }
     }
 
-    /// Makes a custom object of `json`, which has `metadata.name` but needs no `apiVersion` and `kind`.
+    /// Creates a custom object from `json`, which needs `metadata.name` but no `apiVersion` or `kind`.
     ///
     /// # Errors
     /// As the API server answered.
@@ -256,7 +257,7 @@ impl Api {
         self.object(ApiCall::create(ObjectPath::of::<R>(namespace, ""), json)).await
     }
 
-    /// Changes fields of a custom object: see [`Verb::Patch`].
+    /// Changes fields of a custom object; see [`Verb::Patch`].
     ///
     /// # Errors
     /// As the API server answered.
@@ -269,7 +270,7 @@ impl Api {
         self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
     }
 
-    /// The same of its `status`, for kinds with that subresource. The patch has the field `status`.
+    /// Changes the `status` of a custom object, for kinds with that subresource. The patch contains the field `status`.
     ///
     /// # Errors
     /// As the API server answered.
@@ -282,7 +283,7 @@ impl Api {
         self.object(ApiCall::patch(ObjectPath::of::<R>(namespace, name).status(), patch)).await
     }
 
-    /// Deletes a custom object; `false` if there was none.
+    /// Deletes a custom object. Returns false if there was none.
     ///
     /// # Errors
     /// As the API server answered.
@@ -294,17 +295,17 @@ impl Api {
         }
     }
 
-    /// Changes fields of a pod, if it is still this one.
+    /// Changes fields of a pod, unless another pod has taken its name.
     ///
     /// # Errors
-    /// As the API server answered; also if another pod has the name by now.
+    /// As the API server answered; also if another pod has the name.
     pub async fn patch_pod(&self, pod: &PodInfo, mut patch: Value) -> Result<(), ApiFailure> {
         patch["metadata"]["uid"] = pod.uid.as_str().into();
         self.call(ApiCall::patch(ObjectPath::pod(pod), patch)).await.map(drop)
     }
 
-    /// Waits until `settle` has an answer about a custom object of a kind that the plugin names (`None`: there is no such
-    /// object); it is asked at once and after every change. `None` when that took longer than `at_most`.
+    /// Waits until `settle` returns a value for a custom object of a kind that the plugin names (`None`: there is no
+    /// such object). It is called immediately and after every change. Returns `None` after `at_most`.
     ///
     /// # Errors
     /// When the object cannot be read, or does not decode.

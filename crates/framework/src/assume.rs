@@ -1,12 +1,13 @@
-//! Assumed objects: what a plugin decided in Reserve counts for all pods that come after, before the API server has it.
+//! Assumed objects: all later pods see what a plugin decided in Reserve before the API server has it.
 //!
-//! A plugin says how an object is going to look once its decision is written. From then on every point sees the object so.
-//! When the API server has a newer version, the change is made to that one as well, unless the object says by itself that
-//! it is no longer needed: because it has been written, or because somebody else wrote something else. What is assumed for
-//! a pod is taken back when the pod gives its node up or goes, and when the object goes.
+//! A plugin describes how an object will look once its decision is written, and every point sees the object that way.
+//! When a newer version arrives from the API server, the change is applied to it again, unless the change reports that
+//! it is no longer needed: because it was written, or because someone wrote something else. The assumptions of a pod
+//! are reverted when the pod gives up its node or is deleted, and when the object is deleted.
 //!
-//! Hints and the queue hear of what the API server says, not of what is assumed. A pod that waits because of an assumption
-//! is woken, if it is taken back, by the pod that leaves its node: plugins that assume listen to that.
+//! Hints and the queue see the API server's version, not the assumed one. If a pod waits because of an assumption that
+//! is reverted, the event that wakes it is the pod that leaves its node; plugins that assume objects listen to that
+//! event.
 
 use std::{fmt, sync::Arc};
 
@@ -15,14 +16,14 @@ use crate::{
     resource::{AnyCustom, Custom, CustomKey, Resource, ResourceKind, ResourceName},
 };
 
-/// Takes what a plugin assumes while it reserves.
+/// Collects the assumptions of a plugin in Reserve.
 #[derive(Debug)]
 pub struct Assume {
     plugin: &'static str,
     assumptions: Vec<Assumption>,
 }
 
-/// How one object is going to look.
+/// Expected change of one object.
 #[derive(Clone)]
 pub(crate) struct Assumption {
     pub(crate) kind: ResourceKind,
@@ -31,11 +32,11 @@ pub(crate) struct Assumption {
     change: Change,
 }
 
-/// Makes of the API server's object the assumed one; `None` if there is nothing left to assume.
+/// Returns the assumed version of the API server's object; `None` if there is nothing left to assume.
 type Change = Arc<dyn Fn(&AnyCustom) -> Option<AnyCustom> + Send + Sync>;
 
 impl Assume {
-    /// Nothing assumed yet, by that plugin.
+    /// Creates an empty collection for that plugin.
     pub fn by(plugin: &'static str) -> Self {
         Self { plugin, assumptions: Vec::new() }
     }
@@ -44,10 +45,11 @@ impl Assume {
         self.assumptions
     }
 
-    /// From now on the object looks as `change` makes it. `change` gets the object as the API server has it, with the
-    /// assumptions of earlier pods, once now and again when that changes. It returns whether it still has to be assumed: `false`
-    /// when the object says so already, or when it speaks against it; it is not asked again then. Nothing is assumed
-    /// of an object that is not there.
+    /// Assumes a change of an object.
+    ///
+    /// `change` receives the object as the API server has it, with the assumptions of earlier pods: now, and again when
+    /// that version changes. It returns true if the assumption is still needed, and false if the object already shows
+    /// or contradicts it; it is not called again after that. Nothing is assumed of a missing object.
     pub fn custom<R: Resource + Clone>(
         &mut self,
         namespace: &str,
@@ -69,7 +71,7 @@ impl Assume {
 }
 
 impl Assumption {
-    /// The object as assumed; `None` if there is nothing left to assume.
+    /// Returns the assumed object; `None` if there is nothing left to assume.
     ///
     /// # Errors
     /// When the plugin's change panics.

@@ -1,14 +1,14 @@
 //! One scheduling attempt: from a pod and the node table to a node, or to the reasons why there is none.
 //!
-//! A [`Runner`] makes attempts for one profile and keeps between them what may be kept (`kept`).
-//! [`Runner::find`] narrows (PreFilter), filters, scores and chooses; the [`Attempt`] that it returns owns its state, so
-//! that several can be alive at once: Reserve, PostFilter's questions and log lines ask it.
+//! A [`Runner`] makes attempts for one profile and has their answer cache. [`Runner::find`] narrows (PreFilter),
+//! filters, scores and chooses. The [`Attempt`] that it returns owns its state, so several can exist at once; Reserve,
+//! PostFilter's dry runs and log lines use it.
 
 mod draft;
 mod dry_run;
 mod explain;
 mod filter;
-mod narrowed;
+mod restriction;
 mod score;
 mod walk;
 
@@ -17,19 +17,19 @@ use std::sync::Arc;
 use harbormaster_api::{Str, points::ExtensionPoint};
 
 pub use dry_run::RowDryRun;
-pub use explain::{Explanation, ScoreSheet, Why};
+pub use explain::{Explanation, NodeRejection, ScoreSheet};
 pub use score::valid;
 
 use crate::{
+    answer_cache::{AnswerCache, Column, SlateId},
     api_call::ApiCall,
     assume::Assume,
     cluster::Cluster,
     cycle::{Cycle, Reservation},
     diagnosis::Diagnosis,
-    extender::{EXTENDER_IDX, ExtenderError, Extenders, Passed},
+    extender::{EXTENDER_IDX, ExtenderError, Extenders, FilteredRows},
     guard::{Call, PointError, Stopped},
-    kept::{Column, Kept, SlateId},
-    meter::{Laps, Stage, Status},
+    meter::{Stage, StageTimer, Status},
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, Reject},
     pod::PodInfo,
@@ -39,31 +39,32 @@ use crate::{
     window::{Ranking, Rotation, Tie, Window},
 };
 use draft::Draft;
+use filter::Narrowing;
 use walk::{best_rotating, walk};
 
-/// How nodes are looked at and chosen.
+/// Settings for searching and choosing nodes.
 #[derive(Debug)]
 pub struct Search<'a> {
-    /// Which of the feasible nodes are scored.
+    /// Feasible nodes that are scored.
     pub window: Window,
-    /// Which of equally good nodes is taken.
+    /// Choice among equally good nodes.
     pub tie: Tie,
-    /// Where to begin; moves on.
+    /// Start of the search; it moves on.
     pub rotation: &'a mut Rotation,
-    /// Nodes on which other pods count besides.
+    /// Nodes with nominated pods, which also occupy the node.
     pub nominated: &'a [NominatedRow],
     /// Nodes to try first (the nominated node, a hint). The first one that exists is taken without scoring if it fits.
     pub preferred: &'a [Str],
 }
 
 impl<'a> Search<'a> {
-    /// All nodes are scored, nobody is nominated.
+    /// Scores all nodes, without nominated pods.
     pub fn all(rotation: &'a mut Rotation) -> Self {
         Self { window: Window::All, tie: Tie::Rotate, rotation, nominated: &[], preferred: &[] }
     }
 }
 
-/// Pods that are expected on a node once others are gone from it, and therefore count there.
+/// Pods that are expected on a node once its victims are gone, and that therefore occupy it.
 #[derive(Clone, Debug)]
 pub struct NominatedRow {
     /// The node.
@@ -72,25 +73,25 @@ pub struct NominatedRow {
     pub pods: Vec<Arc<PodInfo>>,
 }
 
-/// Where the pod goes, or why nowhere.
+/// Result of an attempt: a node, or the reasons why there is none.
 #[derive(Debug)]
-pub enum Found {
+pub enum Decision {
     /// The chosen node.
     Node {
         /// Its row.
         row: NodeIdx,
-        /// How many nodes were looked at.
+        /// Number of nodes that were evaluated.
         evaluated: usize,
-        /// How many of them fit.
+        /// Number of them that fit.
         feasible: usize,
-        /// With [`Tie::FirstOnHeap`]: the candidates and the rest of their ranking.
+        /// With [`Tie::FirstOnHeap`]: the candidates and what is left of their ranking.
         ranking: Option<(Vec<Str>, Ranking)>,
     },
     /// No node fits.
-    Nowhere(Diagnosis),
+    Unschedulable(Diagnosis),
 }
 
-/// An attempt that ended without an answer.
+/// Error of an attempt that ended without a decision.
 #[derive(Debug, thiserror::Error)]
 pub enum AttemptError {
     /// The cluster is empty.
@@ -99,7 +100,7 @@ pub enum AttemptError {
     /// A plugin failed unexpectedly.
     #[error(transparent)]
     Plugin(#[from] PointError),
-    /// An extender failed that may not be ignored.
+    /// An extender failed that is not ignorable.
     #[error(transparent)]
     Extender(#[from] ExtenderError),
     /// A plugin's score is outside 0..=100.
@@ -108,32 +109,32 @@ pub enum AttemptError {
          it should in the range of [0, 100] after normalizing"
     )]
     InvalidScore {
-        /// Which plugin.
+        /// Name of the plugin.
         plugin: &'static str,
-        /// What it said.
+        /// The invalid score.
         score: i64,
     },
 }
 
-/// An attempt that has come to an end: what was found, and what plugins made on the way.
+/// A finished attempt: its decision and the states of its plugins.
 #[derive(Debug)]
 pub struct Attempt {
     profile: Arc<Profile>,
     pod: Arc<PodInfo>,
     /// Filter states, by plugin.
     states: Vec<Slot>,
-    found: Found,
-    /// When no node fits: why not.
+    decision: Decision,
+    /// Rejections by row; present when no node fits.
     rejections: Option<Box<Rejections>>,
-    competed: Competed,
+    candidates: Candidates,
 }
 
-/// Why rows were rejected.
+/// Reasons why rows were rejected.
 #[derive(Debug, Default)]
 struct Rejections {
-    /// PreFilter's word on all rows.
+    /// Rejection of all rows by PreFilter.
     all: Option<Reject>,
-    /// The only rows that PreFilter left, and its word on the others.
+    /// The only rows that PreFilter allows, and its rejection of the others.
     outside: Option<(NodeSet, Reject)>,
     by_row: Verdicts,
 }
@@ -141,56 +142,56 @@ struct Rejections {
 impl Rejections {
     fn of(&self, row: NodeIdx) -> Option<&Reject> {
         let outside = self.outside.as_ref().filter(|(only, _)| !only.contains(row));
-        let whole = self.all.as_ref().or(outside.map(|(_, reject)| reject));
-        whole.or_else(|| self.by_row.get(row).map(|(_, reject)| reject))
+        let by_pre_filter = self.all.as_ref().or(outside.map(|(_, reject)| reject));
+        by_pre_filter.or_else(|| self.by_row.get(row).map(|(_, reject)| reject))
     }
 
-    /// The Filter plugin that rejected the row, if PreFilter did not.
+    /// Returns the Filter plugin that rejected the row, unless PreFilter did.
     fn filter_of(&self, row: NodeIdx) -> Option<PluginIdx> {
         let is_outside = self.outside.as_ref().is_some_and(|(only, _)| !only.contains(row));
         if self.all.is_some() || is_outside { None } else { self.by_row.get(row).map(|(plugin, _)| *plugin) }
     }
 }
 
-/// The rows that competed for the pod.
+/// Rows that candidates for the pod.
 #[derive(Debug)]
-enum Competed {
+enum Candidates {
     Listed(Vec<NodeIdx>),
     All(NodeSet),
 }
 
 impl Attempt {
-    /// Where the pod goes, or why nowhere.
-    pub fn found(&self) -> &Found {
-        &self.found
+    /// The chosen node, or the reasons why there is none.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
     }
 
-    /// The same, to keep.
-    pub fn into_found(self) -> Found {
-        self.found
+    /// Returns the decision by value.
+    pub fn into_decision(self) -> Decision {
+        self.decision
     }
 
-    /// Takes why the pod goes nowhere, leaving nothing of it in [`Self::found`]; empty if the pod goes somewhere.
+    /// Takes the diagnosis out of [`Self::decision`], leaving an empty one. It is empty if there is a node.
     pub fn take_diagnosis(&mut self) -> Diagnosis {
-        match &mut self.found {
-            Found::Nowhere(diagnosis) => std::mem::take(diagnosis),
-            Found::Node { .. } => Diagnosis::default(),
+        match &mut self.decision {
+            Decision::Unschedulable(diagnosis) => std::mem::take(diagnosis),
+            Decision::Node { .. } => Diagnosis::default(),
         }
     }
 
-    /// Takes the candidates and the rest of their ranking, if there is one, leaving none in [`Self::found`].
+    /// Takes the candidates and what is left of their ranking out of [`Self::decision`].
     pub fn take_ranking(&mut self) -> Option<(Vec<Str>, Ranking)> {
-        match &mut self.found {
-            Found::Node { ranking, .. } => ranking.take(),
-            Found::Nowhere(_) => None,
+        match &mut self.decision {
+            Decision::Node { ranking, .. } => ranking.take(),
+            Decision::Unschedulable(_) => None,
         }
     }
 
-    /// Whether Reserve plugins accept the choice; `reservation` gets what they make, and the cluster looks as they
-    /// assume. The caller undoes with [`unreserve`] in any case but success.
+    /// Runs the Reserve plugins on the chosen row. `reservation` receives their reservations, and the cluster shows
+    /// what they assume. Unless this succeeds the caller must undo it with [`unreserve`].
     ///
     /// # Errors
-    /// The first refusal or failure.
+    /// The first rejection or error.
     pub fn reserve(
         &self,
         cluster: &mut Cluster,
@@ -212,15 +213,14 @@ impl Attempt {
             let plugin = self.profile.plugin(*idx);
             let mut assume = Assume::by(plugin.name());
             let cx = Cycle::new(cluster, &self.pod);
-            let made = plugin.reserve(&cx, &self.states[idx.at()], row, &mut assume)?;
-            reservation.keep(*idx, made);
+            let reserved = plugin.reserve(&cx, &self.states[idx.at()], row, &mut assume)?;
+            reservation.set(*idx, reserved);
             cluster.assume(&self.pod.uid, assume)?;
         }
         Ok(())
     }
 
-    /// A question of the form "what if" about one row; `nominated` are pods of equal or higher priority that are
-    /// expected on the node.
+    /// Starts a dry run of one row. `nominated` are pods of equal or higher priority that are expected on the node.
     pub fn dry_run<'a>(
         &'a self,
         cluster: &'a mut Cluster,
@@ -230,83 +230,83 @@ impl Attempt {
         RowDryRun::new(&self.profile, &self.states, cluster, &self.pod, row, nominated)
     }
 
-    /// Why a row was rejected.
+    /// Returns the rejection of a row.
     pub fn rejection_of(&self, row: NodeIdx) -> Option<&Reject> {
         self.rejections.as_ref()?.of(row)
     }
 
-    /// The Filter plugin that rejected a row; `None` if no filter did.
+    /// Returns the Filter plugin that rejected a row; `None` if no filter did.
     pub fn rejected_by(&self, row: NodeIdx) -> Option<&'static str> {
         let plugin = self.rejections.as_ref()?.filter_of(row)?;
         Some(self.profile.name_of(plugin))
     }
 
-    /// Those of `rows` that were rejected so, in the order given.
+    /// Returns those of `rows` that were rejected with this `fix`, in the given order.
     pub fn rows_rejected_with(&self, rows: &[NodeIdx], fix: Fix) -> Vec<NodeIdx> {
-        let is_so = |row: &NodeIdx| self.rejection_of(*row).is_some_and(|reject| reject.fix == fix);
-        rows.iter().copied().filter(is_so).collect()
+        let matches = |row: &NodeIdx| self.rejection_of(*row).is_some_and(|reject| reject.fix == fix);
+        rows.iter().copied().filter(matches).collect()
     }
 
-    /// A plugin's filter state, for the points behind Filter.
+    /// A plugin's filter state, for the points after Filter.
     pub fn state(&self, plugin: PluginIdx) -> &Slot {
         &self.states[plugin.at()]
     }
 }
 
-/// What Reserve plugins want after they gave back what they took.
+/// Result of undoing Reserve.
 #[derive(Debug, Default)]
-pub struct GivenBack {
+pub struct UnreserveOutcome {
     /// Calls to the API server, in order.
     pub calls: Vec<ApiCall>,
-    /// What panicked. Every plugin was told all the same.
-    pub troubles: Vec<PointError>,
+    /// Panics of plugins. The other plugins were called nevertheless.
+    pub errors: Vec<PointError>,
 }
 
-/// Undoes Reserve: every Reserve plugin of the profile in reverse order, whatever one of them does. Nothing is assumed for the
-/// pod any more.
-pub fn unreserve(profile: &Profile, cluster: &mut Cluster, reservation: &Reservation) -> GivenBack {
-    let mut given_back = GivenBack::default();
+/// Undoes Reserve: calls every Reserve plugin of the profile in reverse order, even after one panics, and reverts
+/// everything assumed for the pod.
+pub fn unreserve(profile: &Profile, cluster: &mut Cluster, reservation: &Reservation) -> UnreserveOutcome {
+    let mut outcome = UnreserveOutcome::default();
     profile.measured(
         Stage::Unreserve,
         |()| Status::Success,
         || {
             for idx in profile.at(ExtensionPoint::Reserve).iter().rev() {
-                let told = profile.plugin(*idx).unreserve(&reservation.of(*idx), &mut given_back.calls);
-                given_back.troubles.extend(told.err());
+                let result = profile.plugin(*idx).unreserve(&reservation.of(*idx), &mut outcome.calls);
+                outcome.errors.extend(result.err());
             }
         },
     );
-    cluster.give_back(&reservation.pod().uid);
-    given_back
+    cluster.revert_assumptions(&reservation.pod().uid);
+    outcome
 }
 
-/// The most bytes that a runner keeps between attempts, however many nodes there are.
-const KEPT_BYTES: usize = 256 << 20;
+/// Maximum size of a runner's answer cache in bytes, however many nodes there are.
+const MAX_CACHE_BYTES: usize = 256 << 20;
 
-/// Makes attempts for one profile, keeping what may be kept between them.
+/// Makes attempts for one profile and caches answers between them.
 #[derive(Debug)]
 pub struct Runner {
     profile: Arc<Profile>,
-    kept: Kept,
+    cache: AnswerCache,
     scratch: score::Scratch,
-    laps: Laps,
+    timer: StageTimer,
     extenders: Extenders,
 }
 
 impl Runner {
-    /// A runner for `profile`.
+    /// Creates a runner for `profile`.
     pub fn new(profile: Arc<Profile>) -> Self {
-        Self::keeping(profile, KEPT_BYTES)
+        Self::with_cache_size(profile, MAX_CACHE_BYTES)
     }
 
-    /// A runner that keeps about so many bytes of answers between attempts at most.
-    pub fn keeping(profile: Arc<Profile>, bytes: usize) -> Self {
-        let laps = Laps::of(profile.meter().cloned());
-        let (kept, scratch) = (Kept::new(bytes), score::Scratch::default());
-        Self { profile, kept, scratch, laps, extenders: Extenders::default() }
+    /// Creates a runner with an answer cache of at most about `bytes`.
+    pub fn with_cache_size(profile: Arc<Profile>, bytes: usize) -> Self {
+        let timer = StageTimer::new(profile.meter().cloned());
+        let (cache, scratch) = (AnswerCache::new(bytes), score::Scratch::default());
+        Self { profile, cache, scratch, timer, extenders: Extenders::default() }
     }
 
-    /// The same, which asks extenders as well.
+    /// Adds extenders.
     #[must_use]
     pub fn with_extenders(mut self, extenders: Extenders) -> Self {
         self.extenders = extenders;
@@ -318,9 +318,9 @@ impl Runner {
         &self.profile
     }
 
-    /// Lets go of answers that no attempt has needed since this was called last.
+    /// Removes cached answers that no attempt has used since the last call.
     pub fn forget_unused(&mut self) {
-        self.kept.forget_unused();
+        self.cache.forget_unused();
     }
 
     /// Looks for a node for `pod`.
@@ -336,29 +336,29 @@ impl Runner {
         if cluster.node_count() == 0 {
             return Err(AttemptError::NoNodes);
         }
-        self.laps.begin(Stage::PreFilter);
-        let narrowed = self.narrow(cluster, pod);
-        self.laps.turn(Stage::Filter);
-        self.laps.observe(Stage::PreFilter, narrowed_status(&narrowed));
-        let mut draft = match narrowed? {
-            Ok(draft) => draft,
-            Err(attempt) => return Ok(*attempt),
+        self.timer.start(Stage::PreFilter);
+        let narrowing = self.narrow(cluster, pod);
+        self.timer.switch_to(Stage::Filter);
+        self.timer.report(Stage::PreFilter, pre_filter_status(&narrowing));
+        let mut draft = match narrowing? {
+            Narrowing::Continue(draft) => draft,
+            Narrowing::Ended(attempt) => return Ok(attempt),
         };
         let preferred = search.preferred.iter().find_map(|name| cluster.find(name));
         let fits_preferred = self.filter_from(cluster, &mut draft, search.nominated, preferred);
-        self.laps.turn(Stage::PreScore);
-        self.laps.observe(Stage::Filter, status_of(&fits_preferred));
+        self.timer.switch_to(Stage::PreScore);
+        self.timer.report(Stage::Filter, status_of(&fits_preferred));
         if let Some(row) = fits_preferred? {
-            return Ok(draft.ended_at(row, vec![row], 1, None));
+            return Ok(draft.finish_at(row, vec![row], 1, None));
         }
         let slate = draft.slate;
         let chosen = self.choose(cluster, draft, search, preferred);
-        self.laps.turn(Stage::Reserve);
-        self.observe_scoring(slate, &chosen);
+        self.timer.switch_to(Stage::Reserve);
+        self.report_scoring(slate, &chosen);
         chosen
     }
 
-    /// Finds the rows that fit, unless the preferred one does, which is then returned.
+    /// Finds the rows that fit, or returns the preferred row if it fits.
     fn filter_from(
         &mut self,
         cluster: &mut Cluster,
@@ -368,20 +368,20 @@ impl Runner {
     ) -> Result<Option<NodeIdx>, AttemptError> {
         if let Some(row) = preferred
             && self.fits(cluster, draft, nominated, row)?
-            && self.extenders_take(cluster, draft, row)
+            && self.extenders_accept(cluster, draft, row)
         {
             return Ok(Some(row));
         }
         self.filter(cluster, draft, nominated).map(|()| None)
     }
 
-    /// Takes note of PreScore and Score, if there was a choice.
-    fn observe_scoring(&mut self, slate: SlateId, chosen: &Result<Attempt, AttemptError>) {
-        if !self.laps.are_measured() || self.profile.scorers().is_empty() {
+    /// Reports PreScore and Score to the meter, if there was a choice.
+    fn report_scoring(&mut self, slate: SlateId, chosen: &Result<Attempt, AttemptError>) {
+        if !self.timer.is_enabled() || self.profile.scorers().is_empty() {
             return;
         }
         let (pre_score, score) = match chosen {
-            Ok(Attempt { found: Found::Node { feasible: 2.., .. }, .. }) => {
+            Ok(Attempt { decision: Decision::Node { feasible: 2.., .. }, .. }) => {
                 (Status::Success, Some(Status::Success))
             }
             Ok(_) | Err(AttemptError::Extender(_)) => return,
@@ -390,18 +390,18 @@ impl Runner {
             }
             Err(_) => (Status::Success, Some(Status::Error)),
         };
-        self.laps.observe(Stage::PreScore, pre_score);
+        self.timer.report(Stage::PreScore, pre_score);
         if let Some(score) = score {
-            self.laps.observe(Stage::Score, score);
+            self.timer.report(Stage::Score, score);
         }
         for plugin in self.profile.at(ExtensionPoint::PreScore) {
-            if self.kept.column(slate, *plugin).is_some_and(Column::has_pre_scored) {
+            if self.cache.column(slate, *plugin).is_some_and(Column::has_pre_scored) {
                 self.profile.plugin(*plugin).evaluated(Stage::PreScore, || 1);
             }
         }
     }
 
-    /// Scores as many of the rows that fit as the window wants and extenders let pass, and takes the best.
+    /// Scores as many feasible rows as the window requires and extenders accept, and takes the best.
     fn choose(
         &mut self,
         cluster: &mut Cluster,
@@ -417,22 +417,22 @@ impl Runner {
         if wanted >= considered && search.tie == Tie::Rotate && !asks_extenders {
             return self.choose_of_all(cluster, draft, search.rotation);
         }
-        let only = draft.narrowed.only.as_ref();
+        let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
         search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
-        // Only who decides as kube-scheduler copies that it forgets the pods on nodes that come back as objects.
-        let mut as_bare = false;
+        // Only in parity with kube-scheduler: it forgets the pods on nodes that an extender returns as objects.
+        let mut stripped = false;
         if asks_extenders {
             let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;
-            as_bare = passed.as_objects && search.tie == Tie::FirstOnHeap;
+            stripped = passed.as_objects && search.tie == Tie::FirstOnHeap;
             walk.feasible = passed.rows;
         }
         let (row, ranking) = match walk.feasible.as_slice() {
-            [] => return self.nowhere(cluster, draft),
+            [] => return self.unschedulable(cluster, draft),
             [one] => (*one, None),
             many => {
-                let mut totals = match as_bare {
-                    true => self.score_bare(cluster, &draft, many)?,
+                let mut totals = match stripped {
+                    true => self.score_stripped(cluster, &draft, many)?,
                     false => self.score(cluster, &draft, many)?,
                 };
                 if asks_extenders {
@@ -445,10 +445,10 @@ impl Runner {
             }
         };
         search.rotation.row = row.at() + 1;
-        Ok(draft.ended_at(row, walk.feasible, walk.visited, ranking))
+        Ok(draft.finish_at(row, walk.feasible, walk.visited, ranking))
     }
 
-    /// The best of all rows that fit; of equal ones the first behind the last choice.
+    /// Takes the best of all rows that fit; among equal ones the first after the last choice.
     fn choose_of_all(
         &mut self,
         cluster: &Cluster,
@@ -459,27 +459,27 @@ impl Runner {
         match self.best(cluster, &draft, start)? {
             Some(row) => {
                 rotation.row = row.at() + 1;
-                let feasible = match draft.as_kept {
-                    true => self.kept.how_many_fit(draft.slate),
+                let feasible = match draft.fits_as_cached {
+                    true => self.cache.fit_count(draft.slate),
                     false => draft.fits.len(),
                 };
-                Ok(draft.ended_best(row, feasible, cluster))
+                Ok(draft.finish_best(row, feasible, cluster))
             }
-            None => self.nowhere(cluster, draft),
+            None => self.unschedulable(cluster, draft),
         }
     }
 
-    /// Which of the rows that fit pass extenders, too. The others are rejected in the draft.
+    /// Returns the rows that extenders accept, too. The others are rejected in the draft.
     fn ask_filters(
         &mut self,
         cluster: &Cluster,
         draft: &mut Draft,
         rows: Vec<NodeIdx>,
-    ) -> Result<Passed, AttemptError> {
-        // What extenders take is no plugin's time.
-        self.laps.turn(Stage::Reserve);
+    ) -> Result<FilteredRows, AttemptError> {
+        // Time spent in extenders is not a plugin's time.
+        self.timer.switch_to(Stage::Reserve);
         let mut passed = self.extenders.filter(&draft.pod, cluster.nodes(), rows)?;
-        self.laps.turn(Stage::PreScore);
+        self.timer.switch_to(Stage::PreScore);
         for (row, reject) in passed.rejected.drain(..) {
             draft.fits.remove(row);
             draft.overlay.set(row, EXTENDER_IDX, reject);
@@ -489,22 +489,23 @@ impl Runner {
     }
 
     fn ask_for_scores(&mut self, cluster: &Cluster, draft: &Draft, rows: &[NodeIdx], totals: &mut [i64]) {
-        self.laps.turn(Stage::Reserve);
+        self.timer.switch_to(Stage::Reserve);
         self.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals);
     }
 
-    /// Whether extenders let that one row pass. One that fails does not: it is asked about the others next, and then it matters.
-    fn extenders_take(&mut self, cluster: &Cluster, draft: &Draft, row: NodeIdx) -> bool {
+    /// Returns true if extenders accept that row. An extender that fails does not: it is asked about the other rows
+    /// next, and then its error matters.
+    fn extenders_accept(&mut self, cluster: &Cluster, draft: &Draft, row: NodeIdx) -> bool {
         if !self.extenders.choose_for(&draft.pod) {
             return true;
         }
-        self.laps.turn(Stage::Reserve);
+        self.timer.switch_to(Stage::Reserve);
         let passed = self.extenders.filter(&draft.pod, cluster.nodes(), vec![row]);
-        self.laps.turn(Stage::Filter);
+        self.timer.switch_to(Stage::Filter);
         passed.is_ok_and(|passed| !passed.rows.is_empty())
     }
 
-    /// Whether some Filter plugin rejects the pod on that node, nominated pods aside.
+    /// Returns true if some Filter plugin rejects the pod on that node, not counting nominated pods.
     ///
     /// # Errors
     /// When a plugin fails unexpectedly.
@@ -515,19 +516,19 @@ impl Runner {
         row: NodeIdx,
     ) -> Result<bool, AttemptError> {
         match self.narrow(cluster, pod)? {
-            Ok(draft) => Ok(draft.rejection(cluster, row)?.is_some()),
-            Err(_) => Ok(false),
+            Narrowing::Continue(draft) => Ok(draft.rejection(cluster, row)?.is_some()),
+            Narrowing::Ended(_) => Ok(false),
         }
     }
 }
 
-/// How PreFilter went.
-fn narrowed_status(narrowed: &Result<Result<Draft, Box<Attempt>>, AttemptError>) -> Status {
-    match narrowed {
-        Ok(Ok(_)) => Status::Success,
-        Ok(Err(ended)) => {
-            let word = ended.rejections.as_ref().and_then(|rejections| rejections.all.as_ref());
-            word.map_or(Status::Success, |reject| reject.fix.into())
+/// Status of the PreFilter stage.
+fn pre_filter_status(narrowing: &Result<Narrowing, AttemptError>) -> Status {
+    match narrowing {
+        Ok(Narrowing::Continue(_)) => Status::Success,
+        Ok(Narrowing::Ended(attempt)) => {
+            let reject = attempt.rejections.as_ref().and_then(|rejections| rejections.all.as_ref());
+            reject.map_or(Status::Success, |reject| reject.fix.into())
         }
         Err(_) => Status::Error,
     }
@@ -537,7 +538,7 @@ fn status_of<T, E>(result: &Result<T, E>) -> Status {
     if result.is_ok() { Status::Success } else { Status::Error }
 }
 
-/// The one that kube-scheduler finds on top of its heap, and the rest of the heap.
+/// Returns the row that kube-scheduler finds on top of its heap, and the rest of the heap.
 fn ranked(cluster: &Cluster, rows: &[NodeIdx], totals: Vec<i64>) -> (NodeIdx, Option<(Vec<Str>, Ranking)>) {
     let mut ranking = Ranking::new(totals);
     let best = ranking.pop().map_or(rows[0], |at| rows[at]);

@@ -1,4 +1,4 @@
-//! The cluster as plugins see it: nodes with their pods, other objects, and the indexes kept of both.
+//! The cluster as plugins see it: nodes with their pods, other objects, and indexes over both.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -15,14 +15,13 @@ use crate::{
     table::NodeTable,
 };
 
-/// Everything known. It is changed only through its methods, so that no index misses a change; it reads like its
-/// [`NodeTable`].
+/// The complete state. All changes go through its methods, so that no index misses one. Derefs to its [`NodeTable`].
 #[derive(Debug, Default)]
 pub struct Cluster {
     nodes: NodeTable,
     objects: Objects,
     indexes: Indexes,
-    troubles: Vec<PointError>,
+    errors: Vec<PointError>,
     undecodable: Vec<Undecodable>,
 }
 
@@ -39,36 +38,36 @@ impl Cluster {
         &self.nodes
     }
 
-    /// What plugins look up beside nodes and pods.
+    /// Objects other than nodes and pods.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
 
-    /// What plugins keep.
+    /// The indexes of plugins.
     pub fn indexes(&self) -> &Indexes {
         &self.indexes
     }
 
-    /// What is known, and the indexes kept of it.
+    /// The state without the indexes, and the indexes.
     pub fn split(&mut self) -> (ClusterView<'_>, &mut Indexes) {
         (ClusterView { nodes: &self.nodes, objects: &self.objects }, &mut self.indexes)
     }
 
-    /// The node table, for questions of the form "what if": whoever changes it changes it back.
+    /// The node table for dry runs: every change must be undone.
     pub fn what_if(&mut self) -> &mut NodeTable {
         &mut self.nodes
     }
 
-    /// Keeps an index of that kind from now on. An item that it cannot bear is a [trouble](Self::take_troubles).
-    pub fn keep(&mut self, kind: IndexKind) {
+    /// Adds an index of that kind. A panic of the index on some subject becomes an [error](Self::take_errors).
+    pub fn add_index(&mut self, kind: IndexKind) {
         let (view, indexes) = self.split();
-        let kept = indexes.add(kind, view);
-        self.troubles.extend(kept.err());
+        let added = indexes.add(kind, view);
+        self.errors.extend(added.err());
     }
 
-    /// What went wrong in indexes since the last call. Everything else took its course.
-    pub fn take_troubles(&mut self) -> Vec<PointError> {
-        std::mem::take(&mut self.troubles)
+    /// Returns the errors of indexes and assumptions since the last call. They affected nothing else.
+    pub fn take_errors(&mut self) -> Vec<PointError> {
+        std::mem::take(&mut self.errors)
     }
 
     /// Adds a node or replaces its object.
@@ -86,71 +85,71 @@ impl Cluster {
         true
     }
 
-    /// Puts a pod on the node it names. A node that is not known yet gets a row without an object.
+    /// Puts a pod on the named node. An unknown node gets a row without an object.
     pub fn add_pod(&mut self, node_name: &Str, pod: Arc<PodInfo>) {
         let row = self.nodes.add_pod(node_name, pod.clone());
         let (view, indexes) = self.split();
-        let told = indexes.pod_joined(view, row, &pod);
-        self.troubles.extend(told.err());
+        let result = indexes.pod_joined(view, row, &pod);
+        self.errors.extend(result.err());
     }
 
-    /// Takes over what a pod on that node looks like now; `false` when it is not there.
+    /// Replaces a pod on that node by its current version. Returns false if it is not there.
     pub fn replace_pod(&mut self, node_name: &str, pod: &Arc<PodInfo>) -> bool {
         let Some((row, old)) = self.nodes.replace_pod(node_name, pod.clone()) else { return false };
         let (view, indexes) = self.split();
-        let told = indexes.pod_changed(view, row, &old, pod);
-        self.troubles.extend(told.err());
+        let result = indexes.pod_changed(view, row, &old, pod);
+        self.errors.extend(result.err());
         true
     }
 
-    /// Takes a pod off a node; `false` when it is not there.
+    /// Removes a pod from a node. Returns false if it is not there.
     pub fn remove_pod(&mut self, node_name: &str, uid: &str) -> bool {
         let Some((row, pod)) = self.nodes.remove_pod(node_name, uid) else { return false };
         let (view, indexes) = self.split();
-        let told = indexes.pod_left(view, row, &pod);
-        self.troubles.extend(told.err());
+        let result = indexes.pod_left(view, row, &pod);
+        self.errors.extend(result.err());
         true
     }
 
-    /// Another object is new or changed.
+    /// Adds or replaces another object.
     pub fn set_object(&mut self, object: Object) {
         self.objects.set(object.clone());
         let (view, indexes) = self.split();
-        let told = indexes.object_changed(view, &ObjectId::BuiltIn(object.key()));
-        self.troubles.extend(told.err());
+        let result = indexes.object_changed(view, &ObjectId::BuiltIn(object.key()));
+        self.errors.extend(result.err());
     }
 
-    /// Another object is gone.
+    /// Removes another object.
     pub fn remove_object(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
         let (view, indexes) = self.split();
-        let told = indexes.object_changed(view, &ObjectId::BuiltIn(key.clone()));
-        self.troubles.extend(told.err());
+        let result = indexes.object_changed(view, &ObjectId::BuiltIn(key.clone()));
+        self.errors.extend(result.err());
     }
 
-    /// Keeps custom objects of that kind from now on; those that come before are not looked at.
-    pub fn keep_resource(&mut self, kind: ResourceKind) {
-        self.objects.keep(kind);
+    /// Stores custom objects of that kind from now on. Earlier ones are ignored.
+    pub fn add_resource(&mut self, kind: ResourceKind) {
+        self.objects.add_resource(kind);
     }
 
-    /// Keeps custom objects of these kinds and no others: as an engine does whose plugins name no others.
-    pub fn keep_only(&mut self, kinds: &[ResourceKind]) {
-        self.objects.keep_only(kinds);
+    /// Stores custom objects of these kinds and no others, as an engine does whose plugins name no others.
+    pub fn retain_resources(&mut self, kinds: &[ResourceKind]) {
+        self.objects.retain_resources(kinds);
     }
 
-    /// A custom object is new or changed. Returns what that changes for plugins: nothing if no kept kind is that of the
-    /// object.
+    /// Adds or replaces a custom object. Returns the resulting changes for plugins; none if the object's kind is not
+    /// stored.
     pub fn set_custom(&mut self, raw: &RawObject) -> Vec<CustomChange> {
         let outcome = self.objects.set_custom(raw);
         self.undecodable.extend(outcome.undecodable);
-        self.troubles.extend(outcome.troubles);
+        self.errors.extend(outcome.errors);
         if !outcome.changes.is_empty() {
             self.custom_changed(raw.key.clone());
         }
         outcome.changes
     }
 
-    /// A custom object is gone. Returns what that changes for plugins.
+    /// Removes a custom object. Returns the resulting changes for plugins.
     pub fn remove_custom(&mut self, key: &CustomKey) -> Vec<CustomChange> {
         let outcome = self.objects.remove_custom(key);
         if !outcome.changes.is_empty() {
@@ -159,7 +158,7 @@ impl Cluster {
         outcome.changes
     }
 
-    /// Custom objects look different from now on because of what was decided for a pod.
+    /// Applies the assumptions made for a pod to custom objects.
     ///
     /// # Errors
     /// When a plugin's assumption panics.
@@ -173,32 +172,32 @@ impl Cluster {
         Ok(())
     }
 
-    /// Nothing is assumed any more because of what was decided for a pod.
-    pub fn give_back(&mut self, pod: &str) {
-        let (different, troubles) = self.objects.give_back(pod);
-        self.troubles.extend(troubles);
+    /// Reverts the assumptions made for a pod.
+    pub fn revert_assumptions(&mut self, pod: &str) {
+        let (different, errors) = self.objects.revert_assumptions(pod);
+        self.errors.extend(errors);
         different.into_iter().for_each(|key| self.custom_changed(key));
     }
 
-    /// Custom objects that count as absent because they do not decode, and that were not told of before.
+    /// Returns custom objects that do not decode and therefore count as absent, each once.
     pub fn take_undecodable(&mut self) -> Vec<Undecodable> {
         std::mem::take(&mut self.undecodable)
     }
 
     fn custom_changed(&mut self, key: CustomKey) {
         let (view, indexes) = self.split();
-        let told = indexes.object_changed(view, &ObjectId::Custom(key));
-        self.troubles.extend(told.err());
+        let result = indexes.object_changed(view, &ObjectId::Custom(key));
+        self.errors.extend(result.err());
     }
 
-    /// Brings derived facts up to date: call before every scheduling cycle.
+    /// Updates derived facts. Call this before every scheduling cycle.
     pub fn refresh(&mut self) {
         self.nodes.refresh();
     }
 
     fn node_changed(&mut self, row: NodeIdx) {
         let (view, indexes) = self.split();
-        let told = indexes.node_changed(view, row);
-        self.troubles.extend(told.err());
+        let result = indexes.node_changed(view, row);
+        self.errors.extend(result.err());
     }
 }

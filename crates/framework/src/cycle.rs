@@ -1,4 +1,4 @@
-//! What the framework lends to plugins during one attempt.
+//! The views that the framework passes to plugins.
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -19,31 +19,30 @@ use crate::{
     table::NodeTable,
 };
 
-/// Borrowed for one scheduling attempt: it cannot be stored, sent to a task or used afterwards.
+/// View of one scheduling attempt. It is borrowed, so it cannot be stored, sent to a task or used afterwards.
 #[derive(Clone, Copy)]
 pub struct Cycle<'a> {
     /// All nodes and the pods on them.
     pub nodes: &'a NodeTable,
-    /// What plugins look up beside nodes and pods.
+    /// Objects other than nodes and pods.
     pub objects: &'a Objects,
-    /// What plugins keep.
     indexes: &'a Indexes,
     /// The pod to be scheduled.
     pub pod: &'a PodInfo,
 }
 
 impl<'a> Cycle<'a> {
-    /// What an attempt to schedule `pod` sees.
+    /// Creates the view for an attempt to schedule `pod`.
     pub fn new(cluster: &'a Cluster, pod: &'a PodInfo) -> Self {
         Self::with_indexes(cluster, cluster.indexes(), pod)
     }
 
-    /// The same, with indexes that the cluster does not keep.
+    /// Creates a view with indexes that do not belong to the cluster.
     pub fn with_indexes(cluster: &'a Cluster, indexes: &'a Indexes, pod: &'a PodInfo) -> Self {
         Self { nodes: cluster.nodes(), objects: cluster.objects(), indexes, pod }
     }
 
-    /// The index of that type.
+    /// Returns the index of that type.
     ///
     /// # Errors
     /// When the plugin has not listed it with [`crate::points::Points::indexed`].
@@ -52,67 +51,68 @@ impl<'a> Cycle<'a> {
     }
 }
 
-/// Lent to PreEnqueue plugins.
+/// View for PreEnqueue plugins.
 #[derive(Clone, Copy, Debug)]
 pub struct EnqueueCycle<'a> {
-    /// The pod that asks to be let into the queue.
+    /// The pod that is about to enter the queue.
     pub pod: &'a PodInfo,
-    /// What plugins look up beside nodes and pods.
+    /// Objects other than nodes and pods.
     pub objects: &'a Objects,
-    /// Pods are being evicted to make room for this one, and that is not finished.
+    /// True while pods are being evicted to make room for this one.
     pub awaits_eviction: bool,
 }
 
-/// Lent to PostFilter plugins: why no node fits, and the means to ask "what if".
+/// View for PostFilter plugins: the reasons why no node fits, and dry runs.
 pub struct PostFilterCycle<'a> {
-    /// The pod that fits nowhere.
+    /// The pod that fits no node.
     pub pod: &'a PodInfo,
-    /// Set when PreFilter rejected the pod altogether. If no eviction can help then, PreFilter plugins behind the one that
-    /// said so were not asked.
+    /// Present if PreFilter rejected the pod everywhere. If no eviction can help, the PreFilter plugins after the one
+    /// that rejected it were not called.
     pub pre_filter: Option<Reject>,
-    /// Answers "would the pod fit that node without those pods?".
+    /// Dry runs: would the pod fit that node without those pods?
     pub what_if: &'a mut dyn WhatIf,
 }
 
-/// Questions about a changed cluster, answered on the node table itself and undone afterwards.
+/// Questions about a changed cluster. They change the node table itself and restore it afterwards.
 pub trait WhatIf {
     /// All nodes and the pods on them.
     fn nodes(&self) -> &NodeTable;
 
-    /// What plugins look up beside nodes and pods.
+    /// Objects other than nodes and pods.
     fn objects(&self) -> &Objects;
 
-    /// Why the pod does not fit that node; `None` if no filter rejected it.
+    /// Returns the rejection of a node; `None` if no filter rejected it.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 
-    /// The Filter plugin that rejected the pod on that row; `None` if no filter did.
+    /// Returns the Filter plugin that rejected the pod on that row; `None` if no filter did.
     fn rejected_by(&self, row: NodeIdx) -> Option<&'static str>;
 
-    /// The rows that evicting pods might open up, in walking order.
+    /// Returns the rows that evictions might open up, in walking order.
     fn evictable_rows(&self) -> Vec<NodeIdx>;
 
-    /// A number to begin a search with. It differs from attempt to attempt, so that the search does not always look at
-    /// the same nodes first.
+    /// Returns a number to start a search with. It differs between attempts, so that searches do not always visit the
+    /// same nodes first.
     fn offset(&self) -> usize;
 
-    /// Whether a search stops once it has seen enough nodes, as kube-scheduler's does. Otherwise it looks at all of them.
+    /// Returns true if a search stops after enough nodes, as kube-scheduler's does, and false if it visits all of them.
     fn stops_early(&self) -> bool;
 
-    /// Whether [`Self::agreed`] asks extenders about this pod.
+    /// Returns true if [`Self::agreed`] asks extenders about this pod.
     fn asks_extenders(&self) -> bool {
         false
     }
 
-    /// Which of these evictions extenders agree to, and of which pods; all of them without extenders. None may be added.
+    /// Returns the evictions that extenders agree to, and their victims. Without extenders these are all plans.
+    /// Extenders cannot add any.
     ///
     /// # Errors
-    /// When an extender fails that may not be ignored.
+    /// When an extender fails that is not ignorable.
     fn agreed(&mut self, plans: Vec<EvictionPlan>) -> PluginResult<Vec<EvictionPlan>> {
         Ok(plans)
     }
 
-    /// Lets `ask` take pods off a node and put them back, and ask whether the pod fits. Whatever is off the node when
-    /// `ask` returns is put back.
+    /// Lets `ask` remove pods from a node, put them back and test if the pod fits. Pods that are still removed when
+    /// `ask` returns are put back.
     ///
     /// # Errors
     /// As `ask` fails.
@@ -123,44 +123,44 @@ pub trait WhatIf {
     ) -> PluginResult<()>;
 }
 
-/// One node, about which is asked "what if".
+/// Dry run of one node.
 pub trait DryRun {
-    /// Takes a pod off the node.
+    /// Removes a pod from the node.
     ///
     /// # Errors
     /// When a PreFilter plugin fails unexpectedly.
     fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
 
-    /// Puts back a pod that was taken off.
+    /// Puts back a removed pod.
     ///
     /// # Errors
     /// When a PreFilter plugin fails unexpectedly.
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()>;
 
-    /// Why the pod does not fit the node as it is now; `None` if it does. Nominated pods of equal or higher priority count as if they were
-    /// there already, and once more as if they were not.
+    /// Returns the rejection of the node in its current state; `None` if the pod fits. Filters run twice: with
+    /// nominated pods of equal or higher priority on the node, and without them.
     ///
     /// # Errors
     /// When a Filter plugin fails unexpectedly.
     fn rejection(&mut self) -> PluginResult<Option<Reject>>;
 }
 
-/// Pods that wait on Permit.
+/// Pods that Permit holds back.
 pub trait WaitingPods {
-    /// UIDs and pods that wait, with the node they wait for, in the order in which they began to.
+    /// Returns the waiting pods and their nodes, in the order in which they began to wait.
     fn list(&self) -> Vec<(Arc<PodInfo>, Str)>;
 
-    /// Plugin `plugin` no longer holds the pod back.
+    /// Ends the delay of the pod by plugin `plugin`.
     fn allow(&mut self, uid: &str, plugin: &'static str);
 
-    /// The pod gives its node up.
+    /// Rejects a waiting pod, which then gives up its node.
     fn reject(&mut self, uid: &str, plugin: &'static str, message: String);
 
-    /// A pod of the queue that should be tried soon.
+    /// Moves a pod of the queue to the active queue.
     fn activate(&mut self, namespace: &str, name: &str);
 }
 
-/// A pod and the node it was decided for, with what the plugin that is asked has reserved there.
+/// A pod and the node chosen for it, with the reservation of the plugin that sees it.
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// The pod, not yet bound.
@@ -171,36 +171,37 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Nothing is reserved.
+    /// Creates a placement without a reservation.
     pub fn new(pod: Arc<PodInfo>, node: Str) -> Self {
         Self { pod, node, reserved: None }
     }
 
-    /// With what `P` has reserved.
+    /// Adds the reservation of `P`.
     #[must_use]
     pub fn with<P: Reserve>(self, reserved: P::Reserved) -> Self {
         Self { reserved: Some(Arc::new(reserved)), ..self }
     }
 
-    /// What the plugin's Reserve made. `None` when it said no, was not asked, or when `P` is another plugin.
+    /// Returns the plugin's reservation. `None` if its Reserve rejected the node or was not called, or if `P` is
+    /// another plugin.
     pub fn reserved<P: Reserve>(&self) -> Option<&P::Reserved> {
         self.reserved.as_deref()?.downcast_ref()
     }
 }
 
-/// A pod and the node it was decided for, with what all plugins have reserved there.
+/// A pod and the node chosen for it, with the reservations of all plugins.
 #[derive(Clone, Debug)]
 pub struct Reservation {
     pod: Arc<PodInfo>,
     node: Str,
     /// By plugin; empty if there is no Reserve plugin.
-    made: Vec<Slot>,
+    reserved: Vec<Slot>,
 }
 
 impl Reservation {
-    /// Nothing is reserved yet.
+    /// Creates an empty reservation.
     pub fn new(pod: Arc<PodInfo>, node: Str) -> Self {
-        Self { pod, node, made: Vec::new() }
+        Self { pod, node, reserved: Vec::new() }
     }
 
     /// The pod.
@@ -208,27 +209,27 @@ impl Reservation {
         &self.pod
     }
 
-    /// The node that it was decided for.
+    /// The node chosen for it.
     pub fn node(&self) -> &Str {
         &self.node
     }
 
-    /// What one plugin sees of it.
+    /// Returns the view of one plugin.
     pub fn of(&self, plugin: PluginIdx) -> Placement {
-        let reserved = self.made.get(plugin.at()).cloned().flatten();
+        let reserved = self.reserved.get(plugin.at()).cloned().flatten();
         Placement { pod: self.pod.clone(), node: self.node.clone(), reserved }
     }
 
-    /// That plugin has made this.
-    pub fn keep(&mut self, plugin: PluginIdx, made: Slot) {
-        if self.made.len() <= plugin.at() {
-            self.made.resize(plugin.at() + 1, None);
+    /// Stores the reservation of a plugin.
+    pub fn set(&mut self, plugin: PluginIdx, reserved: Slot) {
+        if self.reserved.len() <= plugin.at() {
+            self.reserved.resize(plugin.at() + 1, None);
         }
-        self.made[plugin.at()] = made;
+        self.reserved[plugin.at()] = reserved;
     }
 }
 
-/// Owned by one binding: what PreBind, Bind and PostBind see. Reads like its [`Placement`].
+/// Owned view for PreBind, Bind and PostBind of one pod. Derefs to its [`Placement`].
 #[derive(Clone)]
 pub struct BindCycle {
     /// The pod and its node.
@@ -244,5 +245,5 @@ impl Deref for BindCycle {
     }
 }
 
-/// The longest that Permit may hold a pod.
+/// Maximum time for which Permit may hold back a pod.
 pub const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);

@@ -1,4 +1,4 @@
-//! Why a pod fits nowhere: data until printed.
+//! The reasons why a pod fits no node, as data until printed.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use crate::outcome::{Fix, Reject};
 /// The reasons of one failed attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
-    /// How many nodes there were.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Set when PreFilter rejected the pod everywhere: the plugin (`None` for the framework itself) and why.
+    /// The plugin that rejected the pod everywhere in PreFilter (`None` for the framework itself), and its rejection.
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
-    /// How many nodes were rejected for each reason.
+    /// Number of nodes rejected for each reason.
     pub reasons: BTreeMap<String, usize>,
-    /// How many nodes each plugin rejected for which reasons; nodes outside of what PreFilter left aside.
+    /// Number of nodes that each plugin rejected for each reason, without the nodes that PreFilter excluded.
     pub rejections: BTreeMap<(&'static str, String), usize>,
-    /// The plugins that rejected: their events may wake the pod.
+    /// The plugins that rejected the pod; their events may wake it.
     pub rejectors: Vec<&'static str>,
-    /// Those of them that wait for something asynchronous: their events wake the pod without backoff.
+    /// Those of them that wait for an asynchronous step; their events wake the pod without backoff.
     pub pending: Vec<&'static str>,
-    /// What PostFilter had to say.
+    /// Message of PostFilter.
     pub post_filter: String,
 }
 
@@ -40,7 +40,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// A rejection after the node was chosen (Reserve, Permit): one node, one reason.
+    /// Creates the diagnosis of a rejection after the node was chosen (Reserve, Permit): one node, one reason.
     pub fn of_one(plugin: &'static str, reject: &Reject) -> Self {
         let mut diagnosis = Self::new(1);
         diagnosis.add(plugin, reject, 1);

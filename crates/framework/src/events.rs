@@ -1,4 +1,4 @@
-//! Cluster events and queueing hints: which change may make which pending pod schedulable (KEP-4247).
+//! Cluster events and queueing hints: changes that may make pending pods schedulable (KEP-4247).
 
 use std::{any::Any, fmt, ops::BitOr, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     resource::{AnyCustom, Changed, Custom, Resource, ResourceName},
 };
 
-/// What happened to an object, as a set of bits. The numeric order is part of the matching rule.
+/// Kinds of changes of an object, as a set of bits. The numeric order is part of the matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Action(pub u32);
 
@@ -32,9 +32,9 @@ const ACTIONS: [(Action, &str); 13] = [
 ];
 
 impl Action {
-    /// The object appeared.
+    /// The object was added.
     pub const ADD: Self = Self(1);
-    /// The object is gone.
+    /// The object was deleted.
     pub const DELETE: Self = Self(1 << 1);
     /// `node.status.allocatable` changed.
     pub const UPDATE_NODE_ALLOCATABLE: Self = Self(1 << 2);
@@ -63,12 +63,12 @@ impl Action {
     /// Anything at all.
     pub const ALL: Self = Self(8191);
 
-    /// Every single action, in the order of its bits.
+    /// All single actions in the order of their bits.
     pub fn each() -> impl Iterator<Item = Self> {
         ACTIONS.iter().map(|(action, _)| *action)
     }
 
-    /// Whether the two sets share a bit.
+    /// Returns true if the two sets share a bit.
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -95,7 +95,7 @@ const OF_NODES: Action = Action(
         | Action::UPDATE_NODE_ANNOTATION.0
         | Action::UPDATE_NODE_DECLARED_FEATURE.0,
 );
-/// Actions that can happen to everything else.
+/// Actions that can happen to all other objects.
 const OF_OTHERS: Action = Action(Action::ADD.0 | Action::DELETE.0);
 
 impl BitOr for Action {
@@ -119,7 +119,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// The kind of object an event is about.
+/// Kind of object that an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventResource {
     /// In a registration: any pod.
@@ -154,11 +154,11 @@ pub enum EventResource {
     PodGroup,
     /// Everything.
     WildCard,
-    /// A custom resource that some plugin names. [`Self::named`] makes it.
+    /// A custom resource that some plugin names; see [`Self::named`].
     Custom(ResourceName),
 }
 
-/// Kubernetes' own kinds that have an [`EventResource`] of their own, and that plugins name as [`Resource`]s: group and
+/// Kubernetes' own kinds that plugins name as [`Resource`]s, but that have an [`EventResource`] of their own: group and
 /// plural.
 const OWN_KINDS: [(&str, &str, EventResource); 11] = [
     ("", "persistentvolumes", EventResource::PersistentVolume),
@@ -175,19 +175,19 @@ const OWN_KINDS: [(&str, &str, EventResource); 11] = [
 ];
 
 impl EventResource {
-    /// Objects of that kind.
+    /// Objects of the kind of type `R`.
     pub fn of<R: Resource>() -> Self {
         Self::named(ResourceName::of::<R>())
     }
 
-    /// Objects of the kind of that name, in whichever version.
+    /// Objects of the kind of that name, in any version.
     pub fn named(name: ResourceName) -> Self {
         let own = OWN_KINDS.iter().find(|(group, plural, _)| (*group, *plural) == (name.group, name.plural));
         own.map_or(Self::Custom(name), |(_, _, own)| *own)
     }
 
-    /// The single actions that are told of it. There are updates besides, in which nobody says what changed, for those
-    /// who listen to [`Action::UPDATE`].
+    /// Single actions that are reported for it. Besides them there are generic updates, which reach only listeners of
+    /// [`Action::UPDATE`].
     pub fn actions(self) -> Action {
         match self {
             Self::Pod | Self::AssignedPod | Self::UnschedulablePod => OF_PODS,
@@ -197,7 +197,7 @@ impl EventResource {
         }
     }
 
-    /// Whether such objects are watched only where a plugin names them.
+    /// Returns true if such objects are watched only if a plugin names them.
     pub(crate) fn is_named(self) -> bool {
         matches!(self, Self::Custom(_)) || OWN_KINDS.iter().any(|(_, _, own)| *own == self)
     }
@@ -227,12 +227,12 @@ impl fmt::Display for EventResource {
     }
 }
 
-/// Something that happened in the cluster, or that a plugin listens to.
+/// A change in the cluster, or one that a plugin listens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterEvent {
-    /// What it happened to.
+    /// Kind of the changed object.
     pub resource: EventResource,
-    /// What happened.
+    /// Kind of change.
     pub action: Action,
 }
 
@@ -242,30 +242,30 @@ impl ClusterEvent {
         Self { resource, action }
     }
 
-    /// Anything, anywhere: as an incoming event it requeues every pod that was rejected.
+    /// Any change: as an incoming event it requeues every rejected pod.
     pub const WILD_CARD: Self = Self::new(EventResource::WildCard, Action::ALL);
 
-    /// Those actions of a registration that never happen to the resource, if there are any.
+    /// Returns the actions of a registration that never happen to the resource, if there are any.
     pub(crate) fn never_happens(self) -> Option<Action> {
         let happens = self.resource.actions().0;
         let Action(wanted) = self.action;
-        // All updates together are what those listen to who want every update.
+        // All update bits together mean a listener of every update.
         let wanted =
             if wanted & Action::UPDATE.0 == Action::UPDATE.0 { wanted & !Action::UPDATE.0 } else { wanted };
         let all = self.action == Action(0);
         (all || wanted & !happens != 0).then_some(Action(wanted & !happens))
     }
 
-    /// Whether this is [`Self::WILD_CARD`].
+    /// Returns true if this is [`Self::WILD_CARD`].
     pub fn is_wild_card(self) -> bool {
         self == Self::WILD_CARD
     }
 
-    /// Whether a registration of `self` hears the incoming event `happened`.
+    /// Returns true if a registration for `self` matches the incoming event `happened`.
     ///
-    /// kube-scheduler's rule, odd as it is: the actions must share a bit and the incoming set must not be
-    /// numerically larger, so an update with no specific change reaches only those that listen to all updates.
-    pub fn hears(self, happened: Self) -> bool {
+    /// kube-scheduler's rule, odd as it is: the actions must share a bit and the incoming set must not be numerically
+    /// larger, so a generic update reaches only listeners of all updates.
+    pub fn matches(self, happened: Self) -> bool {
         use EventResource::{AssignedPod, Pod, UnschedulablePod, WildCard};
         if self.is_wild_card() {
             return true;
@@ -283,7 +283,7 @@ impl fmt::Display for ClusterEvent {
     }
 }
 
-/// The events that a pod's change amounts to; a change in no known respect is a generic update.
+/// Returns the events for a change of a pod; a change of no known kind is a generic update.
 pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterator<Item = ClusterEvent> {
     use changes::PodChanges as C;
     let changed = changes::pod_changes(old, new);
@@ -302,7 +302,7 @@ pub fn pod_events(resource: EventResource, old: &Pod, new: &Pod) -> impl Iterato
     actions.into_iter().map(move |action| ClusterEvent::new(resource, action))
 }
 
-/// The events that a node's change amounts to; a change in no known respect is none.
+/// Returns the events for a change of a node; none for a change of no known kind.
 pub fn node_events(old: &Node, new: &Node) -> impl Iterator<Item = ClusterEvent> {
     use changes::NodeChanges as C;
     let changed = changes::node_changes(old, new);
@@ -338,7 +338,8 @@ pub enum Change<'a> {
         /// After.
         new: Option<&'a Node>,
     },
-    /// An object of a kind that a plugin names; `old` is absent on add, `new` on delete. [`Self::of`] gives them their type.
+    /// An object of a kind that a plugin names; `old` is absent on add, `new` on delete. [`Self::of`] restores their
+    /// type.
     Custom {
         /// Before.
         old: Option<&'a (dyn Any + Send + Sync)>,
@@ -356,7 +357,7 @@ impl<'a> Change<'a> {
         Self::Custom { old: old.map(erased), new: new.map(erased) }
     }
 
-    /// The object before and after, if it is of that kind.
+    /// Returns the object before and after, if it is of that kind.
     pub fn of<R: Resource>(&self) -> Option<Changed<'a, R>> {
         let Self::Custom { old, new } = self else { return None };
         let typed =
@@ -366,7 +367,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The objects of an event, kept for as long as someone may need them.
+/// The objects of an event, owned.
 #[derive(Clone, Debug, Default)]
 pub enum OwnedChange {
     /// A pod before and after.
@@ -381,7 +382,7 @@ pub enum OwnedChange {
 }
 
 impl OwnedChange {
-    /// As hints see it.
+    /// Returns the view for hints.
     pub fn view(&self) -> Change<'_> {
         match self {
             Self::Pod(old, new) => Change::Pod { old: old.as_deref(), new: new.as_deref() },
@@ -401,50 +402,50 @@ pub enum Hint {
     Skip,
 }
 
-/// Looks at one pending pod and one change. An error counts as [`Hint::Queue`].
+/// Judges one pending pod and one change. An error counts as [`Hint::Queue`].
 pub type HintFn<P> = fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint>;
 
-/// Looks at one pending pod and one change of a custom object. An error counts as [`Hint::Queue`].
+/// Judges one pending pod and one change of a custom object. An error counts as [`Hint::Queue`].
 pub type CustomHintFn<P, R> = fn(&P, &PodInfo, Changed<'_, R>) -> PluginResult<Hint>;
 
 /// A hint of either form.
 pub(crate) type BoxedHint<P> = Box<dyn Fn(&P, &PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
 
-/// Whether an event may help, decided by one registration of one plugin.
+/// The hint of one registration of one plugin.
 pub type ErasedHint = Box<dyn Fn(&PodInfo, &Change<'_>) -> PluginResult<Hint> + Send + Sync>;
 
-/// An event a plugin listens to, its hint bound to the plugin.
+/// An event that a plugin listens to, with the hint bound to the plugin.
 pub struct ErasedRegistration {
-    /// What it listens to.
+    /// The event.
     pub event: ClusterEvent,
-    /// `None`: always queue.
+    /// The hint; `None` always queues.
     pub hint: Option<ErasedHint>,
 }
 
 /// An event that may make pods schedulable that a plugin rejected.
 pub struct Registration<P> {
-    /// What the plugin listens to.
+    /// The event.
     pub event: ClusterEvent,
     /// Decides per pod; `None` requeues every pod that the plugin rejected.
     pub(crate) hint: Option<BoxedHint<P>>,
 }
 
 impl<P: 'static> Registration<P> {
-    /// Every such event requeues.
+    /// Requeues on every such event.
     pub fn always(resource: EventResource, action: Action) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: None }
     }
 
-    /// `hint` decides.
+    /// Requeues if `hint` says so.
     pub fn hinted(resource: EventResource, action: Action, hint: HintFn<P>) -> Self {
         Self { event: ClusterEvent::new(resource, action), hint: Some(Box::new(hint)) }
     }
 
-    /// Changes of custom objects, which the plugin must name in its points; `hint` decides.
+    /// Listens to changes of custom objects, which the plugin must name in its points; `hint` decides.
     pub fn on<R: Resource>(action: Action, hint: CustomHintFn<P, R>) -> Self {
         let typed: BoxedHint<P> = Box::new(move |plugin, pod, change| match change.of::<R>() {
             Some(changed) => hint(plugin, pod, changed),
-            // The same kind as another plugin's type has it, which is told of on its own.
+            // Another plugin's type for the same kind, which gets its own change.
             None => Ok(Hint::Skip),
         });
         Self { event: ClusterEvent::new(EventResource::of::<R>(), action), hint: Some(typed) }
@@ -499,7 +500,7 @@ mod tests {
         for resource in [Pod, Node] {
             for action in Action::each().filter(|action| resource.actions().intersects(*action)) {
                 let event = ClusterEvent::new(resource, action);
-                assert!(ClusterEvent::new(resource, Action::ADD | action).hears(event), "{event}");
+                assert!(ClusterEvent::new(resource, Action::ADD | action).matches(event), "{event}");
             }
         }
     }
@@ -507,10 +508,12 @@ mod tests {
     #[test]
     fn a_generic_update_reaches_only_those_that_listen_to_all_updates() {
         let generic = ClusterEvent::new(AssignedPod, Action::UPDATE);
-        assert!(!ClusterEvent::new(Pod, Action::DELETE | Action::UPDATE_POD_SCALE_DOWN).hears(generic));
-        assert!(ClusterEvent::new(Pod, Action::UPDATE).hears(generic));
-        assert!(ClusterEvent::new(Pod, Action::DELETE).hears(ClusterEvent::new(AssignedPod, Action::DELETE)));
-        assert!(!ClusterEvent::new(Node, Action::ADD).hears(ClusterEvent::new(AssignedPod, Action::ADD)));
-        assert!(ClusterEvent::WILD_CARD.hears(generic));
+        assert!(!ClusterEvent::new(Pod, Action::DELETE | Action::UPDATE_POD_SCALE_DOWN).matches(generic));
+        assert!(ClusterEvent::new(Pod, Action::UPDATE).matches(generic));
+        assert!(
+            ClusterEvent::new(Pod, Action::DELETE).matches(ClusterEvent::new(AssignedPod, Action::DELETE))
+        );
+        assert!(!ClusterEvent::new(Node, Action::ADD).matches(ClusterEvent::new(AssignedPod, Action::ADD)));
+        assert!(ClusterEvent::WILD_CARD.matches(generic));
     }
 }

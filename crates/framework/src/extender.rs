@@ -1,10 +1,11 @@
-//! Extenders: services beside the scheduler that have a say in its decisions (`extenders` of the configuration).
+//! Extenders: webhooks that take part in scheduling decisions (`extenders` of the configuration).
 //!
-//! What the engine knows of one is an [`Extender`]; the questions go through [`AskExtenders`], which the host lends. Nothing here
-//! talks to anybody. [`Extenders`] has the rules: who is asked when, what an answer may say, and what becomes of a failure.
+//! An [`Extender`] is the engine's description of one. Requests go through an [`ExtenderClient`] of the host; this
+//! module does no I/O. [`Extenders`] contains the rules: the order of requests, the answers that are allowed, and the
+//! handling of errors.
 //!
-//! Invariants: an answer may only take away from what was asked about, nodes as well as evictions; a service that may be
-//! ignored never fails a pod.
+//! Invariants: an answer can only remove nodes and evictions from those in the request; an ignorable extender never
+//! fails a pod.
 
 use std::{fmt, sync::Arc};
 
@@ -17,42 +18,43 @@ use crate::{
     nodeset::NodeIdx, outcome::Fix, outcome::Reject, pod::PodInfo, sweep::PluginIdx, table::NodeTable,
 };
 
-/// As which plugin extenders reject: events of every kind wake such pods.
+/// Name of the plugin in rejections by extenders. Events of every kind wake such pods.
 pub const EXTENDER: &str = "Extender";
 
-/// The place of that name where rejections are kept: behind every plugin.
+/// Index of that name in rejections, after every plugin.
 pub(crate) const EXTENDER_IDX: PluginIdx = PluginIdx(u16::MAX);
 
-/// The best score that extenders should give.
+/// Highest score that extenders should return.
 const MAX_SCORE: i64 = 10;
-/// How much one point of theirs counts: plugins score up to 100.
+/// Weight of one extender point: plugins score up to 100.
 const SCALE: i64 = 100 / MAX_SCORE;
 
-/// What the engine knows of an extender.
+/// Description of an extender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extender {
-    /// Names it in messages: its `urlPrefix`.
+    /// Name in messages: its `urlPrefix`.
     pub name: Str,
-    /// Whether it filters.
+    /// True if it filters.
     pub filters: bool,
-    /// Whether it scores.
+    /// True if it scores.
     pub prioritizes: bool,
-    /// Whether it has a say in preemption.
+    /// True if it takes part in preemption.
     pub preempts: bool,
     /// Factor of its scores.
     pub weight: i64,
-    /// Only pods that ask for one of these concern it; all pods do if there are none.
+    /// Resources that it manages. Pods that request none of them are not sent to it; without entries it receives all
+    /// pods.
     pub managed_resources: Vec<Str>,
-    /// Whether pods are scheduled without it when it fails.
+    /// True if pods are scheduled without it when it fails.
     pub ignorable: bool,
-    /// Whether it is shown nodes as objects, not by name alone (it is not `nodeCacheCapable`).
+    /// True if requests contain node objects, not only names (it is not `nodeCacheCapable`).
     pub sees_objects: bool,
 }
 
 impl Extender {
-    /// Whether the pod concerns it. Requests and limits of containers and init containers count, those of the whole pod do
-    /// not.
+    /// Returns true if the pod is sent to it. This depends on requests and limits of containers and init containers,
+    /// not on those of the whole pod.
     pub fn is_interested(&self, pod: &PodInfo) -> bool {
         let names = |container: &Container| {
             let all = container.requests.iter().chain(&container.limits);
@@ -63,25 +65,25 @@ impl Extender {
     }
 }
 
-/// What an extender says of nodes.
+/// Answer of an extender to a filter request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filtered {
-    /// The nodes that it lets pass.
+    /// Nodes that it accepts.
     pub nodes: Vec<Str>,
-    /// Nodes that it rejects, and why; eviction may help.
+    /// Nodes that it rejects and the reasons; eviction may help.
     pub failed: Vec<(Str, String)>,
-    /// Nodes that it rejects, and why; nothing helps. Wins over `failed`.
+    /// Nodes that it rejects and the reasons; nothing helps. Takes precedence over `failed`.
     pub unresolvable: Vec<(Str, String)>,
 }
 
-/// Evictions on one node, by UIDs.
+/// Evictions on one node, as UIDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeVictims {
     /// The node.
     pub node: Str,
-    /// The UIDs of the pods to be evicted.
+    /// UIDs of the pods to evict.
     pub victims: Vec<Str>,
-    /// How many of them break a disruption budget.
+    /// Number of them that violate a disruption budget.
     pub violations: i64,
 }
 
@@ -90,37 +92,37 @@ pub struct NodeVictims {
 pub struct EvictionPlan {
     /// The node.
     pub row: NodeIdx,
-    /// Who must go, at least one pod, most important first.
+    /// Pods to evict, at least one, most important first.
     pub victims: Vec<Arc<PodInfo>>,
-    /// How many of them break a disruption budget.
+    /// Number of them that violate a disruption budget.
     pub violations: usize,
 }
 
-/// What an answer has for a reader of the log.
+/// Something unusual about an answer, for the log.
 #[derive(Clone, Copy, Debug)]
 pub enum Remark<'a> {
     /// The extender failed, and pods are scheduled without it.
     Skipped(&'a str),
-    /// It was to score and failed, which never matters.
+    /// Scoring failed, which is never an error.
     NoScores(&'a str),
-    /// It names nodes that it was not asked about, this one for example; that counts for nothing.
-    Strange(&'a str),
-    /// It gives scores outside of 0 to 10, this one for example; they count as they are.
+    /// It names nodes that were not in the request, this one for example. They are ignored.
+    UnknownNode(&'a str),
+    /// Its scores are outside of 0 to 10, this one for example. They are used unchanged.
     OutOfRange(i64),
-    /// It has no victims on that node, which is left out.
+    /// It names no victims on that node, which is left out.
     NoVictims(&'a str),
 }
 
-/// Asks extenders, which are named by their places in the list of all. Called in the midst of an attempt, which waits for the
-/// answer: implementations answer in bounded time, and with an error rather than a panic.
-pub trait AskExtenders: fmt::Debug + Send + Sync {
-    /// Which of the nodes fit.
+/// Sends requests to extenders, which are identified by their positions in [`Extenders::all`]. The attempt waits for
+/// the answer, so implementations must answer in bounded time and return an error rather than panic.
+pub trait ExtenderClient: fmt::Debug + Send + Sync {
+    /// Returns the nodes that fit.
     ///
     /// # Errors
-    /// Says what went wrong, for people.
+    /// A human-readable description of the problem.
     fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String>;
 
-    /// How good the nodes are: asks several at once, and answers in their order.
+    /// Scores the nodes. Asks several extenders at once and returns their answers in order.
     fn prioritize(
         &self,
         extenders: &[usize],
@@ -128,10 +130,10 @@ pub trait AskExtenders: fmt::Debug + Send + Sync {
         nodes: &[Str],
     ) -> Vec<Result<Vec<(Str, i64)>, String>>;
 
-    /// Which of the evictions are fine.
+    /// Returns the evictions that the extender accepts.
     ///
     /// # Errors
-    /// Says what went wrong, for people.
+    /// A human-readable description of the problem.
     fn preempt(
         &self,
         extender: usize,
@@ -139,71 +141,71 @@ pub trait AskExtenders: fmt::Debug + Send + Sync {
         plans: &[NodeVictims],
     ) -> Result<Vec<NodeVictims>, String>;
 
-    /// Takes note of something about an answer.
+    /// Reports something unusual about an answer.
     fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {
         let _ = (extender, pod, remark);
     }
 }
 
-/// An extender that counts has failed; prints as kube-scheduler does.
+/// Error of an extender that is not ignorable; prints as kube-scheduler does.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ExtenderError(pub String);
 
-/// All extenders, in the order in which they are asked, and the means to do so.
+/// All extenders in the order of requests, and the client for them.
 #[derive(Clone, Debug, Default)]
 pub struct Extenders {
     all: Arc<[Extender]>,
-    host: Option<Arc<dyn AskExtenders>>,
+    client: Option<Arc<dyn ExtenderClient>>,
 }
 
-/// What extenders made of nodes.
+/// Result of filtering rows by extenders.
 #[derive(Debug, Default)]
-pub(crate) struct Passed {
-    /// Those that pass, in the order in which they were asked about.
+pub(crate) struct FilteredRows {
+    /// The accepted rows, in the order of the request.
     pub(crate) rows: Vec<NodeIdx>,
-    /// Those that do not, and why.
+    /// The rejected rows and their rejections.
     pub(crate) rejected: Vec<(NodeIdx, Reject)>,
-    /// Whether somebody gave nodes back as objects. kube-scheduler scores what came back, and no pod is on that.
+    /// True if an extender returned nodes as objects. kube-scheduler scores the returned objects, which have no pods.
     pub(crate) as_objects: bool,
 }
 
 impl Extenders {
-    /// These, asked in this order but for those that may be ignored, which come last. Nobody can be asked until a host is
-    /// [lent](Self::lent).
+    /// Creates extenders. They are asked in this order, but ignorable ones come last. Requests need a
+    /// [client](Self::with_client).
     pub fn new(all: impl IntoIterator<Item = Extender>) -> Self {
         let mut all: Vec<Extender> = all.into_iter().collect();
         all.sort_by_key(|extender| extender.ignorable);
-        Self { all: all.into(), host: None }
+        Self { all: all.into(), client: None }
     }
 
-    /// The same, asked through `host`.
+    /// Returns the same extenders with a client.
     #[must_use]
-    pub fn lent(&self, host: Arc<dyn AskExtenders>) -> Self {
-        Self { all: self.all.clone(), host: Some(host) }
+    pub fn with_client(&self, client: Arc<dyn ExtenderClient>) -> Self {
+        Self { all: self.all.clone(), client: Some(client) }
     }
 
-    /// In the order in which they are asked.
+    /// The extenders in the order of requests.
     pub fn all(&self) -> &[Extender] {
         &self.all
     }
 
-    /// Through whom they are asked.
-    pub fn host(&self) -> Option<&Arc<dyn AskExtenders>> {
-        self.host.as_ref()
+    /// The client that sends requests.
+    pub fn client(&self) -> Option<&Arc<dyn ExtenderClient>> {
+        self.client.as_ref()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no extenders.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether some extender filters or scores, whichever pods.
+    /// Returns true if some extender filters or scores.
     pub(crate) fn choose_nodes(&self) -> bool {
         self.all.iter().any(|extender| extender.filters || extender.prioritizes)
     }
 
-    /// Whether some extender filters or scores nodes for that pod.
+    /// Returns true if some extender filters or scores nodes for that pod.
     pub(crate) fn choose_for(&self, pod: &PodInfo) -> bool {
         self.interested(pod).any(|(_, extender)| extender.filters || extender.prioritizes)
     }
@@ -213,83 +215,85 @@ impl Extenders {
     }
 
     fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {
-        if let Some(host) = &self.host {
-            host.remark(extender, pod, remark);
+        if let Some(client) = &self.client {
+            client.remark(extender, pod, remark);
         }
     }
 
     fn ask<T>(
         &self,
         extender: &Extender,
-        ask: impl FnOnce(&dyn AskExtenders) -> Result<T, String>,
+        ask: impl FnOnce(&dyn ExtenderClient) -> Result<T, String>,
     ) -> Result<T, String> {
-        match &self.host {
-            Some(host) => ask(&**host),
-            None => Err(format!("extender {:?} cannot be asked from here", extender.name.as_str())),
+        match &self.client {
+            Some(client) => ask(&**client),
+            None => Err(format!("no client for extender {:?}", extender.name.as_str())),
         }
     }
 
-    /// Which of the rows pass all extenders that filter, asked one after the other about those that the ones before let pass.
+    /// Returns the rows that all filtering extenders accept. Each is asked about the rows that the ones before it
+    /// accepted.
     pub(crate) fn filter(
         &self,
         pod: &PodInfo,
         nodes: &NodeTable,
         rows: Vec<NodeIdx>,
-    ) -> Result<Passed, ExtenderError> {
-        let mut passed = Passed { rows, ..Passed::default() };
+    ) -> Result<FilteredRows, ExtenderError> {
+        let mut filtered = FilteredRows { rows, ..FilteredRows::default() };
         for (at, extender) in self.interested(pod).filter(|(_, extender)| extender.filters) {
-            if passed.rows.is_empty() {
+            if filtered.rows.is_empty() {
                 break;
             }
-            let names: Vec<Str> = passed.rows.iter().map(|row| nodes.node(*row).name().clone()).collect();
-            let said = self.ask(extender, |host| host.filter(at, pod, &names));
-            let said = said.and_then(|said| {
-                only_asked(extender, &names, &said)?;
-                Ok(said)
+            let names: Vec<Str> = filtered.rows.iter().map(|row| nodes.node(*row).name().clone()).collect();
+            let answer = self.ask(extender, |client| client.filter(at, pod, &names));
+            let answer = answer.and_then(|answer| {
+                check_nodes(extender, &names, &answer)?;
+                Ok(answer)
             });
-            match said {
-                Ok(said) => {
-                    passed.as_objects |= extender.sees_objects;
-                    self.take_filtered(at, pod, nodes, &mut passed, &said);
+            match answer {
+                Ok(answer) => {
+                    filtered.as_objects |= extender.sees_objects;
+                    self.apply_filtered(at, pod, nodes, &mut filtered, &answer);
                 }
                 Err(why) => self.failed(at, pod, why)?,
             }
         }
-        Ok(passed)
+        Ok(filtered)
     }
 
-    fn take_filtered(
+    fn apply_filtered(
         &self,
         at: usize,
         pod: &PodInfo,
         nodes: &NodeTable,
-        passed: &mut Passed,
-        said: &Filtered,
+        filtered: &mut FilteredRows,
+        answer: &Filtered,
     ) {
-        let kept: FxHashSet<&str> = said.nodes.iter().map(Str::as_str).collect();
-        let words = |said: &'_ [(Str, String)], fix: Fix| -> Vec<(Str, Reject)> {
+        let accepted: FxHashSet<&str> = answer.nodes.iter().map(Str::as_str).collect();
+        let rejections = |answer: &'_ [(Str, String)], fix: Fix| -> Vec<(Str, Reject)> {
             let reject = |why: &String| Reject { fix, reasons: vec![why.clone().into()] };
-            said.iter().map(|(node, why)| (node.clone(), reject(why))).collect()
+            answer.iter().map(|(node, why)| (node.clone(), reject(why))).collect()
         };
-        let mut why: FxHashMap<Str, Reject> = words(&said.failed, Fix::EvictionMayHelp).into_iter().collect();
-        why.extend(words(&said.unresolvable, Fix::NothingHelps));
-        let (rows, out): (Vec<_>, Vec<_>) =
-            passed.rows.drain(..).partition(|row| kept.contains(nodes.node(*row).name().as_str()));
+        let mut reasons: FxHashMap<Str, Reject> =
+            rejections(&answer.failed, Fix::EvictionMayHelp).into_iter().collect();
+        reasons.extend(rejections(&answer.unresolvable, Fix::NothingHelps));
+        let (rows, rejected): (Vec<_>, Vec<_>) =
+            filtered.rows.drain(..).partition(|row| accepted.contains(nodes.node(*row).name().as_str()));
         for row in &rows {
-            why.remove(nodes.node(*row).name());
+            reasons.remove(nodes.node(*row).name());
         }
-        for row in out {
-            // A node of which nothing is said is out without a reason, and nothing helps.
+        for row in rejected {
+            // A node that the answer does not mention is rejected without a reason, and nothing helps.
             let silent = || Reject { fix: Fix::NothingHelps, reasons: Vec::new() };
-            passed.rejected.push((row, why.remove(nodes.node(row).name()).unwrap_or_else(silent)));
+            filtered.rejected.push((row, reasons.remove(nodes.node(row).name()).unwrap_or_else(silent)));
         }
-        passed.rows = rows;
-        if let Some(node) = why.keys().min() {
-            self.remark(at, pod, Remark::Strange(node));
+        filtered.rows = rows;
+        if let Some(node) = reasons.keys().min() {
+            self.remark(at, pod, Remark::UnknownNode(node));
         }
     }
 
-    /// An error of an extender that may be ignored is none.
+    /// Handles a failure, which is an error unless the extender is ignorable.
     fn failed(&self, at: usize, pod: &PodInfo, why: String) -> Result<(), ExtenderError> {
         if !self.all[at].ignorable {
             return Err(ExtenderError(why));
@@ -298,28 +302,29 @@ impl Extenders {
         Ok(())
     }
 
-    /// Adds what extenders think of the rows to what plugins do.
+    /// Adds the scores of extenders to those of plugins.
     pub(crate) fn add_scores(&self, pod: &PodInfo, nodes: &NodeTable, rows: &[NodeIdx], totals: &mut [i64]) {
-        let Some(host) = &self.host else { return };
-        let asked: Vec<usize> =
+        let Some(client) = &self.client else { return };
+        let scorers: Vec<usize> =
             self.interested(pod).filter(|(_, extender)| extender.prioritizes).map(|(at, _)| at).collect();
-        if asked.is_empty() {
+        if scorers.is_empty() {
             return;
         }
         let names: Vec<Str> = rows.iter().map(|row| nodes.node(*row).name().clone()).collect();
-        let places: FxHashMap<&str, usize> =
+        let positions: FxHashMap<&str, usize> =
             names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
-        for (at, said) in asked.iter().zip(host.prioritize(&asked, pod, &names)) {
+        for (at, answer) in scorers.iter().zip(client.prioritize(&scorers, pod, &names)) {
             let factor = self.all[*at].weight.wrapping_mul(SCALE);
-            match said {
+            match answer {
                 Ok(scores) => {
                     for (node, score) in &scores {
-                        match places.get(node.as_str()) {
-                            Some(place) => {
-                                // As kube-scheduler adds: an extender that is out of all bounds may turn the order round.
-                                totals[*place] = totals[*place].wrapping_add(score.wrapping_mul(factor));
+                        match positions.get(node.as_str()) {
+                            Some(position) => {
+                                // Wraps as in kube-scheduler: absurd scores may reverse the order.
+                                totals[*position] =
+                                    totals[*position].wrapping_add(score.wrapping_mul(factor));
                             }
-                            None => self.remark(*at, pod, Remark::Strange(node)),
+                            None => self.remark(*at, pod, Remark::UnknownNode(node)),
                         }
                     }
                     if let Some((_, score)) =
@@ -333,15 +338,16 @@ impl Extenders {
         }
     }
 
-    /// Whether some extender has a say in evictions for that pod.
+    /// Returns true if some extender takes part in preemption for that pod.
     pub fn preempt_for(&self, pod: &PodInfo) -> bool {
         self.interested(pod).any(|(_, extender)| extender.preempts)
     }
 
-    /// Which evictions are fine with all extenders that have a say in them, asked one after the other.
+    /// Returns the evictions that all extenders accept that take part in preemption. Each is asked about those that the
+    /// ones before it accepted.
     ///
     /// # Errors
-    /// When one fails that may not be ignored.
+    /// When an extender fails that is not ignorable.
     pub fn preempt(
         &self,
         pod: &PodInfo,
@@ -352,10 +358,10 @@ impl Extenders {
             if plans.is_empty() {
                 break;
             }
-            let asked: Vec<NodeVictims> = plans.iter().map(|plan| plan.by_name(nodes)).collect();
-            let said = self.ask(extender, |host| host.preempt(at, pod, &asked));
-            let said = said.and_then(|said| self.agreed(at, pod, nodes, &plans, &said));
-            match said {
+            let request: Vec<NodeVictims> = plans.iter().map(|plan| plan.by_name(nodes)).collect();
+            let answer = self.ask(extender, |client| client.preempt(at, pod, &request));
+            let answer = answer.and_then(|answer| self.agreed(at, pod, nodes, &plans, &answer));
+            match answer {
                 Ok(agreed) => plans = agreed,
                 Err(why) => self.failed(at, pod, why)?,
             }
@@ -363,24 +369,24 @@ impl Extenders {
         Ok(plans)
     }
 
-    /// The plans that are left, in their order, with the victims that the extender names.
+    /// Returns the accepted plans in their order, with the victims that the extender names.
     fn agreed(
         &self,
         at: usize,
         pod: &PodInfo,
         nodes: &NodeTable,
         plans: &[EvictionPlan],
-        said: &[NodeVictims],
+        answer: &[NodeVictims],
     ) -> Result<Vec<EvictionPlan>, String> {
         let extender = &self.all[at];
         let mut by_node: FxHashMap<&str, &NodeVictims> =
-            said.iter().map(|victims| (victims.node.as_str(), victims)).collect();
+            answer.iter().map(|victims| (victims.node.as_str(), victims)).collect();
         let mut agreed = Vec::new();
         for plan in plans {
             let node = nodes.node(plan.row);
-            let Some(said) = by_node.remove(node.name().as_str()) else { continue };
+            let Some(answer) = by_node.remove(node.name().as_str()) else { continue };
             let mut victims: Vec<Arc<PodInfo>> = Vec::new();
-            for uid in &said.victims {
+            for uid in &answer.victims {
                 let victim = node.pods().iter().find(|victim| victim.uid == *uid);
                 let victim = victim.ok_or_else(|| {
                     format!(
@@ -412,7 +418,7 @@ impl Extenders {
                 self.remark(at, pod, Remark::NoVictims(node.name()));
                 continue;
             }
-            let violations = usize::try_from(said.violations).unwrap_or(0);
+            let violations = usize::try_from(answer.violations).unwrap_or(0);
             agreed.push(EvictionPlan { row: plan.row, victims, violations });
         }
         match by_node.keys().min() {
@@ -438,10 +444,10 @@ impl EvictionPlan {
     }
 }
 
-/// An extender may take nodes away, and add none.
-fn only_asked(extender: &Extender, asked: &[Str], said: &Filtered) -> Result<(), String> {
-    let asked: FxHashSet<&str> = asked.iter().map(Str::as_str).collect();
-    match said.nodes.iter().find(|node| !asked.contains(node.as_str())) {
+/// An extender may remove nodes but not add any.
+fn check_nodes(extender: &Extender, requested: &[Str], answer: &Filtered) -> Result<(), String> {
+    let requested: FxHashSet<&str> = requested.iter().map(Str::as_str).collect();
+    match answer.nodes.iter().find(|node| !requested.contains(node.as_str())) {
         Some(node) => Err(format!(
             "extender {:?} claims a filtered node {:?} which is not found in the input node list",
             extender.name.as_str(),

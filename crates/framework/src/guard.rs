@@ -1,8 +1,8 @@
 //! The one place through which every call of a plugin goes.
 //!
-//! A call gets here with the plugin's type erased and leaves with an answer or with an error that names plugin and
-//! call. A panic becomes such an error, so that one pod fails and the scheduler goes on. Calls are measured here, for those who
-//! lend a meter ([`crate::meter`]).
+//! A call arrives with the plugin's type erased and returns an answer, or an error that names the plugin and the call.
+//! A panic becomes such an error, so that one pod fails and the scheduler continues. Calls are measured here if there
+//! is a [meter](crate::meter).
 
 use std::{
     any::Any,
@@ -39,28 +39,28 @@ use crate::{
     sweep::Sweep,
 };
 
-/// What a plugin was called for.
+/// Purpose of a plugin call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// One of the extension points.
     Point(ExtensionPoint),
-    /// A PreFilter plugin is told of a pod that joins a node in a question of the form "what if".
+    /// Notifies a PreFilter plugin of a pod that joins a node in a dry run.
     AddPod,
-    /// The same of a pod that leaves.
+    /// Notifies a PreFilter plugin of a pod that leaves a node in a dry run.
     RemovePod,
     /// NormalizeScore.
     Normalize,
     /// Unreserve.
     Unreserve,
-    /// What Reserve assumed of an object is assumed of a newer version of it.
+    /// Applies an assumption of Reserve to a newer version of the object.
     Assume,
     /// PreBind's pre-flight.
     PreFlight,
-    /// An index is being got ready, or told of a change.
+    /// Prepares an index or notifies it of a change.
     Index,
     /// A queueing hint.
     Hint,
-    /// A signature for opportunistic batching, or what is read of a pod.
+    /// Computes a signature for opportunistic batching, or lists what is read of a pod.
     Sign,
 }
 
@@ -81,19 +81,19 @@ impl fmt::Display for Call {
     }
 }
 
-/// A plugin failed unexpectedly. Reads as kube-scheduler words it.
+/// Error of a plugin call, in the words of kube-scheduler.
 #[derive(Debug, Error)]
 pub struct PointError {
-    /// Which plugin.
+    /// Name of the plugin.
     pub plugin: &'static str,
-    /// What it was called for.
+    /// The failed call.
     pub call: Call,
-    /// What it said.
+    /// The plugin's error.
     pub source: PluginError,
 }
 
 impl PointError {
-    /// Whether the plugin panicked.
+    /// Returns true if the plugin panicked.
     pub fn is_panic(&self) -> bool {
         self.source.is::<Panicked>()
     }
@@ -120,12 +120,12 @@ impl fmt::Display for PointError {
     }
 }
 
-/// What kept a pod from passing a point.
+/// Rejection or error that kept a pod from passing a point.
 #[derive(Debug)]
 pub enum Stopped {
-    /// That plugin rejected it.
+    /// Rejection by that plugin.
     Reject(&'static str, Reject),
-    /// A plugin failed.
+    /// Error of a plugin.
     Error(PointError),
 }
 
@@ -153,7 +153,7 @@ pub struct Panicked {
     text: String,
 }
 
-/// What a panic said.
+/// Message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown panic")
@@ -164,69 +164,69 @@ fn panicked(plugin: &'static str, call: Call, panic: &(dyn Any + Send)) -> Point
     PointError { plugin, call, source: panicked.into() }
 }
 
-/// Runs a plugin's code. What it leaves half done is its own: the framework throws away whatever it was filling.
+/// Runs a plugin's code and catches panics. The framework discards anything that was being filled.
 pub(crate) fn caught<T>(plugin: &'static str, call: Call, run: impl FnOnce() -> T) -> Result<T, PointError> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panicked(plugin, call, &*panic))
 }
 
-/// A plugin as profiles hold it, its type erased.
+/// A plugin of a profile, with its type erased.
 #[derive(Clone)]
-pub struct Guarded {
+pub struct GuardedPlugin {
     plugin: AnyPlugin,
     calls: Calls,
-    /// `None` unless somebody measures.
+    /// `None` without measurements.
     meter: Option<Arc<dyn PluginMeter>>,
 }
 
-/// A call that is being measured.
-struct Begun<'a> {
+/// A call in progress that is measured.
+struct MeasuredCall<'a> {
     meter: &'a dyn PluginMeter,
     stage: Stage,
     at: Stamp,
 }
 
-impl Begun<'_> {
+impl MeasuredCall<'_> {
     fn end(self, status: Status) {
         self.meter.end(self.stage, self.at, status);
     }
 }
 
-/// How an answer counts in measurements.
-trait Said {
+/// An answer with a status for measurements.
+trait CallStatus {
     fn status(&self) -> Status {
         Status::Success
     }
 }
 
-impl Said for () {}
-impl Said for bool {}
-impl Said for i64 {}
-impl Said for Slot {}
-impl Said for crate::events::Hint {}
-impl Said for Option<Vec<ErasedRegistration>> {}
+impl CallStatus for () {}
+impl CallStatus for bool {}
+impl CallStatus for i64 {}
+impl CallStatus for Slot {}
+impl CallStatus for crate::events::Hint {}
+impl CallStatus for Option<Vec<ErasedRegistration>> {}
 
-impl Said for PreFilterAnswer {
+impl CallStatus for PreFilterAnswer {
     fn status(&self) -> Status {
         if matches!(self, Self::Skip) { Status::Skip } else { Status::Success }
     }
 }
 
-impl Said for Option<Vec<SignFragment>> {
+impl CallStatus for Option<Vec<SignFragment>> {
     fn status(&self) -> Status {
         if self.is_some() { Status::Success } else { Status::Unschedulable }
     }
 }
 
-/// Whether PreScore has made a state.
-struct Made(bool);
+/// Result of PreScore: true if it returned a state.
+struct HasState(bool);
 
-impl Said for Made {
+impl CallStatus for HasState {
     fn status(&self) -> Status {
         if self.0 { Status::Success } else { Status::Skip }
     }
 }
 
-impl Said for PostFiltered {
+impl CallStatus for PostFiltered {
     fn status(&self) -> Status {
         match self {
             Self::Nominate { .. } => Status::Success,
@@ -236,34 +236,34 @@ impl Said for PostFiltered {
     }
 }
 
-impl Said for Permitted {
+impl CallStatus for Permitted {
     fn status(&self) -> Status {
         if matches!(self, Self::Wait(_)) { Status::Wait } else { Status::Success }
     }
 }
 
-impl Said for PreFlight {
+impl CallStatus for PreFlight {
     fn status(&self) -> Status {
         if matches!(self, Self::NothingToDo) { Status::Skip } else { Status::Success }
     }
 }
 
-impl Said for Bound {
+impl CallStatus for Bound {
     fn status(&self) -> Status {
         if matches!(self, Self::NotMine) { Status::Skip } else { Status::Success }
     }
 }
 
-impl<T: Said> Said for PluginResult<T> {
+impl<T: CallStatus> CallStatus for PluginResult<T> {
     fn status(&self) -> Status {
         self.as_ref().map_or(Status::Error, T::status)
     }
 }
 
-impl<T: Said> Said for Result<T, Stop> {
+impl<T: CallStatus> CallStatus for Result<T, Stop> {
     fn status(&self) -> Status {
         match self {
-            Ok(said) => said.status(),
+            Ok(answer) => answer.status(),
             Err(Stop::Reject(reject)) => reject.fix.into(),
             Err(Stop::Error(_)) => Status::Error,
         }
@@ -271,7 +271,7 @@ impl<T: Said> Said for Result<T, Stop> {
 }
 
 impl Stopped {
-    /// How this counts in measurements.
+    /// Status for measurements.
     pub fn status(&self) -> Status {
         match self {
             Self::Reject(_, reject) => reject.fix.into(),
@@ -280,51 +280,51 @@ impl Stopped {
     }
 }
 
-impl fmt::Debug for Guarded {
+impl fmt::Debug for GuardedPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Guarded({})", self.calls.name)
+        write!(f, "GuardedPlugin({})", self.calls.name)
     }
 }
 
-impl Guarded {
-    /// Takes a plugin in.
+impl GuardedPlugin {
+    /// Wraps a plugin.
     pub fn new<P: Plugin>(plugin: P) -> Self {
         Self { plugin: Arc::new(plugin), calls: Calls::of::<P>(), meter: None }
     }
 
-    /// The same plugin, measured; `stages` are those at which it is asked.
+    /// Returns the same plugin, measured; `stages` are those at which it is called.
     pub(crate) fn metered(&self, meter: &dyn ProfileMeter, stages: &[Stage]) -> Self {
         Self { meter: Some(meter.plugin(self.name(), stages)), ..self.clone() }
     }
 
     /// Makes a call.
-    fn call<T: Said>(
+    fn call<T: CallStatus>(
         &self,
         call: Call,
         run: impl FnOnce(&(dyn Any + Send + Sync)) -> T,
     ) -> Result<T, PointError> {
-        let begun = self.begin(call);
-        let said = caught(self.calls.name, call, || run(&*self.plugin));
-        if let Some(begun) = begun {
-            begun.end(said.as_ref().map_or(Status::Error, T::status));
+        let measured = self.begin(call);
+        let answer = caught(self.calls.name, call, || run(&*self.plugin));
+        if let Some(measured) = measured {
+            measured.end(answer.as_ref().map_or(Status::Error, T::status));
         }
-        said
+        answer
     }
 
-    fn begin(&self, call: Call) -> Option<Begun<'_>> {
+    fn begin(&self, call: Call) -> Option<MeasuredCall<'_>> {
         let (meter, stage) = (self.meter.as_deref()?, Stage::of(call)?);
-        Some(Begun { meter, stage, at: meter.begin(stage)? })
+        Some(MeasuredCall { meter, stage, at: meter.begin(stage)? })
     }
 
-    /// The plugin has had its say about a pod, or about so many nodes.
+    /// Records that the plugin judged a pod, or `times` nodes.
     pub(crate) fn evaluated(&self, stage: Stage, times: impl FnOnce() -> usize) {
         if let Some(meter) = &self.meter {
             meter.evaluated(stage, times());
         }
     }
 
-    /// A call that may fail but cannot reject.
-    fn attempt<T: Said>(
+    /// Makes a call that may fail but cannot reject.
+    fn try_call<T: CallStatus>(
         &self,
         call: Call,
         run: impl FnOnce(&(dyn Any + Send + Sync)) -> PluginResult<T>,
@@ -332,8 +332,8 @@ impl Guarded {
         self.call(call, run)?.map_err(|source| self.failed(call, source))
     }
 
-    /// A call that may reject or fail.
-    fn ask<T: Said>(
+    /// Makes a call that may reject or fail.
+    fn ask<T: CallStatus>(
         &self,
         call: Call,
         run: impl FnOnce(&(dyn Any + Send + Sync)) -> Result<T, Stop>,
@@ -341,8 +341,8 @@ impl Guarded {
         self.call(call, run)?.map_err(|stop| self.stopped(call, stop))
     }
 
-    /// A call that goes on in the background.
-    async fn ask_async<'a, T: Said>(
+    /// Makes an asynchronous call that may reject or fail.
+    async fn ask_async<'a, T: CallStatus>(
         &'a self,
         call: Call,
         run: impl FnOnce() -> BoxFuture<'a, Result<T, Stop>>,
@@ -350,17 +350,17 @@ impl Guarded {
         self.wait_for(call, run).await?.map_err(|stop| self.stopped(call, stop))
     }
 
-    async fn wait_for<'a, T: Said>(
+    async fn wait_for<'a, T: CallStatus>(
         &'a self,
         call: Call,
         run: impl FnOnce() -> BoxFuture<'a, T>,
     ) -> Result<T, PointError> {
-        let begun = self.begin(call);
-        let said = self.polled(call, run).await;
-        if let Some(begun) = begun {
-            begun.end(said.as_ref().map_or(Status::Error, T::status));
+        let measured = self.begin(call);
+        let answer = self.polled(call, run).await;
+        if let Some(measured) = measured {
+            measured.end(answer.as_ref().map_or(Status::Error, T::status));
         }
-        said
+        answer
     }
 
     async fn polled<'a, T>(
@@ -393,14 +393,14 @@ impl Guarded {
         }
     }
 
-    // --- what it is ---
+    // --- properties ---
 
     /// See [`Plugin::NAME`].
     pub fn name(&self) -> &'static str {
         self.calls.name
     }
 
-    /// For how long its answers may be kept.
+    /// Scope of its answers.
     pub fn scope(&self) -> Scope {
         self.calls.scope
     }
@@ -415,7 +415,7 @@ impl Guarded {
         self.calls.normalization
     }
 
-    /// The kind of index the plugin uses; see [`crate::plugin::Indexed`].
+    /// Kind of index that the plugin uses; see [`crate::plugin::Indexed`].
     pub fn index(&self) -> Option<IndexKind> {
         self.calls.index.map(|(kind, _)| kind)
     }
@@ -425,22 +425,22 @@ impl Guarded {
         &self.calls.resources
     }
 
-    /// Whether the plugin can work as it says: what it listens to is watched and happens, and it compares no candidates
-    /// where its answers are kept row by row.
+    /// Checks that the plugin can work: its events are watched and can happen, and it does not compare candidates if
+    /// its answers are cached row by row.
     ///
     /// # Errors
-    /// Reason why it cannot work.
+    /// The reason why it cannot work.
     pub fn check(&self) -> Result<(), BuildError> {
         let (plugin, resources) = (self.name(), self.resources());
         if self.scope() == Scope::Row && self.normalization() == Normalize::Custom {
             return Err(BuildError::RowNormalizes { plugin });
         }
-        // A plugin that panics instead of telling is taken for one that tells nothing.
+        // A plugin that panics here is treated as one without registrations.
         for ErasedRegistration { event, .. } in self.events().unwrap_or_default().unwrap_or_default() {
             let resource = event.resource;
             let names = |kind: &ResourceKind| EventResource::named(kind.name()) == resource;
             if resource.is_named() && !resources.iter().any(names) {
-                return Err(BuildError::Unnamed { plugin, resource });
+                return Err(BuildError::UnwatchedResource { plugin, resource });
             }
             if let Some(never) = event.never_happens() {
                 return Err(BuildError::NeverHappens { plugin, event, never });
@@ -469,7 +469,7 @@ impl Guarded {
         self.call(Call::Hint, |_| (self.calls.events)(&self.plugin))
     }
 
-    /// Whether an event may help the pod, by that registration of this plugin.
+    /// Returns the answer of a hint of this plugin.
     ///
     /// # Errors
     /// When the hint fails.
@@ -479,7 +479,7 @@ impl Guarded {
         pod: &PodInfo,
         change: &crate::events::Change<'_>,
     ) -> Result<crate::events::Hint, PointError> {
-        self.attempt(Call::Hint, |_| hint(pod, change))
+        self.try_call(Call::Hint, |_| hint(pod, change))
     }
 
     /// See [`Plugin::sign`]; `None` if the pod cannot be signed.
@@ -523,7 +523,7 @@ impl Guarded {
     /// See [`crate::plugin::Indexed::prepare`].
     ///
     /// # Errors
-    /// When the plugin panics; its index is then thrown away.
+    /// When the plugin panics; its index is then discarded.
     pub fn prepare(
         &self,
         indexes: &mut Indexes,
@@ -531,9 +531,9 @@ impl Guarded {
         pod: &PodInfo,
     ) -> Result<(), PointError> {
         let Some((kind, run)) = self.calls.index else { return Ok(()) };
-        let prepared = self.attempt(Call::Index, |this| run(this, indexes, view, pod));
+        let prepared = self.try_call(Call::Index, |this| run(this, indexes, view, pod));
         if prepared.is_err() {
-            indexes.throw_away(kind);
+            indexes.discard(kind);
         }
         prepared
     }
@@ -559,7 +559,7 @@ impl Guarded {
         row: NodeIdx,
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.add_pod else { return Ok(()) };
-        self.attempt(Call::AddPod, |this| run(this, cx, slot, pod, row))
+        self.try_call(Call::AddPod, |this| run(this, cx, slot, pod, row))
     }
 
     /// See [`crate::plugin::PreFilter::remove_pod`].
@@ -574,7 +574,7 @@ impl Guarded {
         row: NodeIdx,
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.remove_pod else { return Ok(()) };
-        self.attempt(Call::RemovePod, |this| run(this, cx, slot, pod, row))
+        self.try_call(Call::RemovePod, |this| run(this, cx, slot, pod, row))
     }
 
     /// See [`crate::plugin::Filter::filter`]; fits when skipped.
@@ -594,13 +594,13 @@ impl Guarded {
     pub fn filter_batch(&self, cx: &Cycle<'_>, slot: &Slot, sweep: &mut Sweep<'_>) -> Result<(), PointError> {
         let Some(run) = self.calls.filter_batch else { return Ok(()) };
         self.evaluated(Stage::Filter, || sweep.rows().len());
-        self.attempt(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, sweep))
+        self.try_call(Call::Point(ExtensionPoint::Filter), |this| run(this, cx, slot, sweep))
     }
 
     /// See [`crate::plugin::Filter::lacks`].
     pub fn lacks(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Option<String> {
         let run = self.calls.lacks?;
-        // Who panics here has rejected the node all the same; there is nothing more to say of it.
+        // A plugin that panics here has rejected the node nevertheless, without details.
         caught(self.name(), Call::Point(ExtensionPoint::Filter), || run(&*self.plugin, cx, slot, row)).ok()?
     }
 
@@ -612,7 +612,7 @@ impl Guarded {
         let no_help = PostFiltered::NoHelp { reasons: Vec::new(), nomination: Default::default() };
         let Some(run) = self.calls.post_filter else { return Ok(no_help) };
         self.evaluated(Stage::PostFilter, || 1);
-        self.attempt(Call::Point(ExtensionPoint::PostFilter), |this| run(this, cx, slot))
+        self.try_call(Call::Point(ExtensionPoint::PostFilter), |this| run(this, cx, slot))
     }
 
     // --- scoring ---
@@ -629,11 +629,11 @@ impl Guarded {
         slot: &mut Slot,
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.pre_score else { return Ok(()) };
-        let made = self.attempt(Call::Point(ExtensionPoint::PreScore), |this| {
+        let answer = self.try_call(Call::Point(ExtensionPoint::PreScore), |this| {
             run(this, cx, filtered, candidates, slot)?;
-            Ok(Made(slot.is_some()))
+            Ok(HasState(slot.is_some()))
         });
-        made.map(drop)
+        answer.map(drop)
     }
 
     /// See [`crate::plugin::Score::score`].
@@ -643,7 +643,7 @@ impl Guarded {
     pub fn score(&self, cx: &Cycle<'_>, slot: &Slot, row: NodeIdx) -> Result<i64, PointError> {
         let Some(run) = self.calls.score else { return Ok(0) };
         self.evaluated(Stage::Score, || 1);
-        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, row))
+        self.try_call(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, row))
     }
 
     /// See [`crate::plugin::Score::score_batch`].
@@ -658,7 +658,7 @@ impl Guarded {
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.score_batch else { return Ok(()) };
         self.evaluated(Stage::Score, || scores.rows().len());
-        self.attempt(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, scores))
+        self.try_call(Call::Point(ExtensionPoint::Score), |this| run(this, cx, slot, scores))
     }
 
     /// See [`crate::plugin::Score::normalize`].
@@ -673,7 +673,7 @@ impl Guarded {
         scores: &mut [i64],
     ) -> Result<(), PointError> {
         let Some(run) = self.calls.normalize else { return Ok(()) };
-        self.attempt(Call::Normalize, |this| run(this, cx, slot, rows, scores))
+        self.try_call(Call::Normalize, |this| run(this, cx, slot, rows, scores))
     }
 
     // --- from the decision to the binding ---
@@ -681,7 +681,7 @@ impl Guarded {
     /// See [`crate::plugin::Reserve::reserve`].
     ///
     /// # Errors
-    /// When the plugin says no, or fails.
+    /// When the plugin rejects the pod or fails.
     pub fn reserve(
         &self,
         cx: &Cycle<'_>,
@@ -705,7 +705,7 @@ impl Guarded {
     /// See [`crate::plugin::Permit`].
     ///
     /// # Errors
-    /// When the plugin says no, or fails.
+    /// When the plugin rejects the pod or fails.
     pub fn permit(
         &self,
         cx: &Cycle<'_>,
@@ -722,13 +722,13 @@ impl Guarded {
     /// When the plugin fails.
     pub fn pre_flight(&self, placement: &Placement) -> Result<PreFlight, PointError> {
         let Some(run) = self.calls.pre_flight else { return Ok(PreFlight::NothingToDo) };
-        self.attempt(Call::PreFlight, |this| run(this, placement))
+        self.try_call(Call::PreFlight, |this| run(this, placement))
     }
 
     /// See [`crate::plugin::PreBind::pre_bind`].
     ///
     /// # Errors
-    /// When the plugin says no, or fails.
+    /// When the plugin rejects the pod or fails.
     pub async fn pre_bind<'a>(&'a self, cx: &'a BindCycle) -> Result<(), Stopped> {
         let Some(run) = self.calls.pre_bind else { return Ok(()) };
         self.ask_async(Call::Point(ExtensionPoint::PreBind), || run(&*self.plugin, cx)).await
@@ -737,7 +737,7 @@ impl Guarded {
     /// See [`crate::plugin::Bind`].
     ///
     /// # Errors
-    /// When the plugin says no, or fails.
+    /// When the plugin rejects the pod or fails.
     pub async fn bind<'a>(&'a self, cx: &'a BindCycle) -> Result<Bound, Stopped> {
         let Some(run) = self.calls.bind else { return Ok(Bound::NotMine) };
         self.ask_async(Call::Point(ExtensionPoint::Bind), || run(&*self.plugin, cx)).await

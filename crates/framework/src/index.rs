@@ -1,12 +1,12 @@
-//! Indexes: what plugins keep of the cluster instead of recounting it for every pod.
+//! Indexes: data structures that plugins declare and the cluster keeps up to date.
 //!
-//! An index is a type of its own. A plugin that uses one implements [`crate::plugin::Indexed`]; plugins that name the same
-//! type share one instance, whatever their profiles. The cluster owns the instances and tells them of every change: pods
-//! that join and leave rows (assumed, confirmed and forgotten ones alike), nodes, other objects. Questions of the form
-//! "what if" do not reach an index; they change a plugin's filter state.
+//! An index is a type. A plugin that uses one implements [`crate::plugin::Indexed`]; plugins that name the same type
+//! share one instance, across profiles. The cluster owns the instances and notifies them of every change of pods on
+//! rows (assumed, confirmed and forgotten ones), of nodes and of other objects. Dry runs do not change an index; they
+//! change a plugin's filter state.
 //!
-//! Invariant: an index always equals one that is made anew from the cluster. One that panics is thrown away and made anew,
-//! without the pod, node or object whose news it could not bear; whoever brought that news gets the error.
+//! Invariant: an index always equals one that is newly built from the cluster. An index that panics is discarded and
+//! rebuilt without the pod, node or object that caused the panic; the caller that made the change gets the error.
 
 use std::{
     any::{Any, TypeId},
@@ -24,41 +24,41 @@ use crate::{
     table::NodeTable,
 };
 
-/// What is known of the cluster, without the indexes.
+/// The state of the cluster without the indexes.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterView<'a> {
     /// All nodes and the pods on them.
     pub nodes: &'a NodeTable,
-    /// Everything else.
+    /// All other objects.
     pub objects: &'a Objects,
 }
 
-/// Something kept. See the [module documentation](self).
+/// A data structure over the cluster. See the [module documentation](self).
 pub trait Index: Any + Default + Send + Sync {
-    /// A pod is on a row now. The row may lack its node object: the pod is then on a node that is not known yet.
+    /// A pod is now on a row. The row has no node object if the pod's node is not known yet.
     fn pod_joined(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         let _ = (view, row, pod);
     }
 
-    /// A pod is on a row no more. Called with the object that it was told of last.
+    /// A pod has left a row. `pod` is the last version that the index has seen.
     fn pod_left(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         let _ = (view, row, pod);
     }
 
-    /// A pod on a row has changed, or its binding is confirmed. It leaves and joins, unless the index knows better: most
-    /// changes are of a pod's status, and most indexes do not look at that.
+    /// A pod on a row has changed, or its binding is confirmed. The default is to leave and join. An index that does
+    /// not read a pod's status should override this, because most changes are of the status.
     fn pod_changed(&mut self, view: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo) {
         self.pod_left(view, row, old);
         self.pod_joined(view, row, new);
     }
 
-    /// A row's node appeared, changed, or is gone: `view.nodes` has what it is now.
+    /// A row's node was added, changed or removed; `view.nodes` has its current state.
     fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) {
         let _ = (view, row);
     }
 
-    /// Another object appeared, changed, or is gone: `view.objects` has what it is now. Of custom objects that are known
-    /// already an index is told when it is made; namespaces and the like it finds in `view.objects`.
+    /// Another object was added, changed or removed; `view.objects` has its current state. A new index is notified of
+    /// the custom objects that exist already; it finds other objects in `view.objects`.
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let _ = (view, id);
     }
@@ -99,12 +99,12 @@ impl<I: Index> ErasedIndex for I {
     }
 }
 
-/// A kind of index: its type, and how it is made.
+/// A type of index and its constructor.
 #[derive(Clone, Copy)]
 pub struct IndexKind {
     type_id: TypeId,
     name: &'static str,
-    make: fn() -> Box<dyn ErasedIndex>,
+    build: fn() -> Box<dyn ErasedIndex>,
 }
 
 impl IndexKind {
@@ -112,7 +112,7 @@ impl IndexKind {
     pub fn of<I: Index>() -> Self {
         let name = std::any::type_name::<I>();
         let name = name.rsplit("::").next().unwrap_or(name);
-        Self { type_id: TypeId::of::<I>(), name, make: || Box::new(I::default()) }
+        Self { type_id: TypeId::of::<I>(), name, build: || Box::new(I::default()) }
     }
 
     fn panicked(self, panic: &(dyn Any + Send)) -> PointError {
@@ -127,44 +127,44 @@ impl std::fmt::Debug for IndexKind {
     }
 }
 
-/// All indexes in use, one per kind.
+/// All indexes in use, one of each kind.
 #[derive(Default)]
-pub struct Indexes(Vec<Kept>);
+pub struct Indexes(Vec<IndexEntry>);
 
 /// One index.
-struct Kept {
+struct IndexEntry {
     kind: IndexKind,
-    /// `None` if it panicked again and again while it was made.
+    /// `None` if it panicked too often while it was built.
     index: Option<Box<dyn ErasedIndex>>,
-    /// News of these made it panic: it was made anew without them, and is not told of them until there are other news.
-    withheld: Vec<Item>,
+    /// Subjects that made it panic. It was rebuilt without them and is not notified of them until they change.
+    withheld: Vec<Subject>,
 }
 
-/// Whom news are about.
+/// Subject of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Item {
-    /// A pod, by UID.
+enum Subject {
+    /// UID of a pod.
     Pod(Str),
     Node(NodeIdx),
     Object(ObjectId),
 }
 
-/// How many items may be withheld from an index before it is given up until somebody asks for it.
-const MOST_WITHHELD: usize = 16;
+/// Maximum number of subjects withheld from an index. With more of them it is dropped until a plugin needs it.
+const MAX_WITHHELD: usize = 16;
 
-impl Kept {
-    /// Makes the index from all that is in view, but for what it cannot bear.
-    fn make(&mut self, view: ClusterView<'_>) -> Result<(), PointError> {
+impl IndexEntry {
+    /// Builds the index from everything in view, except for subjects that make it panic.
+    fn rebuild(&mut self, view: ClusterView<'_>) -> Result<(), PointError> {
         self.index = None;
         let mut panicked = Ok(());
-        while self.withheld.len() <= MOST_WITHHELD {
-            match self.try_to_make(view) {
+        while self.withheld.len() <= MAX_WITHHELD {
+            match self.try_build(view) {
                 Ok(index) => {
                     self.index = Some(index);
                     return panicked;
                 }
-                Err((item, error)) => {
-                    self.withheld.extend(item);
+                Err((subject, error)) => {
+                    self.withheld.extend(subject);
                     panicked = Err(error);
                 }
             }
@@ -173,24 +173,28 @@ impl Kept {
         panicked
     }
 
-    fn try_to_make(&self, view: ClusterView<'_>) -> Result<Box<dyn ErasedIndex>, (Option<Item>, PointError)> {
-        let mut index = self.guarded(|| (self.kind.make)()).map_err(|error| (None, error))?;
+    fn try_build(
+        &self,
+        view: ClusterView<'_>,
+    ) -> Result<Box<dyn ErasedIndex>, (Option<Subject>, PointError)> {
+        let mut index = self.guarded(|| (self.kind.build)()).map_err(|error| (None, error))?;
         for id in view.objects.custom_keys().map(ObjectId::Custom) {
-            let item = Item::Object(id.clone());
-            if !self.withheld.contains(&item) {
-                self.guarded(|| index.object_changed(view, &id)).map_err(|error| (Some(item), error))?;
+            let subject = Subject::Object(id.clone());
+            if !self.withheld.contains(&subject) {
+                self.guarded(|| index.object_changed(view, &id)).map_err(|error| (Some(subject), error))?;
             }
         }
         for row in (0..view.nodes.rows()).map(NodeIdx::from) {
             let node = view.nodes.node(row);
-            let item = Item::Node(row);
-            if node.object().is_some() && !self.withheld.contains(&item) {
-                self.guarded(|| index.node_changed(view, row)).map_err(|error| (Some(item), error))?;
+            let subject = Subject::Node(row);
+            if node.object().is_some() && !self.withheld.contains(&subject) {
+                self.guarded(|| index.node_changed(view, row)).map_err(|error| (Some(subject), error))?;
             }
             for pod in node.pods() {
-                let item = Item::Pod(pod.uid.clone());
-                if !self.withheld.contains(&item) {
-                    self.guarded(|| index.pod_joined(view, row, pod)).map_err(|error| (Some(item), error))?;
+                let subject = Subject::Pod(pod.uid.clone());
+                if !self.withheld.contains(&subject) {
+                    self.guarded(|| index.pod_joined(view, row, pod))
+                        .map_err(|error| (Some(subject), error))?;
                 }
             }
         }
@@ -201,34 +205,34 @@ impl Kept {
         catch_unwind(AssertUnwindSafe(run)).map_err(|panic| self.kind.panicked(&*panic))
     }
 
-    /// Passes news on. If the index panics it is made anew without the one whom the news are about.
-    fn tell(
+    /// Passes a change on. If the index panics it is rebuilt without the subject of the change.
+    fn notify(
         &mut self,
         view: ClusterView<'_>,
-        item: Item,
-        still_there: bool,
-        news: impl FnOnce(&mut dyn ErasedIndex),
+        subject: Subject,
+        still_exists: bool,
+        change: impl FnOnce(&mut dyn ErasedIndex),
     ) -> Result<(), PointError> {
-        if let Some(at) = self.withheld.iter().position(|withheld| *withheld == item) {
+        if let Some(at) = self.withheld.iter().position(|withheld| *withheld == subject) {
             self.withheld.swap_remove(at);
-            if !still_there {
+            if !still_exists {
                 return Ok(());
             }
         }
         let Some(mut index) = self.index.take() else { return Ok(()) };
-        let told = self.guarded(|| {
-            news(&mut *index);
+        let notified = self.guarded(|| {
+            change(&mut *index);
             index
         });
-        match told {
+        match notified {
             Ok(index) => {
                 self.index = Some(index);
                 Ok(())
             }
             Err(error) => {
-                self.withheld.extend(still_there.then_some(item));
-                // What goes wrong while it is made anew is about others, and told when they are asked about.
-                let _ = self.make(view);
+                self.withheld.extend(still_exists.then_some(subject));
+                // Errors of the rebuild concern other subjects and are reported when those change.
+                let _ = self.rebuild(view);
                 Err(error)
             }
         }
@@ -236,57 +240,57 @@ impl Kept {
 }
 
 impl Indexes {
-    /// The index of that type.
+    /// Returns the index of that type.
     ///
     /// # Errors
-    /// When no plugin in use has listed it (the asking plugin forgot `points.indexed()`), or it cannot be made.
+    /// When no plugin in use declares it (the calling plugin lacks `points.indexed()`), or when it cannot be built.
     pub fn get<I: Index>(&self) -> PluginResult<&I> {
-        let found = self.0.iter().find(|kept| kept.kind.type_id == TypeId::of::<I>());
-        let index = found.and_then(|kept| kept.index.as_ref());
+        let found = self.0.iter().find(|entry| entry.kind.type_id == TypeId::of::<I>());
+        let index = found.and_then(|entry| entry.index.as_ref());
         index.and_then(|index| index.as_any().downcast_ref()).ok_or_else(|| missing::<I>(found.is_some()))
     }
 
-    /// The index of that type, to be changed.
+    /// Returns the index of that type for changing it.
     ///
     /// # Errors
     /// As [`Self::get`].
     pub fn get_mut<I: Index>(&mut self) -> PluginResult<&mut I> {
-        let found = self.0.iter_mut().find(|kept| kept.kind.type_id == TypeId::of::<I>());
-        let is_kept = found.is_some();
-        let index = found.and_then(|kept| kept.index.as_mut());
-        index.and_then(|index| index.as_any_mut().downcast_mut()).ok_or_else(|| missing::<I>(is_kept))
+        let found = self.0.iter_mut().find(|entry| entry.kind.type_id == TypeId::of::<I>());
+        let is_listed = found.is_some();
+        let index = found.and_then(|entry| entry.index.as_mut());
+        index.and_then(|index| index.as_any_mut().downcast_mut()).ok_or_else(|| missing::<I>(is_listed))
     }
 
-    /// Makes an index of that kind from what is in view, unless there is one.
+    /// Builds an index of that kind from everything in view, unless it exists.
     ///
     /// # Errors
-    /// When the index panics on some item. It is kept all the same, without that item, unless there are many of them.
+    /// When the index panics on a subject. It is built without that subject, unless there are too many of them.
     pub fn add(&mut self, kind: IndexKind, view: ClusterView<'_>) -> Result<(), PointError> {
-        let at = self.0.iter().position(|kept| kept.kind.type_id == kind.type_id);
+        let at = self.0.iter().position(|entry| entry.kind.type_id == kind.type_id);
         let at = at.unwrap_or_else(|| {
-            self.0.push(Kept { kind, index: None, withheld: Vec::new() });
+            self.0.push(IndexEntry { kind, index: None, withheld: Vec::new() });
             self.0.len() - 1
         });
-        if self.0[at].index.is_some() { Ok(()) } else { self.0[at].make(view) }
+        if self.0[at].index.is_some() { Ok(()) } else { self.0[at].rebuild(view) }
     }
 
-    /// An index was left half changed: the next [`Self::add`] makes it anew.
-    pub(crate) fn throw_away(&mut self, kind: IndexKind) {
-        for kept in self.0.iter_mut().filter(|kept| kept.kind.type_id == kind.type_id) {
-            kept.index = None;
+    /// Discards an index that was left half changed; the next [`Self::add`] rebuilds it.
+    pub(crate) fn discard(&mut self, kind: IndexKind) {
+        for entry in self.0.iter_mut().filter(|entry| entry.kind.type_id == kind.type_id) {
+            entry.index = None;
         }
     }
 
-    /// Tells every index; the first error is the one to tell.
-    fn tell(
+    /// Notifies every index and returns the first error.
+    fn notify(
         &mut self,
         view: ClusterView<'_>,
-        item: &Item,
-        still_there: bool,
-        news: impl Fn(&mut dyn ErasedIndex),
+        subject: &Subject,
+        still_exists: bool,
+        change: impl Fn(&mut dyn ErasedIndex),
     ) -> Result<(), PointError> {
-        let tell = |kept: &mut Kept| kept.tell(view, item.clone(), still_there, &news);
-        self.0.iter_mut().map(tell).fold(Ok(()), Result::and)
+        let notify = |entry: &mut IndexEntry| entry.notify(view, subject.clone(), still_exists, &change);
+        self.0.iter_mut().map(notify).fold(Ok(()), Result::and)
     }
 
     pub(crate) fn pod_joined(
@@ -295,7 +299,7 @@ impl Indexes {
         row: NodeIdx,
         pod: &PodInfo,
     ) -> Result<(), PointError> {
-        self.tell(view, &Item::Pod(pod.uid.clone()), true, |index| index.pod_joined(view, row, pod))
+        self.notify(view, &Subject::Pod(pod.uid.clone()), true, |index| index.pod_joined(view, row, pod))
     }
 
     pub(crate) fn pod_left(
@@ -304,7 +308,7 @@ impl Indexes {
         row: NodeIdx,
         pod: &PodInfo,
     ) -> Result<(), PointError> {
-        self.tell(view, &Item::Pod(pod.uid.clone()), false, |index| index.pod_left(view, row, pod))
+        self.notify(view, &Subject::Pod(pod.uid.clone()), false, |index| index.pod_left(view, row, pod))
     }
 
     pub(crate) fn pod_changed(
@@ -314,36 +318,36 @@ impl Indexes {
         old: &PodInfo,
         new: &PodInfo,
     ) -> Result<(), PointError> {
-        let item = Item::Pod(new.uid.clone());
-        let tell = |kept: &mut Kept| {
-            // To an index that could not bear the old object the pod is new.
-            let is_new = kept.withheld.contains(&item);
-            kept.tell(view, item.clone(), true, |index| match is_new {
+        let subject = Subject::Pod(new.uid.clone());
+        let notify = |entry: &mut IndexEntry| {
+            // To an index from which the old object was withheld the pod is new.
+            let is_new = entry.withheld.contains(&subject);
+            entry.notify(view, subject.clone(), true, |index| match is_new {
                 true => index.pod_joined(view, row, new),
                 false => index.pod_changed(view, row, old, new),
             })
         };
-        self.0.iter_mut().map(tell).fold(Ok(()), Result::and)
+        self.0.iter_mut().map(notify).fold(Ok(()), Result::and)
     }
 
     pub(crate) fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx) -> Result<(), PointError> {
-        let still_there = view.nodes.node(row).object().is_some();
-        self.tell(view, &Item::Node(row), still_there, |index| index.node_changed(view, row))
+        let still_exists = view.nodes.node(row).object().is_some();
+        self.notify(view, &Subject::Node(row), still_exists, |index| index.node_changed(view, row))
     }
 
     pub(crate) fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) -> Result<(), PointError> {
-        // An index that is made anew is told of custom objects only.
-        let still_there = matches!(id, ObjectId::Custom(_)) && view.objects.contains(id);
-        self.tell(view, &Item::Object(id.clone()), still_there, |index| index.object_changed(view, id))
+        // A rebuilt index is notified of custom objects only.
+        let still_exists = matches!(id, ObjectId::Custom(_)) && view.objects.contains(id);
+        self.notify(view, &Subject::Object(id.clone()), still_exists, |index| index.object_changed(view, id))
     }
 }
 
 fn missing<I>(is_listed: bool) -> PluginError {
     let index = std::any::type_name::<I>();
     if is_listed {
-        return format!("the index {index} panics and cannot be made").into();
+        return format!("the index {index} panics and cannot be built").into();
     }
-    format!("the index {index} is not kept: no plugin lists it").into()
+    format!("the index {index} does not exist: no plugin lists it").into()
 }
 
 impl std::fmt::Debug for Indexes {

@@ -1,17 +1,24 @@
-//! The scheduling framework: what plugin authors depend on.
+//! The scheduling framework, the crate that plugin authors depend on.
 //!
-//! Reading order: [`plugin`] (the traits), [`outcome`] (what they answer), [`cycle`] and [`scope`] (what they are lent), [`sweep`] and [`scores`]
-//! (many rows at once), [`cluster`] with [`table`] (nodes in columns) and [`index`] (what plugins keep), [`events`] (what wakes
-//! pending pods), [`resource`] (kinds of objects that plugins bring along) with [`assume`] (what counts of them before the API
-//! server has it), [`api_call`] (what plugins ask of the API server), [`registry`] and [`profile`] (from a configuration to
-//! plugins in order), [`points`] and [`guard`] (how plugins are called), [`extender`] (who else is asked), [`attempt`] (the run loop), `kept` with [`reads`], `totals` and `best` (what outlives an attempt).
+//! Reading order:
+//! 1. [`plugin`] (one trait per extension point), [`outcome`] (their answers), [`cycle`] and [`scope`] (their inputs),
+//!    [`sweep`] and [`scores`] (many rows at once)
+//! 2. [`cluster`] with [`table`] (the node table) and [`index`] (data structures that plugins declare)
+//! 3. [`events`] (changes that wake pending pods), [`resource`] (kinds of objects that plugins add), [`assume`]
+//!    (changes that a plugin expects before the API server confirms them), [`api_call`] (requests of plugins to the API
+//!    server)
+//! 4. [`registry`] and [`profile`] (from a configuration to plugins in order), [`points`] and [`guard`] (how plugins
+//!    are called), [`extender`] (webhooks that take part in decisions)
+//! 5. [`attempt`] (one scheduling cycle), `answer_cache` with [`reads`], `totals` and `max_tree` (answers that outlive
+//!    an attempt)
 //!
 //! Invariants: synchronous, no I/O, no clock, no randomness; the same input gives the same decision.
 
+mod answer_cache;
 pub mod api_call;
 pub mod assume;
 pub mod attempt;
-mod best;
+
 pub mod cluster;
 pub mod cycle;
 pub mod diagnosis;
@@ -19,7 +26,8 @@ pub mod events;
 pub mod extender;
 pub mod guard;
 pub mod index;
-mod kept;
+
+mod max_tree;
 pub mod meter;
 pub mod nodeset;
 pub mod normalize;
@@ -40,7 +48,7 @@ pub mod table;
 mod totals;
 pub mod window;
 
-/// What a plugin's file imports.
+/// Everything that a plugin's file imports.
 pub mod prelude {
     pub use crate::{
         api_call::{Api, ApiCall, ApiFailure, ObjectPath},
@@ -66,7 +74,7 @@ pub mod prelude {
         reads::Reads,
         registry::{Build, BuildCycle, NoArgs},
         resource::{Changed, Custom, CustomKey, Metadata, Resource, ResourceScope},
-        scope::{Row, RowCycle, RowPod, Scoped, Whole},
+        scope::{Row, RowCycle, RowPod, Scoped, WholeCluster},
         scores::Scores,
         sweep::Sweep,
         table::NodeRef,

@@ -1,7 +1,7 @@
-//! What is measured of plugins and of the points at which they are called, and by whom.
+//! Interfaces for measuring plugins and extension points.
 //!
-//! Nothing here reads a clock. The host lends a profile a [`ProfileMeter`] that knows the time and keeps numbers; nothing
-//! that a meter says has any influence on a decision. Without one, the default, nothing is measured, which costs a branch.
+//! Nothing here reads a clock. The host gives a profile a [`ProfileMeter`] that knows the time and stores numbers;
+//! meters cannot influence decisions. Without one, which is the default, the only cost is a branch.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,29 +9,29 @@ use harbormaster_api::points::ExtensionPoint;
 
 use crate::{guard::Call, outcome::Fix};
 
-/// A moment: nanoseconds since another one that the meter chose.
+/// A point in time: nanoseconds since an origin that the meter chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// How long after `earlier` this is.
+    /// Time elapsed since `earlier`.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// What a plugin is called for, as far as that is measured; prints as kube-scheduler's label `extension_point`.
+/// Measured kind of call; prints as kube-scheduler's label `extension_point`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// PreEnqueue.
     PreEnqueue,
     /// A signature for opportunistic batching.
     Sign,
-    /// PreFilter, with what indexes do to get ready for it.
+    /// PreFilter, including the preparation of indexes.
     PreFilter,
-    /// A pod joins a node in a question of the form "what if".
+    /// A pod joins a node in a dry run.
     AddPod,
-    /// A pod leaves one.
+    /// A pod leaves a node in a dry run.
     RemovePod,
     /// Filter.
     Filter,
@@ -60,7 +60,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All of them; each is at the place of its number.
+    /// All stages; each is at the index of its discriminant.
     pub const ALL: [Self; 17] = [
         Self::PreEnqueue,
         Self::Sign,
@@ -81,7 +81,7 @@ impl Stage {
         Self::PostBind,
     ];
 
-    /// What a call is measured as; `None` for calls that are not.
+    /// Returns the stage that a call is measured as; `None` for calls that are not measured.
     pub fn of(call: Call) -> Option<Self> {
         use ExtensionPoint as P;
         Some(match call {
@@ -102,7 +102,8 @@ impl Stage {
             Call::Unreserve => Self::Unreserve,
             Call::PreFlight => Self::PreFlight,
             Call::Sign => Self::Sign,
-            // Asked for each comparison in a heap; told of by nobody; measured by itself.
+            // QueueSort runs for each comparison in a heap; hints are measured separately; kube-scheduler has no label
+            // for the others.
             Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore)
             | Call::Assume
             | Call::Hint => return None,
@@ -133,10 +134,10 @@ impl Stage {
     }
 }
 
-/// How a call went; prints as kube-scheduler's name of the status code.
+/// Outcome of a call; prints as kube-scheduler's name of the status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Status {
-    /// Well.
+    /// It succeeded.
     Success,
     /// The plugin has nothing to do with the pod.
     Skip,
@@ -144,16 +145,16 @@ pub enum Status {
     Wait,
     /// An asynchronous step must finish first.
     Pending,
-    /// No, but eviction may help.
+    /// Rejected, but eviction may help.
     Unschedulable,
-    /// No, and eviction cannot help.
+    /// Rejected, and eviction cannot help.
     Unresolvable,
     /// The plugin failed.
     Error,
 }
 
 impl Status {
-    /// How many there are.
+    /// Number of statuses.
     pub const COUNT: usize = 7;
 
     /// kube-scheduler's label.
@@ -180,50 +181,50 @@ impl From<Fix> for Status {
     }
 }
 
-/// Takes the measurements of one profile.
+/// Records the measurements of one profile.
 pub trait ProfileMeter: fmt::Debug + Send + Sync {
-    /// The time.
+    /// Current time.
     fn now(&self) -> Stamp;
 
-    /// All plugins of that point were asked about a pod.
+    /// Records that all plugins of a point were called for a pod.
     fn point(&self, stage: Stage, status: Status, spent: Duration);
 
-    /// Takes the measurements of one plugin of the profile; `stages` are those at which the profile asks it.
+    /// Returns the meter of one plugin of the profile; `stages` are those at which the profile calls it.
     fn plugin(&self, name: &'static str, stages: &[Stage]) -> Arc<dyn PluginMeter>;
 }
 
-/// Takes the measurements of one plugin of one profile.
+/// Records the measurements of one plugin of one profile.
 pub trait PluginMeter: fmt::Debug + Send + Sync {
-    /// A call begins; `None` if this one is not measured.
+    /// Starts a call. Returns `None` if it is not measured.
     fn begin(&self, stage: Stage) -> Option<Stamp>;
 
-    /// It has ended.
+    /// Ends a measured call.
     fn end(&self, stage: Stage, begun: Stamp, status: Status);
 
-    /// It has failed, measured or not.
+    /// Records a failed call, measured or not.
     fn failed(&self, stage: Stage);
 
-    /// The plugin has had its say about so many things: about the pod once, or about so many nodes.
+    /// Records that the plugin judged a pod once, or `times` nodes.
     fn evaluated(&self, stage: Stage, times: usize);
 }
 
-/// Shares out the time of an attempt among the points that it passes.
+/// Divides the time of an attempt among its stages.
 #[derive(Debug)]
-pub(crate) struct Laps {
+pub(crate) struct StageTimer {
     meter: Option<Arc<dyn ProfileMeter>>,
     spent: [Duration; Stage::ALL.len()],
     since: Stamp,
     at: Stage,
 }
 
-impl Laps {
-    pub(crate) fn of(meter: Option<Arc<dyn ProfileMeter>>) -> Self {
+impl StageTimer {
+    pub(crate) fn new(meter: Option<Arc<dyn ProfileMeter>>) -> Self {
         let spent = [Duration::ZERO; Stage::ALL.len()];
         Self { meter, spent, since: Stamp::default(), at: Stage::PreFilter }
     }
 
-    /// An attempt begins with that point.
-    pub(crate) fn begin(&mut self, at: Stage) {
+    /// Starts an attempt with that stage.
+    pub(crate) fn start(&mut self, at: Stage) {
         if let Some(meter) = &self.meter {
             self.spent = [Duration::ZERO; Stage::ALL.len()];
             self.since = meter.now();
@@ -231,8 +232,8 @@ impl Laps {
         }
     }
 
-    /// It goes on with another one.
-    pub(crate) fn turn(&mut self, to: Stage) {
+    /// Ends the current stage and starts another one.
+    pub(crate) fn switch_to(&mut self, to: Stage) {
         if let Some(meter) = &self.meter {
             let now = meter.now();
             self.spent[self.at as usize] += now.since(self.since);
@@ -241,15 +242,15 @@ impl Laps {
         }
     }
 
-    /// A point has had its say: what was spent there counts.
-    pub(crate) fn observe(&mut self, stage: Stage, status: Status) {
+    /// Reports the time spent in a stage.
+    pub(crate) fn report(&mut self, stage: Stage, status: Status) {
         if let Some(meter) = &self.meter {
             meter.point(stage, status, std::mem::take(&mut self.spent[stage as usize]));
         }
     }
 
-    /// Whether anybody listens.
-    pub(crate) fn are_measured(&self) -> bool {
+    /// Returns true if there is a meter.
+    pub(crate) fn is_enabled(&self) -> bool {
         self.meter.is_some()
     }
 }
@@ -291,14 +292,14 @@ mod tests {
     #[test]
     fn time_is_shared_out_among_the_points_that_take_turns() {
         let meter = Arc::new(Ticking::default());
-        let mut laps = Laps::of(Some(meter.clone()));
-        laps.begin(Stage::PreFilter);
-        laps.turn(Stage::Filter);
-        laps.turn(Stage::Score);
-        laps.turn(Stage::Filter);
-        laps.turn(Stage::Reserve);
+        let mut timer = StageTimer::new(Some(meter.clone()));
+        timer.start(Stage::PreFilter);
+        timer.switch_to(Stage::Filter);
+        timer.switch_to(Stage::Score);
+        timer.switch_to(Stage::Filter);
+        timer.switch_to(Stage::Reserve);
         for stage in [Stage::PreFilter, Stage::Filter, Stage::Score, Stage::Score] {
-            laps.observe(stage, Status::Success);
+            timer.report(stage, Status::Success);
         }
         let expected = [(Stage::PreFilter, 10), (Stage::Filter, 20), (Stage::Score, 10), (Stage::Score, 0)];
         assert_eq!(*meter.seen.lock().unwrap(), expected);

@@ -27,12 +27,12 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
-    /// The empty set with room for `rows` rows.
+    /// Returns the empty set with capacity for `rows` rows.
     pub fn empty(rows: usize) -> Self {
         Self { words: vec![0; rows.div_ceil(64)] }
     }
 
-    /// The rows `0..rows`.
+    /// Returns the rows `0..rows`.
     pub fn all(rows: usize) -> Self {
         let mut set = Self { words: vec![!0; rows.div_ceil(64)] };
         if let (Some(last), false) = (set.words.last_mut(), rows.is_multiple_of(64)) {
@@ -41,7 +41,7 @@ impl NodeSet {
         set
     }
 
-    /// Whether `row` is in the set.
+    /// Returns true if `row` is in the set.
     pub fn contains(&self, row: NodeIdx) -> bool {
         self.words.get(row.at() / 64).is_some_and(|w| w >> (row.at() % 64) & 1 == 1)
     }
@@ -84,7 +84,7 @@ impl NodeSet {
         }
     }
 
-    /// Whether some row is in both.
+    /// Returns true if some row is in both.
     pub fn intersects(&self, other: &NodeSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
@@ -96,7 +96,7 @@ impl NodeSet {
         }
     }
 
-    /// Takes over the members of `other`, keeping the allocation.
+    /// Copies the members of `other`, keeping the allocation.
     pub fn copy_from(&mut self, other: &NodeSet) {
         self.words.clone_from(&other.words);
     }
@@ -106,12 +106,12 @@ impl NodeSet {
         self.words.fill(0);
     }
 
-    /// Whether no row is in the set.
+    /// Returns true if no row is in the set.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|w| *w == 0)
     }
 
-    /// How many rows are in the set.
+    /// Number of rows in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
@@ -126,7 +126,7 @@ impl NodeSet {
         self.iter().next()
     }
 
-    /// The smallest range of columns that has all rows of the set, for columnar code.
+    /// Returns the smallest range of columns that contains all rows of the set, for columnar code.
     pub fn span(&self) -> Range<usize> {
         let filled = |word: &u64| *word != 0;
         match (self.words.iter().position(filled), self.words.iter().rposition(filled)) {
@@ -138,7 +138,7 @@ impl NodeSet {
         }
     }
 
-    /// The bits, 64 rows a word, for columnar code.
+    /// The bits, 64 rows per word, for columnar code.
     pub fn words(&self) -> &[u64] {
         &self.words
     }

@@ -1,14 +1,14 @@
-//! How raw scores become 0..=100.
+//! Conversion of raw scores to 0..=100.
 
 use crate::{
     cycle::Cycle,
-    guard::{Guarded, PointError},
+    guard::{GuardedPlugin, PointError},
     nodeset::NodeSet,
     outcome::Normalize,
     points::Slot,
 };
 
-/// The score in 0..=100 for a raw score, given the largest raw score among the candidates (at least zero).
+/// Returns the score in 0..=100 for a raw score, given the largest raw score among the candidates (at least zero).
 pub fn normalized(how: Normalize, raw: i64, max: i64) -> i64 {
     match how {
         Normalize::Proportional { reverse } if max == 0 => {
@@ -26,12 +26,12 @@ pub fn normalized(how: Normalize, raw: i64, max: i64) -> i64 {
     }
 }
 
-/// Normalises the scores of all candidates: `scores[row]` for every row of `candidates`.
+/// Normalizes the scores of all candidates: `scores[row]` for every row of `candidates`.
 ///
 /// # Errors
-/// When the plugin's own normalisation fails.
+/// When the plugin's own normalization fails.
 pub fn normalize(
-    plugin: &Guarded,
+    plugin: &GuardedPlugin,
     cx: &Cycle<'_>,
     slot: &Slot,
     candidates: &NodeSet,

@@ -1,5 +1,5 @@
-//! What plugins look up beside nodes and pods: namespaces, services, owners of pods, disruption budgets, and the custom
-//! resources that they name.
+//! Objects other than nodes and pods that plugins read: namespaces, services, owners of pods, disruption budgets, and
+//! custom resources.
 
 mod custom;
 
@@ -19,16 +19,16 @@ use crate::{
 
 use custom::CustomObjects;
 
-/// Names an object that is neither a node nor a pod.
+/// Identifies an object that is neither a node nor a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectId {
-    /// One of the kinds that every scheduler knows.
+    /// An object of a kind that every scheduler knows.
     BuiltIn(ObjectKey),
-    /// One of a kind that a plugin names.
+    /// An object of a kind that a plugin names.
     Custom(CustomKey),
 }
 
-/// All of them, found by namespace and name.
+/// All objects by namespace and name.
 #[derive(Debug, Default)]
 pub struct Objects {
     namespaces: FxHashMap<Str, Labels>,
@@ -39,31 +39,31 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The labels of a namespace; `None` if there is no such object.
+    /// Returns the labels of a namespace; `None` if it does not exist.
     pub fn namespace_labels(&self, name: &str) -> Option<&Labels> {
         self.namespaces.get(name)
     }
 
-    /// The services of a namespace, by name.
+    /// Services of a namespace, by name.
     pub fn services(&self, namespace: &str) -> impl Iterator<Item = &Service> {
         self.services.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// An owner of pods.
+    /// Returns an owner of pods.
     pub fn workload(&self, kind: WorkloadKind, namespace: &Str, name: &Str) -> Option<&Workload> {
         self.workloads.get(&(kind, namespace.clone(), name.clone()))
     }
 
-    /// The disruption budgets of a namespace, by name.
+    /// Disruption budgets of a namespace, by name.
     pub fn budgets(&self, namespace: &str) -> impl Iterator<Item = &PodDisruptionBudget> {
         self.budgets.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The custom object of that name; the namespace is empty with
+    /// Returns a custom object. The namespace is empty with
     /// [`ResourceScope::Cluster`](crate::resource::ResourceScope::Cluster).
     ///
     /// # Errors
-    /// When no plugin in use names the kind (the asking plugin forgot `points.resource::<R>()`).
+    /// When no plugin in use names the kind (the calling plugin lacks `points.resource::<R>()`).
     pub fn get<R: Resource>(&self, namespace: &str, name: &str) -> PluginResult<Option<&Custom<R>>> {
         let some = self.by_namespace::<R>()?.get(namespace);
         Ok(some.and_then(|some| some.get(name)).and_then(custom::typed))
@@ -78,7 +78,7 @@ impl Objects {
         Ok(all.filter_map(custom::typed))
     }
 
-    /// The custom objects of a kind in one namespace, by name.
+    /// Custom objects of a kind in one namespace, by name.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -90,11 +90,12 @@ impl Objects {
     fn by_namespace<R: Resource>(&self) -> PluginResult<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
         self.custom.objects::<R>().ok_or_else(|| {
             let kind = std::any::type_name::<R>();
-            format!("{kind} is not kept: no plugin names it with `points.resource::<{}>()`", R::KIND).into()
+            format!("{kind} is not available: no plugin names it with `points.resource::<{}>()`", R::KIND)
+                .into()
         })
     }
 
-    /// Whether there is such an object.
+    /// Returns true if there is such an object.
     pub(crate) fn contains(&self, id: &ObjectId) -> bool {
         let key = match id {
             ObjectId::BuiltIn(key) => key,
@@ -113,42 +114,42 @@ impl Objects {
         }
     }
 
-    /// The custom objects, for indexes that are made anew.
+    /// Keys of the custom objects, for building indexes.
     pub(crate) fn custom_keys(&self) -> impl Iterator<Item = CustomKey> + '_ {
         self.custom.keys()
     }
 
-    /// No other kinds of custom objects are kept any more.
-    pub(crate) fn keep_only(&mut self, kinds: &[ResourceKind]) {
-        self.custom.keep_only(kinds);
+    /// Drops all kinds of custom objects but these.
+    pub(crate) fn retain_resources(&mut self, kinds: &[ResourceKind]) {
+        self.custom.retain_kinds(kinds);
     }
 
-    /// Keeps objects of that kind from now on.
-    pub(crate) fn keep(&mut self, kind: ResourceKind) {
-        self.custom.keep(kind);
+    /// Stores objects of that kind from now on.
+    pub(crate) fn add_resource(&mut self, kind: ResourceKind) {
+        self.custom.add_kind(kind);
     }
 
-    /// A custom object is new or changed.
-    pub(crate) fn set_custom(&mut self, raw: &RawObject) -> custom::Outcome {
+    /// Adds or replaces a custom object.
+    pub(crate) fn set_custom(&mut self, raw: &RawObject) -> custom::CustomOutcome {
         self.custom.set(raw)
     }
 
-    /// A custom object is gone.
-    pub(crate) fn remove_custom(&mut self, key: &CustomKey) -> custom::Outcome {
+    /// Removes a custom object.
+    pub(crate) fn remove_custom(&mut self, key: &CustomKey) -> custom::CustomOutcome {
         self.custom.remove(key)
     }
 
-    /// A custom object looks different from now on because of what was decided for a pod. Returns whether it does.
+    /// Applies an assumption made for a pod to a custom object. Returns true if the object changed.
     pub(crate) fn assume(&mut self, pod: &Str, assumption: Assumption) -> Result<bool, PointError> {
         self.custom.assume(pod, assumption)
     }
 
-    /// Nothing is assumed for that pod any more. Returns the objects that look different by that, and what failed.
-    pub(crate) fn give_back(&mut self, pod: &str) -> (Vec<CustomKey>, Vec<PointError>) {
-        self.custom.give_back(pod)
+    /// Reverts the assumptions made for a pod. Returns the objects that changed, and errors.
+    pub(crate) fn revert_assumptions(&mut self, pod: &str) -> (Vec<CustomKey>, Vec<PointError>) {
+        self.custom.revert_assumptions(pod)
     }
 
-    /// An object is new or changed.
+    /// Adds or replaces an object.
     pub(crate) fn set(&mut self, object: Object) {
         match object {
             Object::Namespace(n) => {
@@ -166,7 +167,7 @@ impl Objects {
         }
     }
 
-    /// An object is gone.
+    /// Removes an object.
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
         match key.kind {
             ObjectKind::Namespace => {

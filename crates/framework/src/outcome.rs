@@ -1,5 +1,5 @@
-//! What a plugin may answer, one type per extension point: what a point may not say does not compile. But one thing:
-//! [`Fix::Pending`] has no meaning in PreFilter, and is an error there.
+//! The answers of plugins, one type per extension point: an answer that a point does not allow does not compile. The
+//! one exception is [`Fix::Pending`], which is an error in PreFilter.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
@@ -11,13 +11,14 @@ use crate::{nodeset::NodeSet, pod::PodInfo};
 /// backoff that grows with consecutive errors.
 pub type PluginError = Box<dyn Error + Send + Sync>;
 
-/// The answer of a plugin that may fail unexpectedly.
+/// Result of a plugin call that may fail unexpectedly.
 pub type PluginResult<T> = Result<T, PluginError>;
 
-/// Why a pod does not pass a point. Both kinds convert into it, so that `?` and `.into()` work for either.
+/// Reason why a pod does not pass a point. Rejections and errors both convert into it, so `?` and `.into()` work for
+/// either.
 #[derive(Debug)]
 pub enum Stop {
-    /// The plugin says no, and why.
+    /// The plugin rejects the pod or node.
     Reject(Reject),
     /// The plugin failed unexpectedly.
     Error(PluginError),
@@ -35,10 +36,10 @@ impl<E: Into<PluginError>> From<E> for Stop {
     }
 }
 
-/// The pod passes, or why it does not.
+/// Success, or the reason why the pod does not pass.
 pub type Verdict = Result<(), Stop>;
 
-/// Could anything that the scheduler does make the pod fit?
+/// Measures of the scheduler that could make the pod fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fix {
     /// Evicting pods may help (`Unschedulable`).
@@ -60,12 +61,12 @@ impl Fix {
     }
 }
 
-/// A rejection with its reasons, each of which is counted by itself in the pod's message.
+/// A rejection with its reasons. The pod's message counts each reason separately.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reject {
-    /// Whether eviction could help.
+    /// Measure that may resolve the rejection.
     pub fix: Fix,
-    /// At least one reason for people.
+    /// Human-readable reasons, at least one.
     pub reasons: Vec<Cow<'static, str>>,
 }
 
@@ -86,14 +87,14 @@ impl Reject {
     }
 }
 
-/// The answer of PreFilter, unless no node can fit.
+/// Answer of PreFilter, unless no node can fit.
 #[derive(Debug)]
 pub enum PreFiltered<S> {
     /// The plugin's Filter has nothing to check for this pod.
     Skip,
-    /// Go on, with this state for Filter and, if `only` is set, no node outside of it.
+    /// Continue with this state for Filter. If `only` is set, no node outside of it can fit.
     Continue {
-        /// Lent to the plugin's Filter.
+        /// Passed to the plugin's Filter.
         state: S,
         /// The only nodes that can fit.
         only: Option<NodeSet>,
@@ -101,13 +102,13 @@ pub enum PreFiltered<S> {
 }
 
 impl<S> PreFiltered<S> {
-    /// Go on with `state` and all nodes.
+    /// Continues with `state` and all nodes.
     pub fn state(state: S) -> Self {
         Self::Continue { state, only: None }
     }
 }
 
-/// The answer of PreScore.
+/// Answer of PreScore.
 #[derive(Debug)]
 pub enum PreScored<S> {
     /// The plugin does not score this pod.
@@ -116,7 +117,7 @@ pub enum PreScored<S> {
     Continue(S),
 }
 
-/// How a plugin's raw scores become 0..=100.
+/// Conversion of a plugin's raw scores to 0..=100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalize {
     /// They are 0..=100 already.
@@ -131,34 +132,35 @@ pub enum Normalize {
     Custom,
 }
 
-/// The answer of PostFilter, called when no node fits.
+/// Answer of PostFilter, which is called when no node fits.
 #[derive(Clone, Debug)]
 pub enum PostFiltered {
-    /// The pod is expected to fit on that node once `victims` are gone: room there is kept for it, and they are evicted.
+    /// The pod is expected to fit the node once the `victims` are gone: they are evicted, and their resources are
+    /// reserved for the pod.
     Nominate {
         /// The node.
         node: Str,
-        /// Pods to evict, in order; perhaps none. While they are, PreEnqueue sees
+        /// Pods to evict, in order; may be empty. Until they are gone, PreEnqueue sees
         /// [`crate::cycle::EnqueueCycle::awaits_eviction`].
         victims: Vec<Arc<PodInfo>>,
     },
-    /// No help from here; the next PostFilter plugin is asked.
+    /// This plugin found no way; the next PostFilter plugin is asked.
     NoHelp {
-        /// Reasons for people; may be empty.
+        /// Human-readable reasons; may be empty.
         reasons: Vec<Cow<'static, str>>,
-        /// What becomes of an earlier nomination.
+        /// Effect on an earlier nomination.
         nomination: Nomination,
     },
-    /// No help, and no other PostFilter plugin is to be asked.
+    /// This plugin found no way, and no other PostFilter plugin is asked.
     Unresolvable {
-        /// Reasons for people; may be empty.
+        /// Human-readable reasons; may be empty.
         reasons: Vec<Cow<'static, str>>,
-        /// What becomes of an earlier nomination.
+        /// Effect on an earlier nomination.
         nomination: Nomination,
     },
 }
 
-/// What a failed attempt does to the pod's nominated node.
+/// Effect of a failed attempt on the pod's nominated node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nomination {
     /// It stays as it is.
@@ -168,16 +170,16 @@ pub enum Nomination {
     Clear,
 }
 
-/// The answer of Permit, unless the node is to be given up.
+/// Answer of Permit, unless the node is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permitted {
-    /// Go on.
+    /// Go on with the binding.
     Allow,
-    /// Hold the pod until every waiting plugin allowed it, at most this long (capped at 15 minutes).
+    /// Delay the pod until every waiting plugin has allowed it, at most this long (capped at 15 minutes).
     Wait(Duration),
 }
 
-/// The answer of Bind.
+/// Answer of Bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The pod is bound.
@@ -186,14 +188,14 @@ pub enum Bound {
     NotMine,
 }
 
-/// The answer of PreBind's pre-flight: is there anything to do for this pod?
+/// Answer of PreBind's pre-flight: is there anything to do for this pod?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreFlight {
     /// PreBind need not run.
     NothingToDo,
-    /// PreBind has work to do; it may run beside others that also said so with `parallel`.
+    /// PreBind has work to do.
     Work {
-        /// May run beside other parallel PreBind plugins.
+        /// May run in parallel with other PreBind plugins that also set this.
         parallel: bool,
     },
 }

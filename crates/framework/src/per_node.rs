@@ -1,4 +1,4 @@
-//! What a plugin finds out about nodes one by one, and wants again for the chosen one.
+//! A table of per-node results for a plugin's state.
 
 use std::{
     fmt,
@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use crate::{nodeset::NodeIdx, table::NodeRef};
 
-/// A table in a plugin's state that Filter fills, for Score and Reserve to read: for example the devices on each node that a
-/// pod would get. What Filter said of a node last counts.
+/// A table in a plugin's state that Filter fills and that Score and Reserve read: for example the devices on each node
+/// that a pod would get. The latest value for a node is stored.
 pub struct PerNode<T>(Mutex<FxHashMap<NodeIdx, T>>);
 
 impl<T> PerNode<T> {
-    /// Notes something about a node.
+    /// Stores the value for a node.
     pub fn set(&self, node: NodeRef<'_>, found: T) {
         self.rows().insert(node.idx(), found);
     }
@@ -25,7 +25,7 @@ impl<T> PerNode<T> {
 }
 
 impl<T: Clone> PerNode<T> {
-    /// What was noted about a node.
+    /// Returns the value of a node.
     pub fn get(&self, node: NodeRef<'_>) -> Option<T> {
         self.rows().get(&node.idx()).cloned()
     }

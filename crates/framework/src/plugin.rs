@@ -27,8 +27,8 @@
 //! }
 //! ```
 //!
-//! Points are *written per node and may be run per table*: [`Filter::filter_batch`] and [`Score::score_batch`] have a
-//! default that loops, and an override must give the same answers (the test kit checks it).
+//! Points are written for one node and may be run for the whole table: [`Filter::filter_batch`] and
+//! [`Score::score_batch`] loop by default. An override must return the same answers; the test kit checks it.
 
 use harbormaster_api::Str;
 
@@ -46,50 +46,51 @@ use crate::{
     pod::PodInfo,
     points::Points,
     reads::Reads,
-    scope::{Lent, RowPod, Scoped, Whole},
+    scope::{CycleView, RowPod, Scoped, WholeCluster},
     scores::Scores,
     sweep::Sweep,
     table::NodeRef,
 };
 
-/// For how long a plugin's filter verdicts and scores may be kept: see [`crate::scope`].
+/// Lifetime of a plugin's filter verdicts and scores; see [`crate::scope`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Not at all: some point of the plugin is lent the [whole](Whole) cluster.
+    /// One attempt: at least one point of the plugin sees the [whole cluster](WholeCluster).
     #[default]
     Cluster,
-    /// Until the row changes: PreFilter, Filter, PreScore and Score are all lent [a row](crate::scope::Row).
+    /// Until the row changes: PreFilter, Filter, PreScore and Score all see [one row](crate::scope::Row).
     Row,
 }
 
 /// A scheduler plugin. See the [module documentation](self).
 pub trait Plugin: Sized + Send + Sync + 'static {
-    /// The name in configurations, metrics and messages.
+    /// Name in configurations, metrics and messages.
     const NAME: &'static str;
 
-    /// Made by PreFilter, lent to Filter, PostFilter, PreScore and Reserve of the same attempt. Without a PreFilter: the default.
+    /// Returned by PreFilter; passed to Filter, PostFilter, PreScore and Reserve of the same attempt. The default value
+    /// if the plugin has no PreFilter.
     type FilterState: Clone + Default + Send + Sync + 'static;
 
-    /// Made by PreScore, lent to Score. Without a PreScore: the default.
+    /// Returned by PreScore and passed to Score. The default value if the plugin has no PreScore.
     type ScoreState: Default + Send + Sync + 'static;
 
     /// Lists the extension points that this plugin implements.
     fn points(points: &mut Points<Self>);
 
-    /// The events that may make pods schedulable that this plugin rejected. `None`: every event requeues them.
+    /// Returns the events that may make pods schedulable that this plugin rejected. `None`: every event requeues them.
     fn events(&self) -> Option<Vec<Registration<Self>>> {
         None
     }
 
-    /// For plugins that judge [rows](crate::scope::Row): what of the pod the answers depend on. Pods of which all plugins
-    /// read the same share what is kept, so less is better. The whole spec and `spec.nodeName`, unless the plugin says
-    /// otherwise.
+    /// Lists the parts of a pod that the answers of a [row-scoped](crate::scope::Row) plugin depend on. Pods that are
+    /// equal in everything that all plugins read share cached answers, so fewer reads are better. The default is the
+    /// whole spec and `spec.nodeName`.
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
         reads.of(&*pod.spec.spec).of(&pod.node_name);
     }
 
-    /// What this plugin reads of a pod, for opportunistic batching (KEP-5598): pods with equal fragments of all plugins
-    /// get equal answers. `Err`: this pod cannot be batched; the default.
+    /// Returns the parts of a pod that this plugin reads, for opportunistic batching (KEP-5598): pods whose fragments
+    /// are equal for all plugins get equal answers. `Err`, the default, means that the pod cannot be batched.
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         let _ = pod;
         Err(Unsignable)
@@ -99,56 +100,55 @@ pub trait Plugin: Sized + Send + Sync + 'static {
 /// One key and value of a pod's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SignFragment {
-    /// kube-scheduler's name of what was read.
+    /// kube-scheduler's name of the field that was read.
     pub key: &'static str,
     /// Its value, in any form that is equal for equal input.
     pub value: String,
 }
 
-/// The pod cannot be signed.
+/// Error of a plugin that cannot sign a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsignable;
 
-/// Decides whether a pod may enter the queue of pods that are tried. Called often: must be fast.
+/// Decides if a pod may enter the queue of pods to schedule. Called often, so it must be fast.
 pub trait PreEnqueue: Plugin {
-    /// `Err` keeps the pod out until one of the plugin's events lets it be asked again.
+    /// Returns `Err` to keep the pod out until one of the plugin's events lets it be asked again.
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict;
 }
 
-/// Keeps an index of the cluster. Plugins that name the same type share one.
+/// Declares an index of the cluster. Plugins that name the same type share one instance.
 pub trait Indexed: Plugin {
-    /// What is kept.
+    /// The type of the index.
     type Index: Index;
 
-    /// A pod is about to be tried: the index may get ready for the questions that the other points are going to ask of
-    /// it. The only place where it can be changed by a plugin, and what it then answers must still be what a new index
-    /// would answer.
+    /// Prepares the index for the pod that is about to be scheduled, before any other point of this plugin is called. A
+    /// plugin can change the index only here, and the index must still answer as a newly built one would.
     fn prepare(&self, index: &mut Self::Index, view: ClusterView<'_>, pod: &PodInfo) {
         let _ = (index, view, pod);
     }
 }
 
-/// A pod in the queue, as far as ordering may look.
+/// A pod in the queue, reduced to what its order may depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<'a> {
     /// The pod.
     pub pod: &'a PodInfo,
-    /// When it entered the queue this time.
+    /// Time at which it last entered the queue.
     pub since: harbormaster_api::Timestamp,
 }
 
-/// Orders the queue. A profile has exactly one, and all profiles the same.
+/// Orders the queue. A profile has exactly one, and it is the same in all profiles.
 pub trait QueueSort: Plugin {
-    /// Whether `a` goes before `b`.
+    /// Returns true if `a` goes before `b`.
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool;
 }
 
-/// Looks at the pod once before nodes are filtered.
-pub trait PreFilter<S: Scoped = Whole>: Plugin {
+/// Examines the pod once before nodes are filtered.
+pub trait PreFilter<S: Scoped = WholeCluster>: Plugin {
     /// Prepares state, narrows the nodes, or rejects the pod.
     fn pre_filter(&self, cx: &S::Cycle<'_>) -> Result<PreFiltered<Self::FilterState>, Stop>;
 
-    /// Another pod joins `node` in a question of the form "what if".
+    /// Updates the state for another pod that joins `node` in a dry run.
     fn add_pod(
         &self,
         cx: &S::Cycle<'_>,
@@ -160,7 +160,7 @@ pub trait PreFilter<S: Scoped = Whole>: Plugin {
         Ok(())
     }
 
-    /// Another pod leaves `node` in a question of the form "what if".
+    /// Updates the state for another pod that leaves `node` in a dry run.
     fn remove_pod(
         &self,
         cx: &S::Cycle<'_>,
@@ -173,13 +173,13 @@ pub trait PreFilter<S: Scoped = Whole>: Plugin {
     }
 }
 
-/// Decides whether a pod fits a node.
-pub trait Filter<S: Scoped = Whole>: Plugin {
-    /// One node.
+/// Decides if a pod fits a node.
+pub trait Filter<S: Scoped = WholeCluster>: Plugin {
+    /// Judges one node.
     fn filter(&self, cx: &S::Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict;
 
-    /// Many rows at once: all candidates, or a part of them. [`Filter::filter`] is the definition; an override must agree
-    /// with it, whichever rows are asked about together. Parts may come in any order, and one day at the same time.
+    /// Judges many rows at once: all candidates or some of them. [`Filter::filter`] defines the answers; an override
+    /// must agree with it for every combination of rows. Batches may come in any order and, in the future, in parallel.
     fn filter_batch(
         &self,
         cx: &S::Cycle<'_>,
@@ -196,17 +196,18 @@ pub trait Filter<S: Scoped = Whole>: Plugin {
         Ok(())
     }
 
-    /// Returns the lack of a node that this plugin rejects, in its own numbers and names: `wants 400 W, 120 W free`.
-    /// `simulate --explain` shows it to people; nothing else asks.
+    /// Describes what a node lacks that this plugin rejects, in the plugin's own numbers and names: `wants 400 W, 120 W
+    /// free`. Only `simulate --explain` calls it.
     fn lacks(&self, cx: &S::Cycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Option<String> {
         let _ = (cx, state, node);
         None
     }
 }
 
-/// Called when no node fits: may find a node that would fit after evictions.
+/// Called when no node fits; may find a node that would fit after evictions.
 pub trait PostFilter: Plugin {
-    /// Looks for help. `state` is what PreFilter made; the default if it was not asked or said `Skip`.
+    /// Looks for a way to make the pod fit. `state` is the one that PreFilter returned, or the default if PreFilter was
+    /// not called or returned `Skip`.
     fn post_filter(
         &self,
         cx: &mut PostFilterCycle<'_>,
@@ -214,10 +215,10 @@ pub trait PostFilter: Plugin {
     ) -> PluginResult<PostFiltered>;
 }
 
-/// Looks at the pod and the candidates once before nodes are scored.
-pub trait PreScore<S: Scoped = Whole>: Plugin {
-    /// Prepares state, or skips this plugin's score. `filtered` is what PreFilter made, and Filter noted in it; the default
-    /// if it was not asked or said `Skip`.
+/// Examines the pod and the candidates once before nodes are scored.
+pub trait PreScore<S: Scoped = WholeCluster>: Plugin {
+    /// Prepares state or skips this plugin's score. `filtered` is the state that PreFilter returned, with Filter's
+    /// notes; the default if PreFilter was not called or returned `Skip`.
     fn pre_score(
         &self,
         cx: &S::Cycle<'_>,
@@ -227,16 +228,16 @@ pub trait PreScore<S: Scoped = Whole>: Plugin {
 }
 
 /// Ranks the nodes that fit.
-pub trait Score<S: Scoped = Whole>: Plugin {
-    /// How raw scores become 0..=100.
+pub trait Score<S: Scoped = WholeCluster>: Plugin {
+    /// Conversion of raw scores to 0..=100.
     const NORMALIZE: Normalize = Normalize::AsIs;
 
-    /// The raw score of one node.
+    /// Returns the raw score of one node.
     fn score(&self, cx: &S::Cycle<'_>, state: &Self::ScoreState, node: NodeRef<'_>) -> PluginResult<i64>;
 
-    /// Many rows at once: all candidates, or a part of them. Writes a score for each. [`Score::score`] is the definition;
-    /// an override must agree with it, whichever rows are asked about together. Parts may come in any order, and one
-    /// day at the same time.
+    /// Scores many rows at once: all candidates or some of them. [`Score::score`] defines the scores; an override must
+    /// agree with it for every combination of rows and write a score for each. Batches may come in any order and, in
+    /// the future, in parallel.
     fn score_batch(
         &self,
         cx: &S::Cycle<'_>,
@@ -249,7 +250,7 @@ pub trait Score<S: Scoped = Whole>: Plugin {
         Ok(())
     }
 
-    /// With [`Normalize::Custom`]: brings `scores[row]` of every candidate into 0..=100.
+    /// Brings `scores[row]` of every candidate into 0..=100. Called only with [`Normalize::Custom`].
     fn normalize(
         &self,
         cx: &S::Cycle<'_>,
@@ -262,12 +263,13 @@ pub trait Score<S: Scoped = Whole>: Plugin {
     }
 }
 
-/// Told of the choice before the pod is bound.
+/// Reserves resources on the chosen node before the pod is bound.
 pub trait Reserve: Plugin {
-    /// What was taken on the node: PreBind, PostBind and Unreserve of the same pod find it in their [`Placement`].
+    /// The reservation; PreBind, PostBind and Unreserve of the same pod find it in their [`Placement`].
     type Reserved: Send + Sync + 'static;
 
-    /// Takes what the pod needs on that node, or says no. What it `assume`s of objects counts for all pods behind this one.
+    /// Reserves what the pod needs on the node, or rejects the node. Later pods see the objects as `assume` describes
+    /// them.
     fn reserve(
         &self,
         cx: &Cycle<'_>,
@@ -276,40 +278,41 @@ pub trait Reserve: Plugin {
         assume: &mut Assume,
     ) -> Result<Self::Reserved, Stop>;
 
-    /// Gives it back. Called for every Reserve plugin, also for those whose `reserve` was not called or said no. What was
-    /// assumed is taken back without help. `calls` are made later, before anything else is done for the pod.
+    /// Releases the reservation. Called for every Reserve plugin, including those whose `reserve` was not called or
+    /// rejected the node. Assumed objects are reverted by the framework. `calls` are sent later, before anything else
+    /// happens to the pod.
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>);
 }
 
-/// May hold a pod back before it is bound.
+/// May delay a pod before it is bound.
 pub trait Permit: Plugin {
-    /// Allows, rejects or waits. May release other pods through `waiting`.
+    /// Allows the pod, rejects it, or makes it wait. May release other pods through `waiting`.
     fn permit(&self, cx: &Cycle<'_>, node: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop>;
 }
 
-/// Does what must be done before the binding, for example attaching a volume. Runs beside the scheduling cycle.
+/// Prepares the binding, for example attaches a volume. Runs in the binding cycle, concurrently with scheduling.
 pub trait PreBind: Plugin {
-    /// Local and quick: is there anything to do?
+    /// Reports if there is anything to do. Must be local and quick.
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
         let _ = placement;
         Ok(PreFlight::Work { parallel: false })
     }
 
-    /// Does it. An error gives the node up.
+    /// Does the work. An error gives up the node.
     fn pre_bind(&self, cx: &BindCycle) -> impl Future<Output = Verdict> + Send;
 }
 
-/// Binds the pod. Runs beside the scheduling cycle.
+/// Binds the pod. Runs in the binding cycle, concurrently with scheduling.
 pub trait Bind: Plugin {
-    /// Binds, or leaves the pod to the next Bind plugin.
+    /// Binds the pod or leaves it to the next Bind plugin.
     fn bind(&self, cx: &BindCycle) -> impl Future<Output = Result<Bound, Stop>> + Send;
 }
 
-/// Told of a binding that succeeded. Runs beside the scheduling cycle.
+/// Called after a successful binding. Runs in the binding cycle, concurrently with scheduling.
 pub trait PostBind: Plugin {
-    /// Informational: whatever comes of it, the pod is bound.
+    /// Informational: the pod stays bound whatever happens here.
     fn post_bind(&self, cx: &BindCycle) -> impl Future<Output = ()> + Send;
 }
 
-/// A future of a plugin, boxed once at the border.
+/// A plugin's future, boxed where its type is erased.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,4 +1,4 @@
-//! A pod with what the framework computed from it once.
+//! A pod with information that the framework derives from it once.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 use harbormaster_api::{Pod, PodSpec, Resources, Str, pod::HostPort, requests};
 use rustc_hash::FxHashMap;
 
-/// What cpu and memory a pod counts for in scores, with defaults for containers that ask for nothing.
+/// CPU and memory of a pod that scores use, with defaults for containers without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NonZero {
     /// Millicores.
@@ -18,16 +18,16 @@ pub struct NonZero {
     pub memory: i64,
 }
 
-/// A pod spec and what follows from it. Pods with equal specs share one. Reads like its [`PodSpec`].
+/// A pod spec and the information derived from it. Pods with equal specs share one. Derefs to its [`PodSpec`].
 #[derive(Debug)]
 pub struct SpecInfo {
     /// The spec.
     pub spec: Arc<PodSpec>,
-    /// Effective request, from the spec alone.
+    /// Effective request, computed from the spec alone.
     pub request: Resources,
-    /// [`Self::request`] with the cpu and memory that scores count.
+    /// CPU and memory of [`Self::request`] as scores use them.
     pub nonzero: NonZero,
-    /// What resource scores count for this pod while it is pending.
+    /// Resources that scores use for this pod while it is pending.
     pub score_request: Resources,
     /// Host ports of containers and sidecars.
     pub host_ports: Vec<HostPort>,
@@ -61,12 +61,12 @@ pub struct PodInfo {
     pub pod: Arc<Pod>,
     /// Shared with all pods of an equal spec.
     pub spec: Arc<SpecInfo>,
-    /// Present when the status changes what the pod occupies (in-place resize).
+    /// Present if the status changes the pod's effective requests (in-place resize).
     resized: Option<Box<(Resources, NonZero)>>,
 }
 
 impl PodInfo {
-    /// Looks the spec up in `specs`, so that equal specs are shared.
+    /// Creates a pod whose spec is shared through `specs`.
     pub fn new(mut pod: Pod, specs: &mut SpecTable) -> Self {
         let spec = specs.intern(pod.spec.clone());
         pod.spec = spec.spec.clone();
@@ -82,29 +82,29 @@ impl PodInfo {
         Self { pod, spec, resized }
     }
 
-    /// A pod on its own, for tests and one-off questions.
+    /// Creates a pod on its own, for tests and one-off questions.
     pub fn standalone(pod: Pod) -> Arc<Self> {
         Arc::new(Self::new(pod, &mut SpecTable::default()))
     }
 
-    /// The same pod, bound to `node`: what the cache holds while the binding is on its way.
+    /// Returns the same pod bound to `node`: the version in the cache until the binding is confirmed.
     pub fn assumed_on(&self, node: &Str) -> Arc<Self> {
         let pod = Arc::new(Pod { node_name: Some(node.clone()), ..Pod::clone(&self.pod) });
         Arc::new(Self::with_spec(pod, self.spec.clone()))
     }
 
-    /// What the pod occupies on its node, in-place resize included.
+    /// Resources that the pod occupies on its node, including in-place resizes.
     pub fn request(&self) -> &Resources {
         self.resized.as_ref().map_or(&self.spec.request, |r| &r.0)
     }
 
-    /// What the pod occupies on its node as scores count it.
+    /// CPU and memory that the pod occupies on its node, as scores use them.
     pub fn nonzero(&self) -> NonZero {
         self.resized.as_ref().map_or(self.spec.nonzero, |r| r.1)
     }
 
-    /// Whether it is certain that both occupy the same of their node: ports, and whatever else is requested.
-    pub(crate) fn occupies_the_same(&self, other: &Self) -> bool {
+    /// Returns true if both versions certainly occupy the same resources and ports.
+    pub(crate) fn occupies_same_resources(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.spec, &other.spec) && self.resized.is_none() && other.resized.is_none()
     }
 
@@ -130,14 +130,14 @@ impl fmt::Debug for PodInfo {
 /// Makes pods with equal specs share one [`SpecInfo`].
 #[derive(Debug, Default)]
 pub struct SpecTable {
-    known: FxHashMap<BySpec, Arc<SpecInfo>>,
+    known: FxHashMap<SpecKey, Arc<SpecInfo>>,
     shrink_at: usize,
 }
 
 impl SpecTable {
-    /// The shared information for `spec`.
+    /// Returns the shared information for `spec`.
     pub fn intern(&mut self, spec: Arc<PodSpec>) -> Arc<SpecInfo> {
-        let key = BySpec(spec);
+        let key = SpecKey(spec);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
@@ -150,30 +150,30 @@ impl SpecTable {
         info
     }
 
-    /// How many distinct specs are held.
+    /// Number of distinct specs.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether none is held.
+    /// Returns true if there are no specs.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 }
 
-/// Compares by pointer first: pods of one owner usually share the allocation already.
+/// Compares by pointer first, because pods of one owner usually share the allocation already.
 #[derive(Debug)]
-struct BySpec(Arc<PodSpec>);
+struct SpecKey(Arc<PodSpec>);
 
-impl PartialEq for BySpec {
+impl PartialEq for SpecKey {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
     }
 }
 
-impl Eq for BySpec {}
+impl Eq for SpecKey {}
 
-impl Hash for BySpec {
+impl Hash for SpecKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }

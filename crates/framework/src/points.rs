@@ -1,7 +1,7 @@
-//! How a typed plugin becomes an erased one: [`Points`] lists what it implements, `Calls` is what is left of it.
+//! Type erasure of plugins: [`Points`] lists the traits that a plugin implements, `Calls` is the resulting table of
+//! functions.
 //!
-//! This is the one place where types of plugins and of their states are looked at. Nobody but [`crate::guard`] makes
-//! the calls.
+//! Only this module handles the concrete types of plugins and their states, and only [`crate::guard`] makes the calls.
 
 use std::{any::Any, marker::PhantomData, sync::Arc};
 
@@ -36,24 +36,24 @@ use crate::{
 /// A plugin with its type erased.
 pub(crate) type AnyPlugin = Arc<dyn Any + Send + Sync>;
 
-/// A plugin's state in one attempt; `None` where the plugin said `Skip`.
+/// A plugin's state in one attempt; `None` if the plugin returned `Skip`.
 pub type Slot = Option<Arc<dyn Any + Send + Sync>>;
 
-type This<'a> = &'a (dyn Any + Send + Sync);
-type WhatIfCall = fn(This<'_>, &Cycle<'_>, &mut Slot, &PodInfo, NodeIdx) -> PluginResult<()>;
-type Prepare = fn(This<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> PluginResult<()>;
+type ErasedPlugin<'a> = &'a (dyn Any + Send + Sync);
+type WhatIfCall = fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot, &PodInfo, NodeIdx) -> PluginResult<()>;
+type Prepare = fn(ErasedPlugin<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> PluginResult<()>;
 
-/// PreFilter's answer with the state put aside.
+/// PreFilter's answer without the state, which is stored separately.
 #[derive(Clone, Debug)]
 pub enum PreFilterAnswer {
     /// Filter has nothing to check.
     Skip,
-    /// Go on, perhaps on fewer nodes.
+    /// Continue, perhaps with fewer nodes.
     Continue(Option<NodeSet>),
 }
 
-/// What can be called of a plugin whose type is erased; `None` where it does not take part. Every function expects the
-/// very plugin that it was made for.
+/// The functions of a plugin whose type is erased; `None` for points where it does not take part. Every function
+/// expects the plugin type that it was created for.
 #[derive(Clone)]
 pub(crate) struct Calls {
     pub(crate) name: &'static str,
@@ -61,38 +61,45 @@ pub(crate) struct Calls {
     pub(crate) set: PointSet,
     pub(crate) normalization: Normalize,
     pub(crate) events: fn(&AnyPlugin) -> Option<Vec<ErasedRegistration>>,
-    pub(crate) sign: fn(This<'_>, &PodInfo) -> Result<Vec<SignFragment>, Unsignable>,
-    pub(crate) reads: fn(This<'_>, RowPod<'_>, &mut Reads),
+    pub(crate) sign: fn(ErasedPlugin<'_>, &PodInfo) -> Result<Vec<SignFragment>, Unsignable>,
+    pub(crate) reads: fn(ErasedPlugin<'_>, RowPod<'_>, &mut Reads),
     pub(crate) filter_default: fn() -> Slot,
     pub(crate) score_default: fn() -> Slot,
     pub(crate) index: Option<(IndexKind, Prepare)>,
     pub(crate) resources: Vec<ResourceKind>,
-    pub(crate) pre_enqueue: Option<fn(This<'_>, EnqueueCycle<'_>) -> Verdict>,
-    pub(crate) less: Option<fn(This<'_>, Queued<'_>, Queued<'_>) -> bool>,
-    pub(crate) pre_filter: Option<fn(This<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFilterAnswer, Stop>>,
+    pub(crate) pre_enqueue: Option<fn(ErasedPlugin<'_>, EnqueueCycle<'_>) -> Verdict>,
+    pub(crate) less: Option<fn(ErasedPlugin<'_>, Queued<'_>, Queued<'_>) -> bool>,
+    pub(crate) pre_filter:
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFilterAnswer, Stop>>,
     pub(crate) add_pod: Option<WhatIfCall>,
     pub(crate) remove_pod: Option<WhatIfCall>,
-    pub(crate) filter: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
-    pub(crate) filter_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &mut Sweep<'_>) -> PluginResult<()>>,
-    pub(crate) lacks: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Option<String>>,
+    pub(crate) filter: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Verdict>,
+    pub(crate) filter_batch:
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, &mut Sweep<'_>) -> PluginResult<()>>,
+    pub(crate) lacks: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, NodeIdx) -> Option<String>>,
     pub(crate) post_filter:
-        Option<fn(This<'_>, &mut PostFilterCycle<'_>, &Slot) -> PluginResult<PostFiltered>>,
-    pub(crate) pre_score: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut Slot) -> PluginResult<()>>,
-    pub(crate) score: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx) -> PluginResult<i64>>,
-    pub(crate) score_batch: Option<fn(This<'_>, &Cycle<'_>, &Slot, &mut Scores<'_>) -> PluginResult<()>>,
-    pub(crate) normalize: Option<fn(This<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
-    pub(crate) reserve: Option<fn(This<'_>, &Cycle<'_>, &Slot, NodeIdx, &mut Assume) -> Result<Slot, Stop>>,
-    pub(crate) unreserve: Option<fn(This<'_>, &Placement, &mut Vec<ApiCall>)>,
+        Option<fn(ErasedPlugin<'_>, &mut PostFilterCycle<'_>, &Slot) -> PluginResult<PostFiltered>>,
+    pub(crate) pre_score:
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut Slot) -> PluginResult<()>>,
+    pub(crate) score: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, NodeIdx) -> PluginResult<i64>>,
+    pub(crate) score_batch:
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, &mut Scores<'_>) -> PluginResult<()>>,
+    pub(crate) normalize:
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, &NodeSet, &mut [i64]) -> PluginResult<()>>,
+    pub(crate) reserve:
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Slot, NodeIdx, &mut Assume) -> Result<Slot, Stop>>,
+    pub(crate) unreserve: Option<fn(ErasedPlugin<'_>, &Placement, &mut Vec<ApiCall>)>,
     pub(crate) permit:
-        Option<fn(This<'_>, &Cycle<'_>, &Str, &mut dyn WaitingPods) -> Result<Permitted, Stop>>,
-    pub(crate) pre_flight: Option<fn(This<'_>, &Placement) -> PluginResult<PreFlight>>,
-    pub(crate) pre_bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Verdict>>,
-    pub(crate) bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
-    pub(crate) post_bind: Option<for<'a> fn(This<'a>, &'a BindCycle) -> BoxFuture<'a, ()>>,
+        Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &Str, &mut dyn WaitingPods) -> Result<Permitted, Stop>>,
+    pub(crate) pre_flight: Option<fn(ErasedPlugin<'_>, &Placement) -> PluginResult<PreFlight>>,
+    pub(crate) pre_bind: Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, Verdict>>,
+    pub(crate) bind:
+        Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
+    pub(crate) post_bind: Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, ()>>,
 }
 
 impl Calls {
-    /// What plugins of type `P` can be called for.
+    /// Returns the functions of plugins of type `P`.
     pub(crate) fn of<P: Plugin>() -> Self {
         let mut points = Points::<P> { calls: Self::of_no_point::<P>(), plugin: PhantomData };
         P::points(&mut points);
@@ -149,8 +156,8 @@ fn registrations<P: Plugin>(this: &AnyPlugin) -> Option<Vec<ErasedRegistration>>
     Some(plugin::<P>(&**this).events()?.into_iter().map(erase).collect())
 }
 
-/// The plugin itself. A plugin and its calls are only ever put together by [`crate::guard::Guarded::new`].
-fn plugin<P: Plugin>(this: This<'_>) -> &P {
+/// Restores the plugin's type. Only [`crate::guard::GuardedPlugin::new`] puts a plugin and its calls together.
+fn plugin<P: Plugin>(this: ErasedPlugin<'_>) -> &P {
     match this.downcast_ref() {
         Some(plugin) => plugin,
         None => unreachable!("{} was called with another plugin", P::NAME),
@@ -161,12 +168,12 @@ fn state<T: Send + Sync + 'static>(state: T) -> Slot {
     Some(Arc::new(state))
 }
 
-/// A plugin's state. A slot is only ever filled by the same plugin.
+/// A plugin's state. Only the same plugin fills a slot.
 fn state_in<T: 'static>(slot: &Slot) -> Option<&T> {
     slot.as_deref().and_then(|state| state.downcast_ref())
 }
 
-/// A state to be changed; a copy of it if others hold it as well.
+/// Returns a state for changing it, copying it first if it is shared.
 fn state_to_change<T: Clone + Send + Sync + 'static>(slot: &mut Slot) -> Option<&mut T> {
     let shared = slot.as_mut()?;
     if Arc::get_mut(shared).is_none() {
@@ -176,7 +183,7 @@ fn state_to_change<T: Clone + Send + Sync + 'static>(slot: &mut Slot) -> Option<
     Arc::get_mut(shared)?.downcast_mut()
 }
 
-/// The points a plugin implements. Naming one compiles only if the plugin implements its trait.
+/// The points that a plugin implements. Naming one compiles only if the plugin implements its trait.
 pub struct Points<P: Plugin> {
     calls: Calls,
     plugin: PhantomData<fn(&P)>,
@@ -188,7 +195,7 @@ impl<P: Plugin> Points<P> {
         self
     }
 
-    /// One of the points whose answers may be kept is lent that much.
+    /// Records the scope of one of the points whose answers may be cached.
     fn judges<S: Scoped>(&mut self) -> &mut Self {
         let is_first = ![
             ExtensionPoint::PreFilter,
@@ -204,7 +211,7 @@ impl<P: Plugin> Points<P> {
         self
     }
 
-    /// Keeps an index.
+    /// Declares an index.
     pub fn indexed(&mut self) -> &mut Self
     where
         P: Indexed,
@@ -217,7 +224,7 @@ impl<P: Plugin> Points<P> {
         self
     }
 
-    /// Reads custom resources of that kind: the scheduler then watches them.
+    /// Declares that the plugin reads custom resources of that kind; the scheduler then watches them.
     pub fn resource<R: Resource>(&mut self) -> &mut Self {
         let kind = ResourceKind::of::<R>();
         if !self.calls.resources.iter().any(|known| known.is_same(&kind)) {
@@ -255,8 +262,8 @@ impl<P: Plugin> Points<P> {
                     *slot = None;
                     PreFilterAnswer::Skip
                 }
-                PreFiltered::Continue { state: made, only } => {
-                    *slot = state(made);
+                PreFiltered::Continue { state: new_state, only } => {
+                    *slot = state(new_state);
                     PreFilterAnswer::Continue(only)
                 }
             })
@@ -316,7 +323,7 @@ impl<P: Plugin> Points<P> {
             };
             *slot = match scored? {
                 PreScored::Skip => None,
-                PreScored::Continue(made) => state(made),
+                PreScored::Continue(new_state) => state(new_state),
             };
             Ok(())
         });

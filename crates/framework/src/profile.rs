@@ -7,12 +7,12 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
+    answer_cache::ColumnSource,
     cycle::Cycle,
     events::{Action, ClusterEvent, ErasedRegistration, EventResource},
     extender::{EXTENDER, EXTENDER_IDX},
-    guard::{Call, Guarded, PointError},
+    guard::{Call, GuardedPlugin, PointError},
     index::IndexKind,
-    kept::Asked,
     meter::{ProfileMeter, Stage, Status},
     outcome::Normalize,
     plugin::{Queued, Scope, SignFragment},
@@ -22,12 +22,12 @@ use crate::{
     sweep::PluginIdx,
 };
 
-/// What a profile is made from: the result of merging the configuration.
+/// Input for building a profile: the result of merging the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileSpec {
     /// `schedulerName`: pods name it.
     pub name: String,
-    /// Per extension point the plugins in order, with weights where the point has them.
+    /// The plugins of each extension point in order, with weights where the point has them.
     pub points: Vec<(ExtensionPoint, Vec<(String, i64)>)>,
     /// Arguments by plugin.
     pub args: Vec<(String, Value)>,
@@ -35,40 +35,40 @@ pub struct ProfileSpec {
     pub percentage_of_nodes_to_score: Option<i32>,
 }
 
-/// Why a profile could not be made.
+/// Error of building a profile.
 #[derive(Debug, Error)]
 #[error("creating profile for scheduler name {profile}: {source}")]
 pub struct ProfileError {
-    /// Which profile.
+    /// Name of the profile.
     pub profile: String,
-    /// What went wrong.
+    /// The cause.
     pub source: BuildError,
 }
 
 /// One entry of the Score point.
 #[derive(Clone, Copy, Debug)]
 pub struct Scorer {
-    /// Which plugin.
+    /// The plugin.
     pub plugin: PluginIdx,
-    /// How much its normalised score counts.
+    /// Weight of its normalized score.
     pub weight: i64,
-    /// How raw scores become 0..=100.
+    /// Conversion of raw scores to 0..=100.
     pub normalize: Normalize,
-    /// On what the raw scores depend.
+    /// Scope of the raw scores.
     pub scope: Scope,
 }
 
-/// Plugins in order, made and ready. Immutable: shared by the engine and by bindings on their way.
+/// Built plugins in order. Immutable: the engine and running binding cycles share it.
 #[derive(Clone)]
 pub struct Profile {
     name: Str,
-    plugins: Vec<Guarded>,
-    /// `None` unless somebody measures.
+    plugins: Vec<GuardedPlugin>,
+    /// `None` without measurements.
     meter: Option<Arc<dyn ProfileMeter>>,
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
     row_filters: Vec<PluginIdx>,
-    /// By plugin: whether it is in PreFilter, and whether in PreScore.
+    /// By plugin: true if it is in PreFilter, true if it is in PreScore.
     pre: Vec<(bool, bool)>,
     indexed: Vec<(PluginIdx, IndexKind)>,
     implied: Vec<(&'static str, ExtensionPoint)>,
@@ -76,12 +76,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Makes every plugin that the spec names, each once.
+    /// Builds every plugin that the spec names, each once.
     ///
     /// # Errors
     /// When a plugin is not registered or refuses its arguments.
     pub fn build(spec: &ProfileSpec, registry: &Registry, cx: &BuildCycle) -> Result<Self, ProfileError> {
-        let mut plugins: Vec<Guarded> = Vec::new();
+        let mut plugins: Vec<GuardedPlugin> = Vec::new();
         let mut points: Vec<Vec<PluginIdx>> = vec![Vec::new(); ExtensionPoint::ALL.len()];
         let mut scorers = Vec::new();
         for (point, entries) in &spec.points {
@@ -91,13 +91,13 @@ impl Profile {
                     Some(at) => at,
                     None => {
                         let args = spec.args.iter().find(|(plugin, _)| plugin == name).map(|(_, args)| args);
-                        let made = registry.build(name, args, cx);
-                        let made = made.and_then(|plugin| {
+                        let plugin = registry.build(name, args, cx);
+                        let plugin = plugin.and_then(|plugin| {
                             plugin.check()?;
                             Ok(plugin)
                         });
                         plugins.push(
-                            made.map_err(|source| ProfileError { profile: spec.name.clone(), source })?,
+                            plugin.map_err(|source| ProfileError { profile: spec.name.clone(), source })?,
                         );
                         plugins.len() - 1
                     }
@@ -135,7 +135,7 @@ impl Profile {
         })
     }
 
-    /// The same profile, with the same plugins, measured.
+    /// Returns the same profile with the same plugins, measured.
     #[must_use]
     pub fn metered(&self, meter: Arc<dyn ProfileMeter>) -> Self {
         let plugins = self.plugins.iter().enumerate().map(|(at, plugin)| {
@@ -147,18 +147,18 @@ impl Profile {
         Self { plugins: plugins.collect(), meter: Some(meter), ..self.clone() }
     }
 
-    /// Who measures the profile, if anybody does.
+    /// Returns the meter of the profile, if it is measured.
     pub fn meter(&self) -> Option<&Arc<dyn ProfileMeter>> {
         self.meter.as_ref()
     }
 
-    /// Asks plugins of one point with `ask`, and has the time of that taken. `status` tells how it went.
+    /// Runs the plugins of one point with `ask` and measures the time. `status` returns the outcome.
     pub fn measured<T>(&self, stage: Stage, status: impl FnOnce(&T) -> Status, ask: impl FnOnce() -> T) -> T {
         let Some(meter) = &self.meter else { return ask() };
-        let begun = meter.now();
-        let said = ask();
-        meter.point(stage, status(&said), meter.now().since(begun));
-        said
+        let start = meter.now();
+        let answer = ask();
+        meter.point(stage, status(&answer), meter.now().since(start));
+        answer
     }
 
     /// `schedulerName`.
@@ -172,7 +172,7 @@ impl Profile {
     }
 
     /// All plugins.
-    pub fn plugins(&self) -> &[Guarded] {
+    pub fn plugins(&self) -> &[GuardedPlugin] {
         &self.plugins
     }
 
@@ -182,32 +182,32 @@ impl Profile {
     }
 
     /// One plugin.
-    pub fn plugin(&self, idx: PluginIdx) -> &Guarded {
+    pub fn plugin(&self, idx: PluginIdx) -> &GuardedPlugin {
         &self.plugins[idx.at()]
     }
 
-    /// Who has rejected something.
+    /// Name of the plugin or extender that rejected something.
     pub(crate) fn name_of(&self, idx: PluginIdx) -> &'static str {
         if idx == EXTENDER_IDX { EXTENDER } else { self.plugin(idx).name() }
     }
 
-    /// The Score point.
+    /// Entries of the Score point.
     pub fn scorers(&self) -> &[Scorer] {
         &self.scorers
     }
 
-    /// The row-scoped plugins of the Filter point, in order.
+    /// Row-scoped plugins of the Filter point, in order.
     pub fn row_filters(&self) -> &[PluginIdx] {
         &self.row_filters
     }
 
-    /// A row-scoped plugin, to be asked in a cycle.
-    pub(crate) fn asked<'a>(&'a self, idx: PluginIdx, cx: &'a Cycle<'a>) -> Asked<'a> {
+    /// Returns a row-scoped plugin together with the cycle in which it is called.
+    pub(crate) fn column_source<'a>(&'a self, idx: PluginIdx, cx: &'a Cycle<'a>) -> ColumnSource<'a> {
         let (pre_filters, pre_scores) = self.pre[idx.at()];
-        Asked { idx, plugin: self.plugin(idx), pre_filters, pre_scores, cx }
+        ColumnSource { idx, plugin: self.plugin(idx), pre_filters, pre_scores, cx }
     }
 
-    /// Whether the plugin filters without a PreFilter that makes its state.
+    /// Returns true if the plugin filters without a PreFilter that creates its state.
     pub(crate) fn filters_unprepared(&self, plugin: PluginIdx) -> bool {
         !self.pre[plugin.at()].0 && self.enabled(plugin, ExtensionPoint::Filter)
     }
@@ -217,7 +217,7 @@ impl Profile {
         &self.indexed
     }
 
-    /// The custom resources that its plugins name, each type once.
+    /// The custom resources that the profile's plugins name, each type once.
     pub fn resources(&self) -> Vec<ResourceKind> {
         let mut kinds: Vec<ResourceKind> = Vec::new();
         for kind in self.plugins.iter().flat_map(|plugin| plugin.resources()) {
@@ -228,17 +228,17 @@ impl Profile {
         kinds
     }
 
-    /// Points that the configuration left out of a plugin which cannot do without them: they were added.
+    /// Points that the configuration lacks although a plugin needs them; they were added.
     pub fn implied(&self) -> &[(&'static str, ExtensionPoint)] {
         &self.implied
     }
 
-    /// Whether the plugin takes part in that point of this profile.
+    /// Returns true if the plugin takes part in that point of this profile.
     pub fn enabled(&self, plugin: PluginIdx, point: ExtensionPoint) -> bool {
         self.at(point).contains(&plugin)
     }
 
-    /// Whether `a` goes before `b` in the queue.
+    /// Returns true if `a` goes before `b` in the queue.
     ///
     /// # Errors
     /// When the QueueSort plugin panics.
@@ -247,7 +247,7 @@ impl Profile {
         sort.map_or(Ok(false), |sort| self.plugin(*sort).less(a, b))
     }
 
-    /// The events that each plugin with a say in admission listens to.
+    /// Returns the registrations of every plugin that can reject pods.
     ///
     /// A plugin that names none listens to everything. A plugin that listens to new nodes but not to taints gets a
     /// registration for taint changes that always queues: kube-scheduler adds it because a node may become known to
@@ -261,20 +261,20 @@ impl Profile {
             ExtensionPoint::Permit,
         ];
         let indexed = self.plugins.iter().enumerate().map(|(at, plugin)| (PluginIdx(at as u16), plugin));
-        let told = indexed.filter_map(|(idx, plugin)| {
+        let by_plugin = indexed.filter_map(|(idx, plugin)| {
             let has_say = POINTS.iter().any(|point| self.enabled(idx, *point));
             Some((idx, registrations(plugin, has_say)?))
         });
-        told.collect()
+        by_plugin.collect()
     }
 
-    /// The pod's signature for opportunistic batching (KEP-5598): pods of equal signature get equal answers from every
-    /// plugin. `None` if some plugin cannot sign it.
+    /// Returns the pod's signature for opportunistic batching (KEP-5598): pods of equal signature get equal answers
+    /// from every plugin. `None` if some plugin cannot sign it.
     ///
     /// # Errors
     /// When a plugin panics.
     pub fn sign(&self, pod: &PodInfo) -> Result<Option<Vec<SignFragment>>, PointError> {
-        // That it always went well is kube-scheduler's word, too.
+        // Always reported as a success, as kube-scheduler does.
         self.measured(Stage::Sign, |_| Status::Success, || self.sign_with_all(pod))
     }
 
@@ -303,9 +303,12 @@ impl Profile {
     }
 }
 
-/// A plugin's Filter and Reserve look at what its PreFilter made, its Score at what its PreScore made. Where only the
-/// former are enabled the latter are added, behind all others, so that no plugin is ever called without its state.
-fn add_implied(plugins: &[Guarded], points: &mut [Vec<PluginIdx>]) -> Vec<(&'static str, ExtensionPoint)> {
+/// Adds points that a plugin needs: its Filter and Reserve read the state that its PreFilter returns, its Score the one
+/// of its PreScore. Added points come after all others, so no plugin is called without its state.
+fn add_implied(
+    plugins: &[GuardedPlugin],
+    points: &mut [Vec<PluginIdx>],
+) -> Vec<(&'static str, ExtensionPoint)> {
     use ExtensionPoint as P;
     let mut implied = Vec::new();
     for (maker, users) in [(P::PreFilter, [P::Filter, P::Reserve].as_slice()), (P::PreScore, &[P::Score])] {
@@ -321,10 +324,10 @@ fn add_implied(plugins: &[Guarded], points: &mut [Vec<PluginIdx>]) -> Vec<(&'sta
     implied
 }
 
-/// Events that a plugin listens to, with those that are added to its own. `None`: nothing wakes the pods that it rejects,
-/// since it cannot reject any unless it `has_say`.
-pub fn registrations(plugin: &Guarded, has_say: bool) -> Option<Vec<ErasedRegistration>> {
-    // A plugin that panics instead of telling is taken for one that tells nothing.
+/// Returns the registrations of a plugin and those that are added to its own. `None`: nothing wakes the pods that it
+/// rejects, because it cannot reject any unless it `has_say`.
+pub fn registrations(plugin: &GuardedPlugin, has_say: bool) -> Option<Vec<ErasedRegistration>> {
+    // A plugin that panics here is treated as one without registrations.
     let mut wants = match plugin.events().unwrap_or_default() {
         Some(wants) => wants,
         None if has_say => everything(plugin),
@@ -334,13 +337,13 @@ pub fn registrations(plugin: &Guarded, has_say: bool) -> Option<Vec<ErasedRegist
     Some(wants)
 }
 
-fn everything(plugin: &Guarded) -> Vec<ErasedRegistration> {
+fn everything(plugin: &GuardedPlugin) -> Vec<ErasedRegistration> {
     let all = |resource| ErasedRegistration { event: ClusterEvent::new(resource, Action::ALL), hint: None };
     let named = plugin.resources().iter().map(|kind| EventResource::named(kind.name()));
     EVERYTHING.into_iter().chain(named.filter(|named| !EVERYTHING.contains(named))).map(all).collect()
 }
 
-/// What those listen to who name no events: plugins with a say in admission, and extenders.
+/// The default registrations: for plugins with a say in admission that name no events, and for extenders.
 pub const EVERYTHING: [EventResource; 11] = [
     EventResource::Pod,
     EventResource::Node,

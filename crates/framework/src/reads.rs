@@ -1,27 +1,27 @@
-//! What a plugin reads of a pod: the key under which its answers are kept.
+//! The parts of a pod that a plugin reads: the key under which its answers are cached.
 
 use std::hash::{Hash, Hasher};
 
-/// Part of a pod that a plugin that judges [rows](crate::scope::Row) reads. Pods of which it reads the same share
-/// its answers.
+/// Values that a [row-scoped](crate::scope::Row) plugin reads of a pod. Pods with equal values share the plugin's
+/// answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reads(Vec<u8>);
 
 impl Reads {
-    /// Reads this as well.
+    /// Adds a value.
     pub fn of(&mut self, what: &(impl Hash + ?Sized)) -> &mut Self {
         what.hash(&mut Bytes(&mut self.0));
         self
     }
 
-    /// How much is held, in bytes.
+    /// Size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Takes down what is hashed, byte by byte: values of one type that hash the same bytes are equal, as implementations
-/// of [`Hash`] separate what they write.
+/// Records the hashed bytes. Values of one type that hash the same bytes are equal, because implementations of [`Hash`]
+/// separate the parts that they write.
 struct Bytes<'a>(&'a mut Vec<u8>);
 
 impl Hasher for Bytes<'_> {

@@ -13,35 +13,35 @@ use thiserror::Error;
 
 use crate::{
     events::{Action, ClusterEvent, EventResource},
-    guard::Guarded,
+    guard::GuardedPlugin,
     outcome::PluginError,
     plugin::Plugin,
     points::Calls,
 };
 
-/// How a plugin is made from its arguments.
+/// Construction of a plugin from its arguments.
 pub trait Build: Plugin {
     /// The type that `pluginConfig[].args` decodes into; [`NoArgs`] for none. `deny_unknown_fields` makes typing errors
-    /// visible. A plugin that is given no arguments gets what an empty object decodes into, so that serde's defaults
-    /// count and a field without a default must be given.
+    /// visible. Without arguments the plugin gets the value that an empty object decodes into, so serde's defaults
+    /// apply and fields without a default are required.
     type Args: DeserializeOwned;
 
-    /// Makes the plugin.
+    /// Builds the plugin.
     ///
     /// # Errors
-    /// Says what is wrong with the arguments; the scheduler then does not start. File, line and
-    /// `profiles[].pluginConfig[].args` are put in front of it.
+    /// An error that describes what is wrong with the arguments; the scheduler then does not start. It is prefixed with
+    /// the file, the line and `profiles[].pluginConfig[].args`.
     fn build(args: Self::Args, cx: &BuildCycle) -> Result<Self, PluginError>;
 }
 
-/// What is known when plugins are made.
+/// Context in which plugins are built.
 #[derive(Clone, Debug, Default)]
 pub struct BuildCycle {
     /// Feature gates.
     pub features: Features,
 }
 
-/// Arguments of plugins that take none: anything is accepted and ignored, as kube-scheduler does.
+/// Arguments of plugins that take none. Anything is accepted and ignored, as in kube-scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoArgs;
 
@@ -51,18 +51,18 @@ impl<'de> serde::Deserialize<'de> for NoArgs {
     }
 }
 
-/// Why a plugin could not be made.
+/// Error of building a plugin.
 #[derive(Debug, Error)]
 pub enum BuildError {
     /// No plugin of that name is registered.
     #[error("plugin {0:?} does not exist")]
     Unknown(String),
-    /// The arguments are not those that the plugin takes.
+    /// The plugin's arguments do not decode.
     #[error("initializing plugin {plugin:?}: {source}")]
     Args {
         /// Name of the plugin.
         plugin: &'static str,
-        /// What is wrong with them.
+        /// The decoding error.
         source: ArgsError,
     },
     /// The plugin refused its arguments.
@@ -70,46 +70,46 @@ pub enum BuildError {
     Refused {
         /// Name of the plugin.
         plugin: &'static str,
-        /// What it said.
+        /// The plugin's error.
         source: PluginError,
     },
-    /// The plugin would wait in vain: nobody tells of that.
-    #[error("plugin {plugin:?} listens to {}, which never happens: {} has {}", said(*never), event.resource, has(*event))]
+    /// The plugin registers for events that are never sent.
+    #[error("plugin {plugin:?} listens to {}, which never happens: {} has {}", action_names(*never), event.resource, possible_actions(*event))]
     NeverHappens {
         /// Name of the plugin.
         plugin: &'static str,
-        /// Registration as the plugin gives it.
+        /// The plugin's registration.
         event: ClusterEvent,
-        /// Actions of it that never happen.
+        /// Actions of the registration that never happen.
         never: Action,
     },
-    /// The plugin's answers are kept row by row, and it compares candidates.
+    /// The plugin's answers are cached row by row, yet it compares candidates.
     #[error(
-        "plugin {plugin:?} judges rows and normalizes its scores by itself: Normalize::Custom sees all candidates, so \
+        "plugin {plugin:?} judges rows and normalizes its scores itself: Normalize::Custom sees all candidates, so \
          implement Score, and not Score<Row>"
     )]
     RowNormalizes {
         /// Name of the plugin.
         plugin: &'static str,
     },
-    /// The plugin would wait in vain.
+    /// The plugin registers for objects that nothing watches.
     #[error(
-        "plugin {plugin:?} listens to changes of {resource}, which nobody watches: name it in its points with \
+        "plugin {plugin:?} listens to changes of {resource}, which are not watched: name it in its points with \
          `resource::<...>()`"
     )]
-    Unnamed {
+    UnwatchedResource {
         /// Name of the plugin.
         plugin: &'static str,
-        /// Registration as the plugin gives it.
+        /// The unwatched resource.
         resource: EventResource,
     },
 }
 
-fn said(never: Action) -> String {
+fn action_names(never: Action) -> String {
     if never == Action(0) { "no action".to_owned() } else { never.to_string() }
 }
 
-fn has(event: ClusterEvent) -> String {
+fn possible_actions(event: ClusterEvent) -> String {
     let all = event.resource.actions();
     let names: Vec<String> =
         Action::each().filter(|one| all.intersects(*one)).map(|one| one.to_string()).collect();
@@ -121,9 +121,9 @@ fn has(event: ClusterEvent) -> String {
 pub struct ArgsError {
     /// The path of the field below the arguments (`strategy.resources[0].weight`); empty for the arguments themselves.
     pub field: String,
-    /// serde's words.
+    /// serde's message.
     pub message: String,
-    /// The name that was probably meant, where one was given that the plugin does not know.
+    /// The name that was probably meant, if the plugin does not know the given one.
     pub meant: Option<String>,
 }
 
@@ -145,7 +145,7 @@ impl ArgsError {
     }
 }
 
-/// The path of the field that does not decode, empty for the whole, and what is wrong with it.
+/// Returns the path of the field that does not decode, empty for the root, and the error.
 pub(crate) fn field_and_message(error: &serde_path_to_error::Error<serde_json::Error>) -> (String, String) {
     let field = match error.path().iter().next() {
         Some(_) => error.path().to_string(),
@@ -154,8 +154,8 @@ pub(crate) fn field_and_message(error: &serde_path_to_error::Error<serde_json::E
     (field, error.inner().to_string())
 }
 
-/// The name that was meant in serde's message about a field or a variant that nobody knows:
-/// ``unknown field `a`, expected one of `b`, `c` ``.
+/// Returns the name that was probably meant in serde's message about an unknown field or variant: ``unknown field `a`,
+/// expected one of `b`, `c` ``.
 fn meant(message: &str) -> Option<String> {
     let is_about_names = ["unknown field `", "unknown variant `"].iter().any(|s| message.starts_with(s));
     let mut names = message.split('`').skip(1).step_by(2);
@@ -169,7 +169,7 @@ fn read<A: DeserializeOwned>(args: Option<&Value>) -> Result<A, ArgsError> {
     serde_path_to_error::deserialize(given).map_err(|error| ArgsError::of(&error))
 }
 
-type BuildFn = fn(Option<&Value>, &BuildCycle) -> Result<Guarded, BuildError>;
+type BuildFn = fn(Option<&Value>, &BuildCycle) -> Result<GuardedPlugin, BuildError>;
 
 #[derive(Clone)]
 struct Factory {
@@ -187,8 +187,8 @@ impl Registry {
     pub fn register<P: Build>(&mut self) -> &mut Self {
         let build: BuildFn = |args, cx| {
             let args = read(args).map_err(|source| BuildError::Args { plugin: P::NAME, source })?;
-            let made = P::build(args, cx);
-            Ok(Guarded::new(made.map_err(|source| BuildError::Refused { plugin: P::NAME, source })?))
+            let plugin = P::build(args, cx);
+            Ok(GuardedPlugin::new(plugin.map_err(|source| BuildError::Refused { plugin: P::NAME, source })?))
         };
         let path = std::any::type_name::<P>();
         let home = path.split("::").next().unwrap_or(path);
@@ -196,26 +196,32 @@ impl Registry {
         self
     }
 
-    /// The points that plugin implements; `None` if there is no such plugin.
+    /// Returns the points that the plugin implements; `None` if there is no such plugin.
     pub fn points(&self, plugin: &str) -> Option<PointSet> {
         self.0.get(plugin).map(|f| f.points)
     }
 
-    /// The names of all plugins.
+    /// Returns the names of all plugins.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.0.keys().copied()
     }
 
-    /// The crates that the plugins come from, as the targets of their log lines name them; good for logs only.
+    /// Returns the crates that the plugins come from, as the targets of their log lines name them. Use it for logs
+    /// only.
     pub fn homes(&self) -> BTreeSet<&'static str> {
         self.0.values().map(|factory| factory.home).collect()
     }
 
-    /// Makes a plugin.
+    /// Builds a plugin.
     ///
     /// # Errors
     /// When there is no such plugin, or it refuses its arguments.
-    pub fn build(&self, plugin: &str, args: Option<&Value>, cx: &BuildCycle) -> Result<Guarded, BuildError> {
+    pub fn build(
+        &self,
+        plugin: &str,
+        args: Option<&Value>,
+        cx: &BuildCycle,
+    ) -> Result<GuardedPlugin, BuildError> {
         let factory = self.0.get(plugin).ok_or_else(|| BuildError::Unknown(plugin.to_owned()))?;
         (factory.build)(args, cx)
     }

@@ -1,5 +1,5 @@
-//! Resources: kinds of objects that plugins bring along as types of their own. Mostly these are custom resources, hence the
-//! names; kinds of Kubernetes itself are named the same way, with the group that they are in (empty for the core group).
+//! Resources: kinds of objects that plugins add as types of their own. Most of them are custom resources, hence the
+//! names. Kinds of Kubernetes itself are named the same way, with their group (empty for the core group).
 //!
 //! ```
 //! use harbormaster_framework::prelude::*;
@@ -24,11 +24,11 @@
 //! }
 //! ```
 //!
-//! A plugin names such a kind with [`crate::points::Points::resource`]; whoever runs the scheduler then feeds the
-//! objects, and every point that is lent [`crate::objects::Objects`] finds them there, decoded once. An object that does
-//! not decode counts as absent until it does, and is told of.
+//! A plugin names such a kind with [`crate::points::Points::resource`]. The host then supplies the objects, and
+//! [`crate::objects::Objects`] contains them, decoded once. An object that does not decode is reported and counts as
+//! absent until it does.
 //!
-//! What goes in is the JSON of the objects; decoding is part of the engine, so that a recorded input can be played again.
+//! The input is the JSON of the objects. Decoding is part of the engine, so that a recording can be replayed.
 
 use std::{
     any::{Any, TypeId},
@@ -44,31 +44,31 @@ use thiserror::Error;
 
 use crate::registry::field_and_message;
 
-/// A kind of object as the API server serves it, and its form in Rust: what serde makes of a whole object of that kind.
-/// Fields that the type lacks are left out; what the API server may leave out needs a default.
+/// A kind of object of the API server and its form in Rust: the type that serde decodes whole objects into. Fields that
+/// the type lacks are ignored; fields that the API server may omit need a default.
 pub trait Resource: DeserializeOwned + Send + Sync + 'static {
-    /// The group of its API, for example `example.com`.
+    /// API group, for example `example.com`.
     const GROUP: &'static str;
-    /// The version in which it is read, for example `v1`.
+    /// API version in which it is read, for example `v1`.
     const VERSION: &'static str;
-    /// For example `Team`.
+    /// Kind, for example `Team`.
     const KIND: &'static str;
-    /// For example `teams`.
+    /// Plural name, for example `teams`.
     const PLURAL: &'static str;
-    /// Whether its objects are in namespaces.
+    /// Scope of the objects.
     const SCOPE: ResourceScope;
 }
 
-/// Whether objects of a kind are in namespaces.
+/// Scope of the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceScope {
-    /// Every object is in one.
+    /// Every object is in a namespace.
     Namespaced,
-    /// No object is; its namespace is empty.
+    /// No object is in a namespace; the namespace is empty.
     Cluster,
 }
 
-/// Names a kind as the API server does. Reads `<plural>.<version>.<group>`, kube-scheduler's form.
+/// Name of a kind in the API server. Prints as `<plural>.<version>.<group>`, kube-scheduler's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName {
     /// See [`Resource::PLURAL`].
@@ -92,12 +92,12 @@ impl fmt::Display for ResourceName {
     }
 }
 
-/// An object of a custom resource: the author's type, whose fields it lends, and the metadata.
+/// An object of a custom resource: its metadata and the author's type, to which it derefs.
 #[derive(Clone, Debug)]
 pub struct Custom<R> {
     /// `metadata`.
     pub metadata: Metadata,
-    /// What the author's type makes of the whole object.
+    /// The whole object, decoded into the author's type.
     pub object: R,
 }
 
@@ -114,7 +114,7 @@ impl<R> DerefMut for Custom<R> {
     }
 }
 
-/// `metadata` of a custom object, as far as schedulers read it.
+/// `metadata` of a custom object, reduced to what schedulers read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     /// `name`
@@ -123,9 +123,9 @@ pub struct Metadata {
     pub namespace: Str,
     /// `uid`
     pub uid: Str,
-    /// `resourceVersion`: equal means unchanged, and nothing else may be read from it.
+    /// `resourceVersion`: equal means unchanged; no other meaning may be derived from it.
     pub resource_version: Str,
-    /// `generation`: grows with every change of what is wanted.
+    /// `generation`: increases with every change of the desired state.
     pub generation: i64,
     /// `labels`
     pub labels: Labels,
@@ -133,25 +133,25 @@ pub struct Metadata {
     pub annotations: Labels,
     /// `ownerReferences`
     pub owners: Vec<OwnerReference>,
-    /// The one of [`Self::owners`] that manages the object (`controller: true`).
+    /// The entry of [`Self::owners`] that manages the object (`controller: true`).
     pub controller: Option<OwnerReference>,
-    /// `deletionTimestamp`: set once it is on its way out.
+    /// `deletionTimestamp`: set once the object is being deleted.
     pub deletion_timestamp: Option<Timestamp>,
 }
 
-/// What identifies a custom object.
+/// Key of a custom object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CustomKey {
-    /// A [`ResourceName`], written out.
+    /// A [`ResourceName`], printed.
     pub resource: Str,
-    /// `metadata.namespace`; empty if it is in none.
+    /// `metadata.namespace`; empty if it has none.
     pub namespace: Str,
     /// `metadata.name`.
     pub name: Str,
 }
 
 impl CustomKey {
-    /// Whether it names an object of that kind.
+    /// Returns true if it names an object of that kind.
     pub fn is_of<R: Resource>(&self) -> bool {
         let rest = self.resource.strip_prefix(R::PLURAL).and_then(|rest| rest.strip_prefix('.'));
         let rest =
@@ -163,27 +163,27 @@ impl CustomKey {
 /// A custom object as the API server has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawObject {
-    /// What identifies it.
+    /// Key of the object.
     pub key: CustomKey,
-    /// All of it, as JSON.
+    /// The whole object as JSON.
     pub json: Str,
 }
 
-/// A custom object that counts as absent because it does not decode.
+/// Error of a custom object that counts as absent because it does not decode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind} {name:?} counts as absent: {}{}{message}", field, if field.is_empty() { "" } else { ": " })]
 pub struct Undecodable {
     /// See [`Resource::KIND`].
     pub kind: &'static str,
-    /// `namespace/name`, or its name alone if it is in none.
+    /// `namespace/name`, or the name alone if there is no namespace.
     pub name: String,
-    /// The path of the field, for example `spec.namespaces[0]`; empty for the object itself.
+    /// Path of the field, for example `spec.namespaces[0]`; empty for the object itself.
     pub field: String,
-    /// What is wrong there.
+    /// The decoding error.
     pub message: String,
 }
 
-/// A decoded object, its type erased: a [`Custom`].
+/// A decoded object, a [`Custom`] with its type erased.
 pub type AnyCustom = Arc<dyn Any + Send + Sync>;
 
 type Decode = fn(&CustomKey, &str) -> Result<AnyCustom, Undecodable>;
@@ -198,13 +198,13 @@ pub struct ResourceKind {
 }
 
 impl ResourceKind {
-    /// That kind.
+    /// Returns the kind for type `R`.
     pub fn of<R: Resource>() -> Self {
         let decode: Decode = |key, json| Ok(Arc::new(decode::<R>(key, json)?));
         Self { type_id: TypeId::of::<R>(), name: ResourceName::of::<R>(), kind: R::KIND, decode }
     }
 
-    /// What the API server calls it.
+    /// Name in the API server.
     pub fn name(&self) -> ResourceName {
         self.name
     }
@@ -214,20 +214,20 @@ impl ResourceKind {
         self.kind
     }
 
-    /// Whether both are the same type.
+    /// Returns true if both are the same type.
     pub fn is_same(&self, other: &Self) -> bool {
         self.type_id == other.type_id
     }
 
-    /// Whether it is the kind that `R` is decoded into.
+    /// Returns true if it is the kind for type `R`.
     pub(crate) fn is<R: Resource>(&self) -> bool {
         self.type_id == TypeId::of::<R>()
     }
 
-    /// The object as the plugin's type has it.
+    /// Decodes an object into the plugin's type.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// Names the field that does not decode.
     pub fn decode(&self, raw: &RawObject) -> Result<AnyCustom, Undecodable> {
         (self.decode)(&raw.key, &raw.json)
     }
@@ -244,18 +244,18 @@ impl fmt::Debug for ResourceKind {
 pub struct CustomChange {
     /// The kind.
     pub resource: ResourceName,
-    /// Absent if it is new, or did not decode.
+    /// Absent if the object is new or did not decode.
     pub old: Option<AnyCustom>,
-    /// Absent if it is gone, or does not decode.
+    /// Absent if the object was deleted or does not decode.
     pub new: Option<AnyCustom>,
 }
 
-/// An object of a kind before and after a change; at least one of them is there.
+/// An object of a kind before and after a change; at least one of them is present.
 #[derive(Debug)]
 pub struct Changed<'a, R> {
-    /// Absent if it is new, or did not decode.
+    /// Absent if the object is new or did not decode.
     pub old: Option<&'a Custom<R>>,
-    /// Absent if it is gone, or does not decode.
+    /// Absent if the object was deleted or does not decode.
     pub new: Option<&'a Custom<R>>,
 }
 
@@ -267,7 +267,7 @@ impl<R> Clone for Changed<'_, R> {
 
 impl<R> Copy for Changed<'_, R> {}
 
-/// What every object has.
+/// Fields that every object has.
 #[derive(Deserialize)]
 struct Head {
     metadata: HeadMetadata,
@@ -316,7 +316,7 @@ fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecod
     {
         return Ok(Custom { metadata, object });
     }
-    // By way of a value, so that what is wrong is told without a place in the text: it is the same after the next change.
+    // Decode a `Value`, so that the error contains no text position: it stays the same after the next change.
     let json: Value =
         serde_json::from_str(json).map_err(|error| wrong::<R>(key, String::new(), error.to_string()))?;
     decode_value(key, &json)
@@ -334,7 +334,7 @@ fn wrong<R: Resource>(key: &CustomKey, field: String, message: String) -> Undeco
     Undecodable { kind: R::KIND, name, field, message }
 }
 
-/// The object as the type has it.
+/// Decodes an object that is already parsed.
 pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
     let wrong = |field: String, message: String| wrong::<R>(key, field, message);
     match (R::SCOPE, key.namespace.is_empty()) {

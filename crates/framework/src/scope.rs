@@ -1,8 +1,8 @@
-//! On what a plugin's answers may depend, as types: whoever judges rows is lent nothing else.
+//! The inputs that a plugin's answers may depend on, as types.
 //!
-//! A plugin chooses by the trait that it implements. `impl Filter for P` is lent the whole cluster and is asked anew in
-//! every attempt. `impl Filter<Row> for P` is lent a [`RowCycle`], and its answers are kept until the row changes. What
-//! could make a kept answer wrong is not there to be read:
+//! A plugin chooses by the trait that it implements. `impl Filter for P` sees the whole cluster and is called in every
+//! attempt. `impl Filter<Row> for P` sees a [`RowCycle`], and its answers are cached until the row changes. Anything
+//! that could make a cached answer wrong is missing there:
 //!
 //! ```compile_fail,E0609
 //! use harbormaster_framework::prelude::*;
@@ -70,55 +70,57 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Part of the cluster that PreFilter, Filter, PreScore and Score are lent: [`Whole`] or [`Row`].
+/// The part of the cluster that PreFilter, Filter, PreScore and Score see: [`WholeCluster`] or [`Row`].
 pub trait Scoped: sealed::Sealed + 'static {
-    /// Lent to the plugin during one attempt.
-    type Cycle<'a>: Lent<'a>;
+    /// The view that is passed to the plugin during one attempt.
+    type Cycle<'a>: CycleView<'a>;
 
-    /// The same as a value.
+    /// The same scope as a value.
     const SCOPE: Scope;
 
-    /// The part of an attempt that is lent.
+    /// Returns the plugin's view of an attempt.
     fn part<'a>(cx: &Cycle<'a>) -> Self::Cycle<'a>;
 }
 
-/// A [`Cycle`] or a part of one.
-pub trait Lent<'a>: sealed::Sealed + Copy {
+/// A [`Cycle`] or a restricted view of one.
+pub trait CycleView<'a>: sealed::Sealed + Copy {
     /// All nodes and the pods on them.
     fn nodes(&self) -> &'a NodeTable;
 }
 
-/// Everything, in a [`Cycle`]: the plugin is asked anew in every attempt.
+/// The whole cluster, in a [`Cycle`]: the plugin is called in every attempt.
 #[derive(Clone, Copy, Debug)]
-pub enum Whole {}
+pub enum WholeCluster {}
 
-/// The parts of a single row, in a [`RowCycle`]: verdicts and scores depend on the pod's spec and `spec.nodeName`, as far as
-/// the plugin [reads](crate::plugin::Plugin::reads) them, on the node's own row, on the number of nodes and on the
-/// plugin's arguments. They are kept until the row changes or a node joins or leaves, and PreFilter and PreScore run
-/// once for all pods of which the plugin reads the same. PreScore sees an empty set of candidates, and scores must not
-/// be normalised by [`Normalize::Custom`](crate::outcome::Normalize::Custom). `nodes` is lent for its columns: a
-/// verdict that depends on another row is wrong as soon as that one changes.
+/// A single row, in a [`RowCycle`].
+///
+/// Verdicts and scores depend on the pod's spec and `spec.nodeName`, as far as the plugin
+/// [reads](crate::plugin::Plugin::reads) them, on the node's own row, on the number of nodes and on the plugin's
+/// arguments. They are cached until the row changes or a node joins or leaves. PreFilter and PreScore run once for all
+/// pods that are equal in what the plugin reads. PreScore sees an empty set of candidates, and scores must not use
+/// [`Normalize::Custom`](crate::outcome::Normalize::Custom). `nodes` is passed for its columns: a verdict that depends
+/// on another row becomes wrong as soon as that row changes.
 #[derive(Clone, Copy, Debug)]
 pub enum Row {}
 
-impl sealed::Sealed for Whole {}
+impl sealed::Sealed for WholeCluster {}
 impl sealed::Sealed for Row {}
 impl sealed::Sealed for Cycle<'_> {}
 impl sealed::Sealed for RowCycle<'_> {}
 
-impl<'a> Lent<'a> for Cycle<'a> {
+impl<'a> CycleView<'a> for Cycle<'a> {
     fn nodes(&self) -> &'a NodeTable {
         self.nodes
     }
 }
 
-impl<'a> Lent<'a> for RowCycle<'a> {
+impl<'a> CycleView<'a> for RowCycle<'a> {
     fn nodes(&self) -> &'a NodeTable {
         self.nodes
     }
 }
 
-impl Scoped for Whole {
+impl Scoped for WholeCluster {
     type Cycle<'a> = Cycle<'a>;
     const SCOPE: Scope = Scope::Cluster;
 
@@ -136,7 +138,7 @@ impl Scoped for Row {
     }
 }
 
-/// A [`Cycle`] for plugins that judge rows: it lacks what would make their answers depend on more.
+/// The view of a [`Cycle`] for row-scoped plugins: it lacks everything else that their answers could depend on.
 #[derive(Clone, Copy)]
 pub struct RowCycle<'a> {
     /// All nodes and the pods on them.
@@ -145,7 +147,7 @@ pub struct RowCycle<'a> {
     pub pod: RowPod<'a>,
 }
 
-/// A pod as plugins see it that judge rows. Reads like its [`SpecInfo`].
+/// The view of a pod for row-scoped plugins. Derefs to its [`SpecInfo`].
 #[derive(Clone, Copy, Debug)]
 pub struct RowPod<'a> {
     /// Shared with all pods of an equal spec.
@@ -155,7 +157,7 @@ pub struct RowPod<'a> {
 }
 
 impl<'a> RowPod<'a> {
-    /// Spec of the pod.
+    /// Sum of the pod's requests.
     pub fn request(self) -> &'a Resources {
         &self.spec.request
     }
@@ -174,7 +176,7 @@ impl Deref for RowPod<'_> {
 }
 
 impl PodInfo {
-    /// The pod as plugins see it that judge rows.
+    /// Returns the view of the pod for row-scoped plugins.
     pub fn for_rows(&self) -> RowPod<'_> {
         RowPod { spec: &self.spec, node_name: self.node_name.as_ref() }
     }

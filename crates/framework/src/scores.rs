@@ -2,20 +2,20 @@
 
 use crate::nodeset::{NodeIdx, NodeSet};
 
-/// One plugin's scores of rows, to be written.
+/// The scores of one plugin for a set of rows.
 ///
-/// The rows are those of one part of the node table, which may be all of it: a batch may be asked for in parts. Rows
-/// outside of [`Self::rows`] are never touched through it.
+/// The rows are a part of the node table or all of it, because a batch may be split. Other rows are never touched.
 #[derive(Debug)]
 pub struct Scores<'a> {
     rows: &'a NodeSet,
-    /// The row that the first of `scores` belongs to.
+    /// The row of the first element of `scores`.
     first: usize,
     scores: &'a mut [i64],
 }
 
 impl<'a> Scores<'a> {
-    /// Scores of `rows`. `scores` has a place for every row from `first` on, and none of `rows` is before or behind.
+    /// Creates scores for `rows`. `scores` has an element for every row from `first` on, and all `rows` must be in its
+    /// range.
     pub fn new(rows: &'a NodeSet, first: NodeIdx, scores: &'a mut [i64]) -> Self {
         Self { rows, first: first.at(), scores }
     }
@@ -25,7 +25,7 @@ impl<'a> Scores<'a> {
         self.rows
     }
 
-    /// `row` has that score. Does nothing if the row is none of [`Self::rows`].
+    /// Sets the score of a row. Does nothing if the row is not in [`Self::rows`].
     pub fn set(&mut self, row: NodeIdx, score: i64) {
         let place = row.at().checked_sub(self.first).and_then(|at| self.scores.get_mut(at));
         if let Some(place) = place.filter(|_| self.rows.contains(row)) {
@@ -33,7 +33,8 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// The rows to score in ascending order, each with the place of its score: the quick way to write all of them.
+    /// Iterates over the rows in ascending order, each with its score to be written: the fastest way to write all of
+    /// them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIdx, &mut i64)> {
         let (mut places, mut next) = (self.scores.iter_mut(), self.first);
         self.rows.iter().filter_map(move |row| {

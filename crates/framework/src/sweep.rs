@@ -1,4 +1,4 @@
-//! Filtering many rows at once, and the verdicts that come of it.
+//! Filtering many rows at once, and the resulting verdicts.
 
 use rustc_hash::FxHashMap;
 
@@ -18,31 +18,36 @@ impl PluginIdx {
     }
 }
 
-/// Why rows were rejected: which plugin, and with which reasons. Equal rejections are stored once.
+/// Rejections by row: the plugin and its reasons. Equal rejections are stored once.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    /// Per row: 0 fits, otherwise one more than the position in `distinct`. Rows beyond the last that was rejected are
+    /// Per row: 0 if it fits, otherwise one more than the position in `distinct`. Rows after the last rejected one are
     /// missing.
     by_row: Vec<u32>,
     distinct: Vec<(PluginIdx, Reject)>,
-    /// Where a rejection is, once there are more than a few.
-    places: FxHashMap<(PluginIdx, Reject), u32>,
+    /// Code of each rejection, once there are more than a few.
+    code_by_rejection: FxHashMap<(PluginIdx, Reject), u32>,
     compact_at: usize,
 }
 
-/// Up to so many distinct rejections are searched one by one.
-const FEW: usize = 8;
-/// Fewer distinct rejections than this are never too many.
-const MANY: usize = 256;
+/// Up to this many distinct rejections are searched linearly.
+const MAX_LINEAR_SEARCH: usize = 8;
+/// Minimum number of distinct rejections for compaction.
+const MIN_FOR_COMPACTION: usize = 256;
 
 impl Default for Verdicts {
     fn default() -> Self {
-        Self { by_row: Vec::new(), distinct: Vec::new(), places: FxHashMap::default(), compact_at: MANY }
+        Self {
+            by_row: Vec::new(),
+            distinct: Vec::new(),
+            code_by_rejection: FxHashMap::default(),
+            compact_at: MIN_FOR_COMPACTION,
+        }
     }
 }
 
 impl Verdicts {
-    /// Forgets everything and every row, keeping the allocations.
+    /// Clears all rows and rejections and keeps the allocations.
     pub fn reset(&mut self) {
         self.by_row.clear();
         self.forget_rejections();
@@ -50,20 +55,20 @@ impl Verdicts {
 
     fn forget_rejections(&mut self) {
         self.distinct.clear();
-        self.places.clear();
+        self.code_by_rejection.clear();
     }
 
-    /// Whether no rejection was recorded.
+    /// Returns true if no rejection was recorded.
     pub fn is_empty(&self) -> bool {
         self.distinct.is_empty()
     }
 
-    /// Why that row was rejected; `None` if it fits.
+    /// Returns the rejection of a row; `None` if it fits.
     pub fn get(&self, row: NodeIdx) -> Option<&(PluginIdx, Reject)> {
         self.distinct.get(self.code(row).checked_sub(1)?)
     }
 
-    /// Whether that plugin rejected the row.
+    /// Returns true if that plugin rejected the row.
     pub fn is_by(&self, row: NodeIdx, plugin: PluginIdx) -> bool {
         self.get(row).is_some_and(|(by, _)| *by == plugin)
     }
@@ -85,16 +90,16 @@ impl Verdicts {
         self.by_row.get(row.at()).map_or(0, |code| *code as usize)
     }
 
-    /// Takes over what `others` say of `rows`.
-    pub fn take_over(&mut self, others: &Verdicts, rows: impl Iterator<Item = NodeIdx>) {
+    /// Copies the entries of `rows` from `others`.
+    pub fn copy_rows(&mut self, others: &Verdicts, rows: impl Iterator<Item = NodeIdx>) {
         let mut codes = vec![0; others.distinct.len() + 1];
         for row in rows {
-            let theirs = others.code(row);
-            if theirs != 0 && codes[theirs] == 0 {
-                let (plugin, reject) = &others.distinct[theirs - 1];
-                codes[theirs] = self.code_of(*plugin, reject.clone());
+            let other_code = others.code(row);
+            if other_code != 0 && codes[other_code] == 0 {
+                let (plugin, reject) = &others.distinct[other_code - 1];
+                codes[other_code] = self.code_of(*plugin, reject.clone());
             }
-            self.write(row, codes[theirs]);
+            self.write(row, codes[other_code]);
         }
     }
 
@@ -107,13 +112,13 @@ impl Verdicts {
         self.distinct.iter().zip(&counts[1..]).filter(|(_, n)| **n > 0).map(|(why, n)| (why, *n)).collect()
     }
 
-    /// Drops rejections that no row has any more, when they pile up: so seldom that it costs little per rejection.
+    /// Drops rejections that no row has any more. Runs so seldom that its cost per rejection is small.
     pub fn compact(&mut self) {
         if self.distinct.len() < self.compact_at {
             return;
         }
         let old = std::mem::take(&mut self.distinct);
-        self.places.clear();
+        self.code_by_rejection.clear();
         let mut codes = vec![0; old.len() + 1];
         for at in 0..self.by_row.len() {
             let code = self.by_row[at] as usize;
@@ -123,30 +128,30 @@ impl Verdicts {
             }
             self.by_row[at] = codes[code];
         }
-        self.compact_at = MANY.max(2 * self.distinct.len());
+        self.compact_at = MIN_FOR_COMPACTION.max(2 * self.distinct.len());
     }
 
     fn code_of(&mut self, plugin: PluginIdx, reject: Reject) -> u32 {
-        if self.distinct.len() <= FEW {
-            // Backwards: neighbours are usually rejected alike.
+        if self.distinct.len() <= MAX_LINEAR_SEARCH {
+            // From the end: neighbouring rows usually have the same rejection.
             if let Some(at) = self.distinct.iter().rposition(|(p, r)| *p == plugin && *r == reject) {
                 return at as u32 + 1;
             }
-        } else if let Some(code) = self.places.get(&(plugin, reject.clone())) {
+        } else if let Some(code) = self.code_by_rejection.get(&(plugin, reject.clone())) {
             return *code;
         }
         self.distinct.push((plugin, reject));
         let code = self.distinct.len() as u32;
-        if self.distinct.len() == FEW + 1 {
+        if self.distinct.len() == MAX_LINEAR_SEARCH + 1 {
             let all = self.distinct.iter().cloned().zip(1..);
-            self.places.extend(all);
-        } else if self.distinct.len() > FEW {
-            self.places.extend(self.distinct.last().cloned().map(|last| (last, code)));
+            self.code_by_rejection.extend(all);
+        } else if self.distinct.len() > MAX_LINEAR_SEARCH {
+            self.code_by_rejection.extend(self.distinct.last().cloned().map(|last| (last, code)));
         }
         code
     }
 
-    /// About how many bytes it holds.
+    /// Approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         4 * self.by_row.capacity() + 128 * self.distinct.len()
     }
@@ -154,8 +159,7 @@ impl Verdicts {
 
 /// One plugin's pass over rows that still fit.
 ///
-/// The rows are those of one part of the node table, which may be all of it: a batch may be asked for in parts. Rows
-/// outside of [`Self::rows`] are never touched through it.
+/// The rows are a part of the node table or all of it, because a batch may be split. Other rows are never touched.
 pub struct Sweep<'a> {
     plugin: PluginIdx,
     rows: &'a NodeSet,
@@ -164,7 +168,7 @@ pub struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    /// A pass of `plugin` over `rows`; rejected rows leave `fits` and enter `verdicts`.
+    /// Creates a pass of `plugin` over `rows`. Rejected rows leave `fits` and enter `verdicts`.
     pub fn new(
         plugin: PluginIdx,
         rows: &'a NodeSet,
@@ -174,12 +178,12 @@ impl<'a> Sweep<'a> {
         Self { plugin, rows, fits, verdicts }
     }
 
-    /// The rows to look at.
+    /// The rows to judge.
     pub fn rows(&self) -> &'a NodeSet {
         self.rows
     }
 
-    /// `row` does not fit. Does nothing if the row is none of [`Self::rows`].
+    /// Rejects a row. Does nothing if the row is not in [`Self::rows`].
     pub fn reject(&mut self, row: NodeIdx, reject: Reject) {
         if self.rows.contains(row) {
             self.fits.remove(row);
@@ -187,7 +191,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Rejects every row of `rows` with the same reason, but for those that are none of [`Self::rows`].
+    /// Rejects every row of `rows` with the same reason. Rows that are not in [`Self::rows`] are ignored.
     pub fn reject_each(&mut self, rows: impl Iterator<Item = NodeIdx>, reject: &Reject) {
         let mut code = None;
         for row in rows.filter(|row| self.rows.contains(*row)) {
@@ -197,7 +201,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Rejects every row of [`Self::rows`] that is none of `only` with the same reason.
+    /// Rejects every row of [`Self::rows`] that is not in `only` with the same reason.
     pub fn reject_all_but(&mut self, only: &NodeSet, reject: &Reject) {
         let mut out = self.rows.clone();
         out.subtract(only);

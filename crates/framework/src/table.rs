@@ -1,13 +1,14 @@
 //! The node table: one row per node, one column per fact.
 //!
-//! The table is the cache and the snapshot in one. The [`crate::cluster`] owns it and changes it between scheduling
-//! cycles; during a cycle plugins borrow it. Every change is written to a log of rows, so whoever keeps results per row
-//! (see `kept`) looks again at the changed rows only.
+//! The table is both cache and snapshot. The [`crate::cluster`] owns it and changes it between scheduling cycles;
+//! plugins borrow it during a cycle. Every change is appended to a log of rows, so a cache of answers per row (see
+//! `answer_cache`) only updates the changed rows.
 //!
 //! Invariants:
 //! - a row's `requested` columns are the sum over its pods;
-//! - a row with pods but no node object (a pod bound to a node that is not known yet) is in no [`NodeTable::order`];
-//! - [`NodeTable::shape`] moves when a node joins or leaves, and then nothing kept per row is valid any more.
+//! - a row with pods but without a node object (a pod bound to a node that is not known yet) is not in
+//!   [`NodeTable::order`];
+//! - [`NodeTable::shape`] increases when a node joins or leaves, which invalidates everything cached per row.
 
 mod images;
 mod ports;
@@ -33,7 +34,7 @@ use zones::ZoneOrder;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition(u64);
 
-/// The numbers of all rows, one vector per fact, for columnar code. Amounts as in [`Resources`].
+/// Numbers of all rows, one vector per fact, for columnar code. Units as in [`Resources`].
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Allocatable millicores.
@@ -42,7 +43,7 @@ pub struct Columns {
     pub memory: Vec<i64>,
     /// Allocatable bytes of ephemeral storage.
     pub storage: Vec<i64>,
-    /// How many pods the node takes.
+    /// Allocatable pods.
     pub pods: Vec<i64>,
     /// Requested millicores.
     pub used_cpu: Vec<i64>,
@@ -50,13 +51,13 @@ pub struct Columns {
     pub used_memory: Vec<i64>,
     /// Requested bytes of ephemeral storage.
     pub used_storage: Vec<i64>,
-    /// How many pods are on the node.
+    /// Number of pods on the node.
     pub used_pods: Vec<i64>,
-    /// Millicores as scores count them.
+    /// Millicores that scores use.
     pub nonzero_cpu: Vec<i64>,
-    /// Bytes of memory as scores count them.
+    /// Bytes of memory that scores use.
     pub nonzero_memory: Vec<i64>,
-    /// The lowest priority of the pods on the node; `i32::MAX` without pods.
+    /// Lowest priority of the pods on the node; `i32::MAX` without pods.
     pub lowest_priority: Vec<i32>,
     /// Cordoned nodes.
     pub unschedulable: NodeSet,
@@ -66,7 +67,7 @@ pub struct Columns {
     pub with_ports: NodeSet,
 }
 
-/// What a row holds beside its numbers.
+/// The part of a row that is not in columns.
 #[derive(Debug, Default)]
 struct Row {
     name: Str,
@@ -75,7 +76,7 @@ struct Row {
     used_scalars: Vec<(Str, i64)>,
     ports: UsedPorts,
     images: Vec<RowImage>,
-    /// The node has other images than those listed.
+    /// True if the node's images differ from the listed ones.
     images_are_stale: bool,
 }
 
@@ -97,8 +98,8 @@ pub struct NodeTable {
     refreshed: LogPosition,
 }
 
-/// What was on a row that is bare for a question.
-pub(crate) struct Bare {
+/// Pods and images taken off a row by [`NodeTable::strip`].
+pub(crate) struct StrippedRow {
     row: NodeIdx,
     pods: Vec<Arc<PodInfo>>,
     images: Vec<RowImage>,
@@ -107,12 +108,12 @@ pub(crate) struct Bare {
 impl NodeTable {
     // --- reading ---
 
-    /// How many rows there are, free ones included: the length of every column.
+    /// Number of rows including free ones: the length of every column.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// The nodes, in the order in which kube-scheduler would walk them: round robin over zones.
+    /// The nodes in the order in which kube-scheduler would walk them: round robin over zones.
     pub fn order(&self) -> &[NodeIdx] {
         &self.order
     }
@@ -122,12 +123,12 @@ impl NodeTable {
         &self.live
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn node_count(&self) -> usize {
         self.order.len()
     }
 
-    /// The row of that node, if the node is known.
+    /// Returns the row of that node, if the node is known.
     pub fn find(&self, name: &str) -> Option<NodeIdx> {
         self.by_name.get(name).copied().filter(|row| self.rows[row.at()].node.is_some())
     }
@@ -142,22 +143,22 @@ impl NodeTable {
         self.order.iter().map(|row| self.node(*row))
     }
 
-    /// All nodes, and those that are known by their pods alone, in no order.
+    /// All nodes, and those that are known only by their pods, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = NodeRef<'_>> {
         self.by_name.values().map(|row| self.node(*row))
     }
 
-    /// The numbers of all rows.
+    /// Numbers of all rows.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// Whether any node has an image of that name.
+    /// Returns true if any node has an image of that name.
     pub fn has_image(&self, name: &str) -> bool {
         self.images.has(name)
     }
 
-    /// Moves when a node joins or leaves.
+    /// Version that increases when a node joins or leaves.
     pub fn shape(&self) -> u64 {
         self.shape
     }
@@ -167,7 +168,8 @@ impl NodeTable {
         LogPosition(self.log_start + self.log.len() as u64)
     }
 
-    /// The rows that changed since `since` (possibly repeated), or `None` when the log no longer reaches back.
+    /// Returns the rows that changed since `since` (possibly repeated), or `None` if the log no longer contains that
+    /// position.
     pub fn changed_since(&self, since: LogPosition) -> Option<impl Iterator<Item = NodeIdx> + '_> {
         let skip = since.0.checked_sub(self.log_start)?;
         Some(self.log.iter().skip(skip as usize).copied())
@@ -175,7 +177,7 @@ impl NodeTable {
 
     // --- changing: nodes ---
 
-    /// Adds a node or replaces its object. Pods that were bound to it before it was known are on it at once.
+    /// Adds a node or replaces its object. The row includes pods that were bound to the node before it was known.
     pub(crate) fn set_node(&mut self, node: Arc<Node>) -> NodeIdx {
         let row = self.row_for(&node.name);
         let zone = zone_key(&node.labels);
@@ -219,7 +221,7 @@ impl NodeTable {
 
     // --- changing: pods ---
 
-    /// Puts a pod on the node it names. A node that is not known yet gets a row without an object.
+    /// Puts a pod on the named node. An unknown node gets a row without an object.
     pub(crate) fn add_pod(&mut self, node_name: &Str, pod: Arc<PodInfo>) -> NodeIdx {
         let row = self.row_for(node_name);
         self.put(row, pod);
@@ -227,7 +229,7 @@ impl NodeTable {
         row
     }
 
-    /// Takes a pod off a node: the row it was on, and the pod.
+    /// Removes a pod from a node. Returns its row and the pod.
     pub(crate) fn remove_pod(&mut self, node_name: &str, uid: &str) -> Option<(NodeIdx, Arc<PodInfo>)> {
         let row = self.by_name.get(node_name).copied()?;
         let pod = self.take(row, uid)?;
@@ -236,7 +238,7 @@ impl NodeTable {
         Some((row, pod))
     }
 
-    /// Takes over what a pod on a node looks like now: the row it is on, and what it was.
+    /// Replaces a pod on a node by its current version. Returns its row and the old version.
     pub(crate) fn replace_pod(
         &mut self,
         node_name: &str,
@@ -245,8 +247,8 @@ impl NodeTable {
         let row = self.by_name.get(node_name).copied()?;
         let pods = &mut self.rows[row.at()].pods;
         let at = pods.iter().rposition(|p| p.uid == pod.uid)?;
-        let old = if pods[at].occupies_the_same(&pod) {
-            // It goes to the end, as one that leaves and joins does.
+        let old = if pods[at].occupies_same_resources(&pod) {
+            // It moves to the end, as if it left and joined.
             let old = pods.swap_remove(at);
             pods.push(pod);
             old
@@ -259,47 +261,47 @@ impl NodeTable {
         Some((row, old))
     }
 
-    /// Puts a pod on a row for a question of the form "what if"; undone by [`Self::end_what_if`]. Not logged.
-    pub fn what_if_added(&mut self, row: NodeIdx, pod: Arc<PodInfo>) {
+    /// Puts a pod on a row for a dry run, until [`Self::dry_run_undo_add`]. Not logged.
+    pub fn dry_run_add(&mut self, row: NodeIdx, pod: Arc<PodInfo>) {
         self.put(row, pod);
     }
 
-    /// Takes off the pod that [`Self::what_if_added`] put last.
-    pub fn end_what_if(&mut self, row: NodeIdx, uid: &str) {
+    /// Removes the pod that [`Self::dry_run_add`] added last.
+    pub fn dry_run_undo_add(&mut self, row: NodeIdx, uid: &str) {
         self.take(row, uid);
     }
 
-    /// Takes a pod off a row for a question of the form "what if"; put back with [`Self::what_if_added`]. Not logged.
-    pub fn what_if_removed(&mut self, row: NodeIdx, uid: &str) -> Option<Arc<PodInfo>> {
+    /// Removes a pod from a row for a dry run, until it is put back by [`Self::dry_run_add`]. Not logged.
+    pub fn dry_run_remove(&mut self, row: NodeIdx, uid: &str) -> Option<Arc<PodInfo>> {
         self.take(row, uid)
     }
 
-    /// Ends questions about a row that has all its pods again: they stand in the order of `before`.
-    pub fn what_if_over(&mut self, row: NodeIdx, before: Vec<Arc<PodInfo>>) {
+    /// Ends the dry run of a row that has all its pods again by restoring their order.
+    pub fn dry_run_end(&mut self, row: NodeIdx, before: Vec<Arc<PodInfo>>) {
         self.rows[row.at()].pods = before;
     }
 
-    /// Takes pods and images off a row for a question of the form "what if", until [`Self::no_longer_bare`]. Not logged.
-    pub(crate) fn what_if_bare(&mut self, row: NodeIdx) -> Bare {
+    /// Removes all pods and images from a row temporarily, until [`Self::restore`]. Not logged.
+    pub(crate) fn strip(&mut self, row: NodeIdx) -> StrippedRow {
         let pods = self.rows[row.at()].pods.clone();
         for pod in &pods {
             self.take(row, &pod.uid);
         }
         let images = std::mem::take(&mut self.rows[row.at()].images);
-        Bare { row, pods, images }
+        StrippedRow { row, pods, images }
     }
 
-    /// Puts back what [`Self::what_if_bare`] took.
-    pub(crate) fn no_longer_bare(&mut self, bare: Bare) {
-        let Bare { row, pods, images } = bare;
+    /// Puts back what [`Self::strip`] removed.
+    pub(crate) fn restore(&mut self, stripped: StrippedRow) {
+        let StrippedRow { row, pods, images } = stripped;
         pods.into_iter().for_each(|pod| self.put(row, pod));
         self.rows[row.at()].images = images;
     }
 
-    /// Brings derived facts up to date: call before every scheduling cycle.
+    /// Updates derived facts. Call this before every scheduling cycle.
     ///
-    /// The node order follows joins and leaves only, and a row learns on how many nodes its images are when the row
-    /// itself changes: both exactly as kube-scheduler's snapshot does.
+    /// The node order changes only with joins and leaves, and the number of nodes with an image is updated only in rows
+    /// that change. Both match kube-scheduler's snapshot.
     pub(crate) fn refresh(&mut self) {
         let end = self.log_end();
         let from = self.refreshed.0.saturating_sub(self.log_start) as usize;
@@ -409,7 +411,8 @@ impl NodeTable {
         self.log.push_back(row);
     }
 
-    /// Results per row that are older than about two table lengths are cheaper to compute anew.
+    /// Drops old entries: when a row's answers are older than about two table lengths, recomputing everything is
+    /// cheaper.
     fn trim_log(&mut self) {
         let keep = (2 * self.rows.len()).max(1024);
         while self.log.len() > keep {
@@ -419,7 +422,7 @@ impl NodeTable {
     }
 }
 
-/// Sums wrap as kube-scheduler's do: absurd requests must neither panic nor make a later removal wrong.
+/// Adds with wrap-around as kube-scheduler does: absurd requests must neither panic nor break a later removal.
 fn add(total: &mut i64, sign: i64, amount: i64) {
     *total = total.wrapping_add(sign.wrapping_mul(amount));
 }
@@ -453,7 +456,7 @@ pub struct NodeRef<'a> {
 }
 
 impl<'a> NodeRef<'a> {
-    /// The row.
+    /// Row of the node.
     pub fn idx(self) -> NodeIdx {
         self.row
     }
@@ -463,7 +466,7 @@ impl<'a> NodeRef<'a> {
         &self.entry().name
     }
 
-    /// The node object; `None` for a row that only holds pods of a node that is not known.
+    /// The node object; `None` for a row with pods of an unknown node.
     pub fn object(self) -> Option<&'a Arc<Node>> {
         self.entry().node.as_ref()
     }
@@ -478,28 +481,28 @@ impl<'a> NodeRef<'a> {
         self.object().map_or(&[], |n| &n.taints)
     }
 
-    /// Whether the node is cordoned.
+    /// Returns true if the node is cordoned.
     pub fn unschedulable(self) -> bool {
         self.table.columns.unschedulable.contains(self.row)
     }
 
-    /// What the node has for pods.
+    /// The node's allocatable resources.
     pub fn allocatable(self) -> Resources {
         self.object().map(|n| n.allocatable.clone()).unwrap_or_default()
     }
 
-    /// How much of scalar `name` the node has.
+    /// Allocatable amount of the scalar resource `name`.
     pub fn allocatable_scalar(self, name: &str) -> i64 {
         self.object().map_or(0, |n| n.allocatable.scalar(name))
     }
 
-    /// How much of scalar `name` the pods on the node ask for.
+    /// Amount of the scalar resource `name` that the pods on the node request.
     pub fn requested_scalar(self, name: &str) -> i64 {
         let used = &self.entry().used_scalars;
         used.binary_search_by(|(n, _)| n.as_str().cmp(name)).map_or(0, |at| used[at].1)
     }
 
-    /// What the pods on the node ask for, `pods` being their number.
+    /// Total requests of the pods on the node; `pods` is their number.
     pub fn requested(self) -> Resources {
         let (columns, at) = (&self.table.columns, self.row.at());
         Resources {
@@ -511,7 +514,7 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// What the pods on the node count for in scores.
+    /// Total requests of the pods on the node as scores use them.
     pub fn nonzero_requested(self) -> NonZero {
         let (columns, at) = (&self.table.columns, self.row.at());
         NonZero { milli_cpu: columns.nonzero_cpu[at], memory: columns.nonzero_memory[at] }
@@ -527,7 +530,7 @@ impl<'a> NodeRef<'a> {
         &self.entry().ports
     }
 
-    /// The image of that name on the node, as of the row's last change.
+    /// Returns the image of that name on the node, as of the row's last change.
     pub fn image(self, name: &str) -> Option<&'a RowImage> {
         let images = &self.entry().images;
         images.binary_search_by(|i| i.name.as_str().cmp(name)).ok().map(|at| &images[at])

@@ -1,7 +1,7 @@
-//! Weighted score sums per row, kept up to date row by row, with the best one at hand.
+//! Weighted score sums per row, updated row by row, with quick access to the best one.
 
 use crate::{
-    best::Best,
+    max_tree::MaxTree,
     nodeset::{NodeIdx, NodeSet},
     normalize::normalized,
     outcome::Normalize,
@@ -11,31 +11,31 @@ use crate::{
 /// Marks a row that does not fit.
 const UNFIT: i64 = i64::MIN;
 
-/// Sums of weighted, normalised scores.
+/// Sums of weighted, normalized scores.
 #[derive(Debug)]
 pub(crate) struct Totals {
-    parts: Vec<Part>,
-    totals: Best,
+    parts: Vec<ScorerPart>,
+    totals: MaxTree,
     stale: bool,
     invalid: usize,
     is_invalid: NodeSet,
 }
 
-/// One scorer's part in the totals.
+/// One scorer's part of the totals.
 #[derive(Debug)]
-struct Part {
+struct ScorerPart {
     /// Position among the scorers.
     at: usize,
     weight: i64,
     normalize: Normalize,
-    /// The largest raw score among rows that fit, at least zero, which scores are divided by.
+    /// Largest raw score among rows that fit, at least zero; scores are divided by it.
     max: i64,
-    /// The rows that have it, unless it is zero.
+    /// The rows with this score, unless it is zero.
     at_max: NodeSet,
-    how_many: usize,
+    count_at_max: usize,
 }
 
-impl Part {
+impl ScorerPart {
     fn normalized(&self, raw: i64) -> i64 {
         normalized(self.normalize, raw, self.max)
     }
@@ -47,32 +47,32 @@ impl Part {
     fn find_max(&mut self, raw: &[i64], fits: &NodeSet) {
         self.max = fits.iter().map(|row| raw[row.at()]).max().unwrap_or(0).max(0);
         self.at_max.clear();
-        self.how_many = 0;
+        self.count_at_max = 0;
         if self.max > 0 {
             fits.iter().filter(|row| raw[row.at()] == self.max).for_each(|row| self.at_max.insert(row));
-            self.how_many = self.at_max.len();
+            self.count_at_max = self.at_max.len();
         }
     }
 
     fn leave(&mut self, row: NodeIdx) {
         if self.max > 0 && self.at_max.contains(row) {
             self.at_max.remove(row);
-            self.how_many -= 1;
+            self.count_at_max -= 1;
         }
     }
 
-    /// Whether the largest score stays what it was.
+    /// Adds a row. Returns true if the largest score is unchanged.
     fn enter(&mut self, row: NodeIdx, raw: i64) -> bool {
         if self.max > 0 && raw == self.max && !self.at_max.contains(row) {
             self.at_max.insert(row);
-            self.how_many += 1;
+            self.count_at_max += 1;
         }
         raw <= self.max
     }
 }
 
 impl Totals {
-    /// Sums of those of `scorers` that have raw scores (`raw` of the scorer's position is not empty).
+    /// Sums the scores of the `scorers` that have raw scores (those for which `raw` of the position is not empty).
     pub(crate) fn new<'a>(
         scorers: &[Scorer],
         raw: impl Fn(usize) -> &'a [i64],
@@ -80,17 +80,17 @@ impl Totals {
         rows: usize,
     ) -> Self {
         let parts = scorers.iter().enumerate().filter(|(at, _)| !raw(*at).is_empty());
-        let part = |(at, s): (usize, &Scorer)| Part {
+        let part = |(at, s): (usize, &Scorer)| ScorerPart {
             at,
             weight: s.weight,
             normalize: s.normalize,
             max: 0,
             at_max: NodeSet::default(),
-            how_many: 0,
+            count_at_max: 0,
         };
         let mut totals = Self {
             parts: parts.map(part).collect(),
-            totals: Best::new(rows, UNFIT),
+            totals: MaxTree::new(rows, UNFIT),
             stale: true,
             invalid: 0,
             is_invalid: NodeSet::empty(rows),
@@ -99,17 +99,17 @@ impl Totals {
         totals
     }
 
-    /// Whether every kept score is in 0..=100, so that the sums can be used.
+    /// Returns true if every cached score is in 0..=100, so that the sums can be used.
     pub(crate) fn valid(&self) -> bool {
         self.invalid == 0
     }
 
-    /// A row that fits is about to change.
+    /// Removes a row that fits and is about to change.
     pub(crate) fn leave(&mut self, row: NodeIdx) {
         self.parts.iter_mut().filter(|part| part.is_relative()).for_each(|part| part.leave(row));
     }
 
-    /// The row has changed: `raw` holds its new scores if it fits.
+    /// Adds a changed row. `raw` returns its new scores if it fits.
     pub(crate) fn enter<'a>(&mut self, row: NodeIdx, fits: bool, raw: impl Fn(usize) -> &'a [i64]) {
         for part in self.parts.iter_mut().filter(|part| fits && part.is_relative()) {
             self.stale |= !part.enter(row, raw(part.at)[row.at()]);
@@ -121,7 +121,7 @@ impl Totals {
 
     /// Ends a series of updates.
     pub(crate) fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
-        let max_is_gone = |part: &Part| part.is_relative() && part.max > 0 && part.how_many == 0;
+        let max_is_gone = |part: &ScorerPart| part.is_relative() && part.max > 0 && part.count_at_max == 0;
         if !self.stale && !self.parts.iter().any(max_is_gone) {
             return;
         }
@@ -144,7 +144,7 @@ impl Totals {
         if self.parts[at].is_relative() {
             self.parts[at].find_max(raw, fits);
         }
-        let Part { weight, normalize, max, .. } = self.parts[at];
+        let ScorerPart { weight, normalize, max, .. } = self.parts[at];
         for row in fits {
             let score = normalized(normalize, raw[row.at()], max);
             self.totals.numbers_mut()[row.at()] += score.saturating_mul(weight);
@@ -179,27 +179,27 @@ impl Totals {
         }
     }
 
-    /// Whether the sums are also those of `some` of the rows that fit: whether what raw scores are divided by stays the
-    /// same without the others.
+    /// Returns true if the sums are also right for the subset `some` of the rows that fit: that is, if the divisors of
+    /// raw scores stay the same without the other rows.
     pub(crate) fn hold_for(&self, some: &NodeSet) -> bool {
         self.parts.iter().all(|part| !part.is_relative() || part.max == 0 || part.at_max.intersects(some))
     }
 
-    /// Copies the sums, one per row; what rows hold that do not fit means nothing.
+    /// Copies the sums, one per row. Values of rows that do not fit are meaningless.
     pub(crate) fn copy_to(&self, sums: &mut Vec<i64>) {
         sums.clear();
         sums.extend_from_slice(self.totals.numbers());
     }
 
-    /// The row with the largest total, the first one at or after `start` (going round) if several have it.
+    /// Returns the row with the largest total, the first one at or after `start` (wrapping around) if several have it.
     pub(crate) fn best(&self, start: usize) -> Option<NodeIdx> {
         let (best, at) = self.totals.largest_from(start)?;
         (best != UNFIT).then(|| NodeIdx::from(at))
     }
 
-    /// About how many bytes it holds.
+    /// Approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
-        let parts = self.parts.iter().map(|part| size_of::<Part>() + 8 * part.at_max.words().len());
+        let parts = self.parts.iter().map(|part| size_of::<ScorerPart>() + 8 * part.at_max.words().len());
         size_of::<Self>() + self.totals.size() + 8 * self.is_invalid.words().len() + parts.sum::<usize>()
     }
 }

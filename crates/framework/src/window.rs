@@ -1,40 +1,40 @@
-//! How many nodes are scored, and which of equally good ones is taken.
+//! The number of nodes that are scored, and the choice among equally good ones.
 
-/// Which of the feasible nodes are scored.
+/// Feasible nodes that are scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// All of them, unless the profile says otherwise.
     All,
     /// As many as kube-scheduler would, given `percentageOfNodesToScore` (0 is adaptive).
     Sampled {
-        /// Of all profiles; a profile's own wins.
+        /// Percentage for all profiles; a profile's own takes precedence.
         percentage: i32,
     },
 }
 
-/// Which of equally good nodes is taken.
+/// Choice among equally good nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tie {
-    /// The first one at or after the row behind the last choice.
+    /// The first one at or after the row that follows the last choice.
     Rotate,
-    /// The one kube-scheduler finds on top of its heap.
+    /// The one that kube-scheduler finds on top of its heap.
     FirstOnHeap,
 }
 
-/// Where the next search begins, so that not always the same nodes come first. Shared by all profiles.
+/// Start of the next search; it moves on so that not always the same nodes come first. Shared by all profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// For walks: a position in the walking order.
     pub position: usize,
-    /// For [`Tie::Rotate`]: a row, the one behind the last choice.
+    /// For [`Tie::Rotate`]: the row after the last choice.
     pub row: usize,
     /// Number of searches for victims so far.
     pub preemptions: u64,
 }
 
 impl Rotation {
-    /// Where the next search for victims begins: scattered as kube-scheduler's random offsets are, but the same in every
-    /// run.
+    /// Returns the start of the next search for victims. Scattered like kube-scheduler's random offsets, but the same
+    /// in every run.
     pub fn next_offset(&mut self) -> usize {
         self.preemptions += 1;
         // The output function of SplitMix64, which scatters consecutive numbers.
@@ -46,11 +46,11 @@ impl Rotation {
     }
 }
 
-/// Fewer nodes than this are always all looked at.
+/// Clusters with fewer nodes than this are always searched completely.
 const MIN_FEASIBLE: usize = 100;
 
 impl Window {
-    /// How many feasible nodes are looked for among `nodes`. `own` is the profile's percentage.
+    /// Returns the number of feasible nodes to find among `nodes`. `own` is the profile's percentage.
     pub fn wanted(self, nodes: usize, own: Option<i32>) -> usize {
         let percentage = match (self, own) {
             (Window::All, None) => return nodes,
@@ -68,8 +68,8 @@ impl Window {
     }
 }
 
-/// Candidates as kube-scheduler ranks them: a binary heap built bottom-up, where a child moves up only if its total is
-/// strictly larger, the left one of equal children first. So ties have a definite order, if an odd one.
+/// Candidates as kube-scheduler ranks them: a binary heap built bottom-up. A child moves up only if its total is
+/// strictly larger, the left one of equal children first. This gives ties a definite, if odd, order.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
     /// Positions in `totals`.
@@ -87,12 +87,12 @@ impl Ranking {
         ranking
     }
 
-    /// How many are left.
+    /// Number of remaining positions.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether none is left.
+    /// Returns true if no position is left.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

@@ -1,4 +1,5 @@
-//! What is assumed of custom objects: seen by all, until the API server confirms it, speaks against it, or it is taken back.
+//! Assumptions about custom objects: they are visible everywhere until the API server confirms or contradicts them, or
+//! until they are reverted.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -28,7 +29,7 @@ impl Resource for Boat {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Tells which objects look different.
+/// Records the objects that have changed.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -42,8 +43,8 @@ impl Index for Log {
 
 fn sea() -> Cluster {
     let mut cluster = Cluster::default();
-    cluster.keep_resource(ResourceKind::of::<Boat>());
-    cluster.keep(IndexKind::of::<Log>());
+    cluster.add_resource(ResourceKind::of::<Boat>());
+    cluster.add_index(IndexKind::of::<Log>());
     cluster
 }
 
@@ -57,7 +58,7 @@ fn tell(cluster: &mut Cluster, name: &str, crew: &[&str], is_full: bool) {
     cluster.set_custom(&RawObject { key: key(name), json: json.to_string().into() });
 }
 
-/// The pod goes aboard, unless it is there already or the boat is full.
+/// Adds the pod to the crew, unless it is a member already or the boat is full.
 fn board(cluster: &mut Cluster, name: &str, pod: &'static str) {
     let mut assume = Assume::by("Boats");
     assume.custom::<Boat>("sea", name, move |boat| {
@@ -82,10 +83,10 @@ fn an_assumption_counts_until_it_is_taken_back() {
     board(&mut sea, "ark", "dove");
     board(&mut sea, "ark", "raven");
     assert_eq!(crew(&sea, "ark").unwrap(), "noah dove raven");
-    sea.give_back("dove");
+    sea.revert_assumptions("dove");
     assert_eq!(crew(&sea, "ark").unwrap(), "noah raven");
-    sea.give_back("dove");
-    sea.give_back("raven");
+    sea.revert_assumptions("dove");
+    sea.revert_assumptions("raven");
     assert_eq!(crew(&sea, "ark").unwrap(), "noah");
     let log = &sea.indexes().get::<Log>().unwrap().0;
     assert_eq!(log[..], ["noah", "noah dove", "noah dove raven", "noah raven", "noah"], "indexes are told");
@@ -98,7 +99,7 @@ fn a_newer_version_is_assumed_to_change_as_well() {
     board(&mut sea, "ark", "dove");
     tell(&mut sea, "ark", &["noah", "ham"], false);
     assert_eq!(crew(&sea, "ark").unwrap(), "noah ham dove");
-    sea.give_back("dove");
+    sea.revert_assumptions("dove");
     assert_eq!(crew(&sea, "ark").unwrap(), "noah ham");
 }
 
@@ -150,13 +151,13 @@ fn an_assumption_that_panics_is_given_up_and_names_its_plugin() {
     sea.assume(&"dove".into(), assume).unwrap();
     tell(&mut sea, "ark", &["ham"], false);
     assert_eq!(crew(&sea, "ark").unwrap(), "ham");
-    let troubles: Vec<String> = sea.take_troubles().iter().map(ToString::to_string).collect();
-    assert_eq!(troubles, ["running Assume plugin \"Boats\": plugin \"Boats\" panicked at Assume: mutiny"]);
+    let errors: Vec<String> = sea.take_errors().iter().map(ToString::to_string).collect();
+    assert_eq!(errors, ["running Assume plugin \"Boats\": plugin \"Boats\" panicked at Assume: mutiny"]);
 }
 
 const PODS: [&str; 4] = ["p0", "p1", "p2", "p3"];
 
-/// The boat as a list that is made anew each time.
+/// The boat as a list that is rebuilt each time.
 #[derive(Default)]
 struct Naive {
     told: Option<Vec<&'static str>>,
@@ -201,7 +202,7 @@ proptest! {
                     naive.board(pod);
                 }
                 2 => {
-                    sea.give_back(pod);
+                    sea.revert_assumptions(pod);
                     naive.assumed.retain(|known| *known != pod);
                 }
                 _ => {

@@ -232,7 +232,7 @@ pub(crate) fn lend_extenders(
             host.raw().take(&input, object.to_string().as_bytes());
         }
         let witness = Witness::new(setup.engine.extenders.clone(), host);
-        setup.engine.extenders = setup.engine.extenders.lent(witness.clone());
+        setup.engine.extenders = setup.engine.extenders.with_client(witness.clone());
         return Ok(Some(witness));
     }
     Ok(None)

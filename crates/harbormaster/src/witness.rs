@@ -7,7 +7,7 @@ use std::{
 
 use harbormaster_api::Str;
 use harbormaster_framework::{
-    extender::{AskExtenders, Extenders, Filtered, NodeVictims, Remark},
+    extender::{ExtenderClient, Extenders, Filtered, NodeVictims, Remark},
     pod::PodInfo,
 };
 
@@ -15,7 +15,7 @@ use harbormaster_framework::{
 #[derive(Debug)]
 pub(crate) struct Witness {
     extenders: Extenders,
-    host: Arc<dyn AskExtenders>,
+    host: Arc<dyn ExtenderClient>,
     seen: Mutex<Seen>,
 }
 
@@ -28,7 +28,7 @@ struct Seen {
 }
 
 impl Witness {
-    pub(crate) fn new(extenders: Extenders, host: Arc<dyn AskExtenders>) -> Arc<Self> {
+    pub(crate) fn new(extenders: Extenders, host: Arc<dyn ExtenderClient>) -> Arc<Self> {
         Arc::new(Self { extenders, host, seen: Mutex::default() })
     }
 
@@ -78,7 +78,7 @@ impl Witness {
     }
 }
 
-impl AskExtenders for Witness {
+impl ExtenderClient for Witness {
     fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
         self.asked(extender, "filter", || self.host.filter(extender, pod, nodes))
     }

@@ -11,7 +11,7 @@ use std::{
 use harbormaster_api::Str;
 use harbormaster_core::{
     meter::{AttemptResult, BatchResult, HintResult, Meter},
-    note::{Cause, Place},
+    note::{Cause, QueueState},
 };
 use harbormaster_framework::{
     events::ClusterEvent,
@@ -100,7 +100,7 @@ pub(crate) struct Recorder {
     sampling: Arc<Sampling>,
     profiles: Mutex<Vec<Arc<ProfileSeries>>>,
     sli_durations: [OnceLock<Histogram>; MANY_ATTEMPTS],
-    incoming: Series<(Place, Cause), IntCounter>,
+    incoming: Series<(QueueState, Cause), IntCounter>,
     rejections: Series<(Str, &'static str), Gauge>,
     events: Series<ClusterEvent, Histogram>,
     hints: Series<(&'static str, ClusterEvent, HintResult), Histogram>,
@@ -197,14 +197,14 @@ impl Meter for Recorder {
         self.sli_durations[at - 1].get_or_init(find).observe(waited.as_secs_f64());
     }
 
-    fn queued(&self, place: Place, cause: Cause) {
+    fn queued(&self, place: QueueState, cause: Cause) {
         let queue = match place {
-            Place::Active => "active",
-            Place::Backoff => "backoff",
-            Place::Unschedulable => "unschedulable",
-            Place::New | Place::InFlight => return,
+            QueueState::Active => "active",
+            QueueState::Backoff => "backoff",
+            QueueState::Unschedulable => "unschedulable",
+            QueueState::New | QueueState::InFlight => return,
         };
-        let find = |(_, cause): &(Place, Cause)| {
+        let find = |(_, cause): &(QueueState, Cause)| {
             self.families.incoming_pods.with_label_values(&[queue, cause.to_string().as_str()])
         };
         self.incoming.with((place, cause), find, IntCounter::inc);
@@ -256,7 +256,7 @@ impl Meter for Recorder {
         self.families.preemption_executions.with_label_values(&result).inc();
     }
 
-    fn batch_asked(&self, profile: usize, hinted: bool, begun: Stamp) {
+    fn batch_lookup(&self, profile: usize, hinted: bool, begun: Stamp) {
         if let Some(profile) = self.profile_at(profile) {
             let labels = [if hinted { "hint" } else { "no_hint" }, &profile.name];
             let series = self.families.hint_node_duration.with_label_values(&labels);
@@ -264,7 +264,7 @@ impl Meter for Recorder {
         }
     }
 
-    fn batch_told(&self, profile: usize, begun: Stamp) {
+    fn batch_update(&self, profile: usize, begun: Stamp) {
         if let Some(profile) = self.profile_at(profile) {
             let series = self.families.store_results_duration.with_label_values(&[&profile.name]);
             series.observe(self.now().since(begun).as_secs_f64());

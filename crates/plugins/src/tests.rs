@@ -6,7 +6,7 @@ use harbormaster_api::{
     PodSpec, Service, pod::TopologySpreadConstraint, points::ExtensionPoint, selector::LabelSelector,
 };
 use harbormaster_framework::{
-    attempt::{Found, Runner, Search},
+    attempt::{Decision, Runner, Search},
     plugin::{QueueSort, Scope},
     pod::SpecTable,
     prelude::*,
@@ -170,8 +170,8 @@ fn default_runner() -> Runner {
     Runner::new(profile_with_weights(&registry(), &points, &[]))
 }
 
-fn found(runner: &mut Runner, nodes: &mut Cluster, pod: &Arc<PodInfo>, rotation: &mut Rotation) -> Found {
-    runner.find(nodes, pod, Search::all(rotation)).unwrap().into_found()
+fn found(runner: &mut Runner, nodes: &mut Cluster, pod: &Arc<PodInfo>, rotation: &mut Rotation) -> Decision {
+    runner.find(nodes, pod, Search::all(rotation)).unwrap().into_decision()
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn the_default_profile_tells_why_no_node_fits() {
     );
     let pod = pod("p").cpu("2").info();
     let found = found(&mut default_runner(), &mut nodes, &pod, &mut Rotation::default());
-    let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
+    let Decision::Unschedulable(diagnosis) = found else { panic!("{found:?}") };
     assert_eq!(
         diagnosis.message(),
         "0/4 nodes are available: 1 Too many pods, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, \
@@ -213,7 +213,7 @@ fn scores_of_the_default_profile_add_up_with_their_weights() {
     // Taints 300 or 0, affinity 200 or 0, free share 75, 75 and 25, balance 75, and a third of the image on "a".
     assert_eq!(totals, [("a".into(), 681), ("b".into(), 150), ("c".into(), 400)]);
     let found = found(&mut default_runner(), &mut nodes, &pod, &mut Rotation::default());
-    let Found::Node { row, .. } = found else { panic!("{found:?}") };
+    let Decision::Node { row, .. } = found else { panic!("{found:?}") };
     assert_eq!(nodes.node(row).name(), "a");
 }
 
@@ -232,7 +232,7 @@ fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
         let fresh = found(&mut default_runner(), &mut nodes, pod, &mut fresh_rotation);
         assert_eq!(format!("{kept:?}"), format!("{fresh:?}"), "step {step}");
         assert_eq!(rotation, fresh_rotation);
-        let Found::Node { row, .. } = kept else { continue };
+        let Decision::Node { row, .. } = kept else { continue };
         placed += 1;
         let name = nodes.node(row).name().clone();
         let copy = harbormaster_api::Pod {
@@ -326,8 +326,8 @@ fn the_node_that_is_found_has_the_best_total_and_is_the_first_of_equals() {
             let expected = best.and_then(|best| round.clone().find(|row| total(*row) == Some(best)));
             moved += usize::from(expected.is_some_and(|row| row.at() != start % rows));
             let found = match found(&mut runner, &mut cluster, &pod, &mut rotation) {
-                Found::Node { row, .. } => Some(row),
-                Found::Nowhere(_) => None,
+                Decision::Node { row, .. } => Some(row),
+                Decision::Unschedulable(_) => None,
             };
             assert_eq!(found, expected, "seed {seed}, step {step}");
             match found {

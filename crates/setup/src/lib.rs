@@ -1,9 +1,10 @@
-//! From a KubeSchedulerConfiguration to an engine's configuration: the same for a live scheduler, a simulation and a
-//! sandbox.
+//! Builds an engine's configuration from a KubeSchedulerConfiguration, identically for a live scheduler, a simulation
+//! and a sandbox.
 //!
-//! [`Choices`] are what is decided besides, the plugins that may be named among them; [`Setup`] is what comes of both.
+//! [`Choices`] are the settings from outside of the configuration, including the available plugins; [`Setup`] is the
+//! result of both.
 //!
-//! Invariants: nothing here reads a clock, a file or the environment; whatever is wrong is told with file, line and field.
+//! Invariants: nothing here reads a clock, a file or the environment; every error names file, line and field.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,22 +24,22 @@ use harbormaster_framework::{
 };
 use serde_json::json;
 
-/// Stands for every plugin in a `disabled` list.
+/// Name that means every plugin in a `disabled` list.
 const ALL: &str = "*";
 
-/// The plugin that keeps pods pending which need a plugin that does not exist yet.
+/// The plugin that keeps pods pending if they need a plugin that does not exist yet.
 const UNBUILT: &str = "HarbormasterUnbuilt";
 
-/// What is decided outside of the configuration.
+/// Settings from outside of the configuration.
 #[derive(Clone, Debug)]
 pub struct Choices {
-    /// The plugins that the configuration may name: those of this repository, unless others are registered besides.
+    /// Plugins that the configuration may name. The default contains those of this repository.
     pub plugins: Registry,
     /// Feature gates.
     pub features: Features,
-    /// Walks, samples and breaks ties as kube-scheduler with `parallelism: 1`.
+    /// Walks, samples and breaks ties as kube-scheduler does with `parallelism: 1`.
     pub parity: bool,
-    /// `--pod-max-in-unschedulable-pods-duration`; `None` for the default.
+    /// `--pod-max-in-unschedulable-pods-duration`; `None` means the default.
     pub max_wait: Option<Duration>,
 }
 
@@ -50,22 +51,22 @@ impl Default for Choices {
     }
 }
 
-/// What came of a configuration.
+/// Result of processing a configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The configuration with all defaults.
     pub config: KubeSchedulerConfiguration,
-    /// For [`harbormaster_core::Engine::new`].
+    /// Configuration for [`harbormaster_core::Engine::new`].
     pub engine: EngineConfig,
-    /// What the user should know of the configuration that was asked for, one line each; none without one.
+    /// Warnings about the given configuration, one line each.
     pub warnings: Vec<String>,
 }
 
 impl Setup {
-    /// Reads the configuration (name and text; `None` for the default one) and builds all profiles.
+    /// Reads the configuration (name and text; `None` means the default one) and builds all profiles.
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration.
+    /// All errors of the configuration.
     pub fn read(config: Option<(&str, &str)>, choices: &Choices) -> Result<Self, ConfigErrors> {
         let config = match config {
             Some((file, text)) => harbormaster_config::load(text, file, &choices.features)?,
@@ -74,24 +75,24 @@ impl Setup {
         Self::of(config, choices)
     }
 
-    /// Validates a configuration to which flags may have been applied, and builds all profiles.
+    /// Validates a configuration, to which flags may have been applied, and builds all profiles.
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration.
+    /// All errors of the configuration.
     pub fn of(mut config: KubeSchedulerConfiguration, choices: &Choices) -> Result<Self, ConfigErrors> {
         harbormaster_config::validate(&config, &choices.features)?;
         config.ignore_managed_resources()?;
         let registry = &choices.plugins;
         let plans = harbormaster_config::plan_profiles(&config, &Catalog(registry), &choices.features)?;
         let engine = engine(&config, profiles(&config, &plans, choices)?, choices);
-        let mut warnings = not_built(&config, &plans);
-        warnings.extend(weightless(&config));
-        warnings.extend(unheeded(&config, registry));
+        let mut warnings = unbuilt_plugins(&config, &plans);
+        warnings.extend(zero_weights(&config));
+        warnings.extend(unknown_plugins(&config, registry));
         Ok(Self { warnings, config, engine })
     }
 }
 
-/// Makes the plugins of all profiles.
+/// Builds the plugins of all profiles.
 fn profiles(
     config: &KubeSchedulerConfiguration,
     plans: &[ProfilePlan],
@@ -102,36 +103,37 @@ fn profiles(
     for (at, plan) in plans.iter().enumerate() {
         match Profile::build(&spec(plan, &choices.plugins, choices.parity), &choices.plugins, &cx) {
             Ok(profile) => profiles.push(Arc::new(profile)),
-            Err(error) => errors.push(refused(config, at, &error)),
+            Err(error) => errors.push(build_error(config, at, &error)),
         }
     }
     ConfigErrors::from(errors).into_result()?;
     Ok(profiles)
 }
 
-/// What a plugin says against its arguments, with the place where they are written.
-fn refused(config: &KubeSchedulerConfiguration, profile: usize, error: &ProfileError) -> ConfigError {
+/// Converts a plugin's error to one with the position of its arguments in the configuration.
+fn build_error(config: &KubeSchedulerConfiguration, profile: usize, error: &ProfileError) -> ConfigError {
     let written = |plugin: &str| {
         let entries = &config.profiles[profile].plugin_config;
         let entry = entries.iter().position(|entry| entry.name == plugin)?;
         let args = format!("profiles[{profile}].pluginConfig[{entry}].args");
         config.is_written(&args).then_some(args)
     };
-    let at =
+    let error_at =
         |field: &str, message: &dyn std::fmt::Display| config.error(field, format!("{field}: {message}"));
-    let place = match &error.source {
+    let args = match &error.source {
         BuildError::Args { plugin, .. } | BuildError::Refused { plugin, .. } => written(plugin),
         BuildError::Unknown(_)
-        | BuildError::Unnamed { .. }
+        | BuildError::UnwatchedResource { .. }
         | BuildError::NeverHappens { .. }
         | BuildError::RowNormalizes { .. } => None,
     };
-    match (&error.source, place) {
+    match (&error.source, args) {
         (BuildError::Args { source, .. }, Some(args)) => {
             let dot = if source.field.is_empty() || source.field.starts_with('[') { "" } else { "." };
-            at(&format!("{args}{dot}{}", source.field), &source.message).meaning(source.meant.as_deref())
+            error_at(&format!("{args}{dot}{}", source.field), &source.message)
+                .meaning(source.meant.as_deref())
         }
-        (BuildError::Refused { source, .. }, Some(args)) => at(&args, source),
+        (BuildError::Refused { source, .. }, Some(args)) => error_at(&args, source),
         _ => config.error(&format!("profiles[{profile}].pluginConfig"), error.to_string()),
     }
 }
@@ -144,21 +146,21 @@ fn engine(
     let mut engine = EngineConfig::new(profiles);
     engine.parity = choices.parity;
     engine.batching = choices.features.enabled(Feature::OpportunisticBatching);
-    // Each profile has its own or the global value already.
+    // The value, own or global, is already in each profile.
     engine.percentage_of_nodes_to_score = None;
     engine.backoff = Backoff {
         initial: seconds(config.pod_initial_backoff_seconds),
         max: seconds(config.pod_max_backoff_seconds),
     };
     engine.extenders = Extenders::new(config.extenders_in_order().into_iter().map(extender));
-    engine.stand_in = Some(UNBUILT);
+    engine.unbuilt_plugin = Some(UNBUILT);
     if let Some(max_wait) = choices.max_wait {
         engine.max_wait = max_wait;
     }
     engine
 }
 
-/// What the engine is to know of an extender.
+/// Converts the configuration of an extender.
 pub fn extender(config: &harbormaster_config::Extender) -> Extender {
     Extender {
         sees_objects: !config.node_cache_capable,
@@ -185,7 +187,7 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
         name: plan.scheduler_name.clone(),
         points: ExtensionPoint::ALL.iter().map(|point| (*point, plan.at(*point).to_vec())).collect(),
         args: plan.args.iter().map(|(plugin, args)| (plugin.clone(), args.clone())).collect(),
-        // Zero asks for kube-scheduler's adaptive sample, which is a loss where scoring all nodes is cheap.
+        // Zero requests kube-scheduler's adaptive sample, which is worse if scoring all nodes is cheap.
         percentage_of_nodes_to_score: plan.percentage_of_nodes_to_score.filter(|p| *p != 0 || parity),
     };
     if !plan.missing.is_empty() {
@@ -194,8 +196,8 @@ fn spec(plan: &ProfilePlan, registry: &Registry, parity: bool) -> ProfileSpec {
     spec
 }
 
-/// First at its points: what it says must not be hidden by other rejections. In PostFilter it stands in for
-/// DynamicResources, which comes first there as well, and only where that plugin would be asked.
+/// Adds the plugin for missing plugins. It comes first at its points, so that no other rejection hides its message. In
+/// PostFilter it replaces DynamicResources, which also comes first there, and only where that plugin would be called.
 fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) {
     let mut points = registry.points(UNBUILT).unwrap_or_default();
     let lacks = |(name, at): &(String, PointSet)| {
@@ -213,8 +215,8 @@ fn add_unbuilt(spec: &mut ProfileSpec, plan: &ProfilePlan, registry: &Registry) 
     spec.args.push((UNBUILT.to_owned(), json!({ "missing": missing })));
 }
 
-/// What a plugin that only prefers would have done.
-fn left_out(plugin: &str, points: PointSet) -> Option<&'static str> {
+/// Effect of a missing plugin that is only a preference.
+fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
     let scores = points.contains(ExtensionPoint::Score);
     Some(match plugin {
         "DynamicResources" if scores => "preference among nodes by their devices",
@@ -222,27 +224,27 @@ fn left_out(plugin: &str, points: PointSet) -> Option<&'static str> {
     })
 }
 
-/// Of plugins that the user asks for by name; one warning for all profiles. Pods that need one of the others say so.
-fn not_built(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
-    let mut asked: Vec<String> = Vec::new();
+/// Warns about missing plugins that the user enables by name, once for all profiles. Pods that need other missing
+/// plugins report it themselves.
+fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
+    let mut enabled: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {
         for (plugin, points) in plan.missing.iter().filter(|(plugin, _)| profile.asks_for(plugin)) {
-            let what = match left_out(plugin, *points) {
+            let what = match missing_preference(plugin, *points) {
                 Some(preference) => format!("{plugin} (with its {preference})"),
                 None => plugin.clone(),
             };
-            if !asked.contains(&what) {
-                asked.push(what);
+            if !enabled.contains(&what) {
+                enabled.push(what);
             }
         }
     }
-    if asked.is_empty() {
+    if enabled.is_empty() {
         return Vec::new();
     }
     vec![format!(
-        "the configuration asks for plugins that are not built yet: {}; pods that cannot do without them stay pending \
-         and say so",
-        asked.join(", ")
+        "the configuration enables plugins that are not built yet: {}; pods that need them stay pending",
+        enabled.join(", ")
     )]
 }
 
@@ -259,8 +261,8 @@ impl PluginCatalog for Catalog<'_> {
     }
 }
 
-/// Weights that are written and do not count.
-fn weightless(config: &KubeSchedulerConfiguration) -> Vec<String> {
+/// Warns about weights of zero, which have no effect.
+fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<String> {
     let mut warnings = Vec::new();
     for (i, profile) in config.profiles.iter().enumerate() {
         let plugins = &profile.plugins;
@@ -270,8 +272,10 @@ fn weightless(config: &KubeSchedulerConfiguration) -> Vec<String> {
             for (at, plugin) in set.enabled.iter().enumerate().filter(|(_, plugin)| plugin.weight == 0) {
                 let field = format!("profiles[{i}].plugins.{list}.enabled[{at}].weight");
                 if config.is_written(&field) {
-                    let message =
-                        format!("{field}: 0 counts as 1; {list}.disabled turns {:?} off", plugin.name);
+                    let message = format!(
+                        "{field}: 0 means the default of 1; to turn off {:?} use {list}.disabled",
+                        plugin.name
+                    );
                     warnings.push(config.error(&field, message).to_string());
                 }
             }
@@ -280,13 +284,13 @@ fn weightless(config: &KubeSchedulerConfiguration) -> Vec<String> {
     warnings
 }
 
-/// What the configuration says of plugins that do not exist, where kube-scheduler passes over it in silence.
-fn unheeded(config: &KubeSchedulerConfiguration, registry: &Registry) -> Vec<String> {
+/// Warns about plugins that do not exist in places where kube-scheduler ignores them silently.
+fn unknown_plugins(config: &KubeSchedulerConfiguration, registry: &Registry) -> Vec<String> {
     let known = || harbormaster_config::IN_TREE.iter().map(|plugin| plugin.name).chain(registry.names());
     let mut warnings = Vec::new();
-    let mut warn = |field: String, name: &str, so: &str| {
+    let mut warn = |field: String, name: &str, effect: &str| {
         if !known().any(|known| known == name) {
-            let message = format!("{field}: there is no plugin {name:?}, {so}");
+            let message = format!("{field}: there is no plugin {name:?}, {effect}");
             warnings.push(config.error(&field, message).meaning(similar(name, known())).to_string());
         }
     };
@@ -300,7 +304,7 @@ fn unheeded(config: &KubeSchedulerConfiguration, registry: &Registry) -> Vec<Str
         }
         for (at, entry) in profile.plugin_config.iter().enumerate() {
             let field = format!("profiles[{i}].pluginConfig[{at}].name");
-            warn(field, &entry.name, "its arguments count for nothing");
+            warn(field, &entry.name, "so its arguments are ignored");
         }
     }
     warnings

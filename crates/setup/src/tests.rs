@@ -18,7 +18,7 @@ fn the_default_profile_holds_back_what_it_cannot_judge_and_nobody_is_warned() {
     let first = profile.at(ExtensionPoint::PreFilter)[0];
     assert_eq!(profile.plugin(first).name(), UNBUILT);
     assert!(setup.warnings.is_empty(), "{:?}", setup.warnings);
-    assert_eq!(setup.engine.stand_in, Some(UNBUILT));
+    assert_eq!(setup.engine.unbuilt_plugin, Some(UNBUILT));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn resources_that_an_extender_manages_and_wants_ignored_replace_those_that_the_p
     assert!(error.contains("can't find NodeResourcesFitArgs in plugin config"), "{error}");
 }
 
-/// A plugin from elsewhere.
+/// A plugin that is not in this repository.
 struct Guard;
 
 #[derive(Deserialize)]
@@ -203,7 +203,7 @@ impl Filter for Guard {
     }
 }
 
-/// Guard is the second entry of `pluginConfig`, its arguments begin in line 8.
+/// Sets the arguments of Guard, which is the second entry of `pluginConfig`; they begin in line 8.
 fn guarded(args: &str) -> Result<Setup, ConfigErrors> {
     let text = format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
@@ -294,8 +294,8 @@ fn a_plugin_of_ones_own_is_suggested_and_a_weight_of_0_is_told_of() {
     assert_eq!(
         setup.warnings.last().map(String::as_str),
         Some(
-            "s.yaml:4:52: profiles[0].plugins.score.enabled[0].weight: 0 counts as 1; score.disabled turns \"NodeAffinity\" \
-             off"
+            "s.yaml:4:52: profiles[0].plugins.score.enabled[0].weight: 0 means the default of 1; to turn off \"NodeAffinity\" \
+             use score.disabled"
         )
     );
 }

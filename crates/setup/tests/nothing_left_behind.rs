@@ -1,8 +1,8 @@
-//! A scheduler runs for months: pods, nodes, workloads and claims that have come and gone leave nothing behind in the engine.
+//! A scheduler runs for months: deleted pods, nodes, workloads and claims leave nothing behind in the engine.
 //!
-//! Nothing is like anything before it: every pod has labels, selectors, preferences, an image, a host port and a claim of its
-//! own, every other one a workload, every node a name. What the engine keeps of such things has bounds; they are reached before
-//! the first look.
+//! Every object is unique: each pod has its own labels, selectors, preferences, image, host port and claim, every other
+//! pod its own workload, every node its own name. Caches of such values have bounds, which are reached before the first
+//! measurement.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -29,7 +29,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes are those of the whole process, so one test counts at a time.
+/// Memory is counted for the whole process, so only one test runs at a time.
 static COUNTING: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -38,14 +38,14 @@ fn alone() -> MutexGuard<'static, ()> {
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODES: usize = 30;
-/// Pods that are there at a time.
-const KEPT: usize = 200;
-/// After so many pods a node is replaced, with those that are on it.
+/// Number of pods at a time.
+const LIVE_PODS: usize = 200;
+/// Number of pods after which a node is replaced, with its pods.
 const NODE_PODS: usize = 10;
-/// Pods before anybody looks, then as many while somebody does, and again as many.
+/// Number of pods before the first measurement, and of each of the two measurements.
 const STREAM: usize = 8_000;
-/// Of so many looks the most counts: caches are full, or have just been made half empty.
-const LOOKS: usize = 40;
+/// Number of samples in a measurement, whose maximum is used: caches are full, or have just been halved.
+const SAMPLES: usize = 40;
 
 fn live_bytes() -> usize {
     let stats = INSTRUMENTED_SYSTEM.stats();
@@ -81,7 +81,7 @@ fn storage_of(number: usize) -> [Value; 2] {
     [claim, volume]
 }
 
-/// A ReplicaSet and its Service, for a pod of an even number and the next one.
+/// A ReplicaSet and its Service, for an even-numbered pod and the next one.
 fn workload_of(number: usize) -> [Object; 2] {
     let name = workload_name(number);
     let service = Service {
@@ -129,12 +129,12 @@ fn pod_of(number: usize) -> Pod {
         .build()
 }
 
-/// A cluster in which everything is replaced again and again.
+/// A cluster in which everything is replaced repeatedly.
 struct Stream {
     engine: Engine,
     now: Timestamp,
     oldest_node: usize,
-    /// With the node of each that has not gone with its node.
+    /// Pods with their nodes; `None` if the node was removed.
     pods: VecDeque<(usize, Option<Str>)>,
     next_pod: usize,
 }
@@ -152,31 +152,31 @@ impl Stream {
         stream
     }
 
-    fn tell(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
     }
 
-    fn made<R: Resource>(&mut self, object: &Value) {
-        self.tell(Input::Custom(raw::<R>(object)));
+    fn set<R: Resource>(&mut self, object: &Value) {
+        self.handle(Input::Custom(raw::<R>(object)));
     }
 
-    fn gone<R: Resource>(&mut self, object: &Value) {
-        self.tell(Input::CustomGone(raw::<R>(object).key));
+    fn remove<R: Resource>(&mut self, object: &Value) {
+        self.handle(Input::CustomGone(raw::<R>(object).key));
     }
 
     fn add_node(&mut self, number: usize) {
-        self.tell(Input::Node(node_of(number)));
-        self.made::<CsiNode>(&drivers_of(number));
+        self.handle(Input::Node(node_of(number)));
+        self.set::<CsiNode>(&drivers_of(number));
     }
 
-    /// The oldest node goes, then its pods.
+    /// Removes the oldest node, then its pods.
     fn replace_node(&mut self) {
         let oldest = self.oldest_node;
         self.oldest_node += 1;
         self.add_node(oldest + NODES);
         let name = Str::from(format!("node-{oldest}"));
-        self.tell(Input::NodeGone(name.clone()));
-        self.gone::<CsiNode>(&drivers_of(oldest));
+        self.handle(Input::NodeGone(name.clone()));
+        self.remove::<CsiNode>(&drivers_of(oldest));
         for (pod, node) in &mut self.pods {
             if node.take_if(|node| *node == name).is_some() {
                 self.engine.handle(Input::PodGone(pod_of(*pod).uid), self.now);
@@ -184,63 +184,63 @@ impl Stream {
         }
     }
 
-    /// The next pod comes with what belongs to it, and the oldest goes.
+    /// Adds the next pod with its objects and removes the oldest pod.
     fn step(&mut self) {
         let number = self.next_pod;
         self.next_pod += 1;
         self.now = self.now + Duration::from_millis(25);
         if number.is_multiple_of(2) {
-            workload_of(number).into_iter().for_each(|object| self.tell(Input::Object(object)));
+            workload_of(number).into_iter().for_each(|object| self.handle(Input::Object(object)));
         }
         let [claim, volume] = storage_of(number);
-        self.made::<PersistentVolume>(&volume);
-        self.made::<PersistentVolumeClaim>(&claim);
+        self.set::<PersistentVolume>(&volume);
+        self.set::<PersistentVolumeClaim>(&claim);
         if number.is_multiple_of(NODE_PODS) {
             self.replace_node();
         }
         let node = self.bind(pod_of(number));
         self.pods.push_back((number, node));
-        if self.pods.len() > KEPT {
+        if self.pods.len() > LIVE_PODS {
             self.remove_oldest();
         }
         self.engine.tick(self.now);
         drop((self.engine.take_effects(), self.engine.take_notes()));
     }
 
-    /// Its node: there is room for every pod.
+    /// Schedules a pod and returns its node: every pod fits.
     fn bind(&mut self, pod: Pod) -> Option<Str> {
-        self.tell(Input::Pod(pod.clone()));
+        self.handle(Input::Pod(pod.clone()));
         self.engine.schedule_one(self.now).unwrap();
         let node = self.engine.take_effects().into_iter().find_map(|effect| match effect {
             Effect::Bind(task) => Some(task.node().clone()),
             _ => None,
         });
         assert!(node.is_some(), "{} has no node", pod.name);
-        self.tell(Input::Pod(Pod { node_name: node.clone(), ..pod.clone() }));
-        self.tell(Input::BindFinished { uid: pod.uid, outcome: BindOutcome::Bound });
+        self.handle(Input::Pod(Pod { node_name: node.clone(), ..pod.clone() }));
+        self.handle(Input::BindFinished { uid: pod.uid, outcome: BindOutcome::Bound });
         node
     }
 
     fn remove_oldest(&mut self) {
         let Some((number, node)) = self.pods.pop_front() else { return };
         if node.is_some() {
-            self.tell(Input::PodGone(pod_of(number).uid));
+            self.handle(Input::PodGone(pod_of(number).uid));
         }
         let [claim, volume] = storage_of(number);
-        self.gone::<PersistentVolumeClaim>(&claim);
-        self.gone::<PersistentVolume>(&volume);
+        self.remove::<PersistentVolumeClaim>(&claim);
+        self.remove::<PersistentVolume>(&volume);
         if !number.is_multiple_of(2) {
-            workload_of(number).iter().for_each(|object| self.tell(Input::ObjectGone(object.key())));
+            workload_of(number).iter().for_each(|object| self.handle(Input::ObjectGone(object.key())));
         }
     }
 
-    /// The most that it holds while the stream goes on.
-    fn most_held(&mut self) -> usize {
-        let look = |_| {
-            (0..STREAM / LOOKS).for_each(|_| self.step());
+    /// Maximum number of bytes in use while the stream runs.
+    fn max_bytes(&mut self) -> usize {
+        let sample = |_| {
+            (0..STREAM / SAMPLES).for_each(|_| self.step());
             live_bytes()
         };
-        (0..LOOKS).map(look).max().unwrap_or_default()
+        (0..SAMPLES).map(sample).max().unwrap_or_default()
     }
 }
 
@@ -249,31 +249,31 @@ fn what_comes_and_goes_leaves_nothing_behind() {
     let _alone = alone();
     let mut stream = Stream::new();
     (0..STREAM).for_each(|_| stream.step());
-    let (first, second) = (stream.most_held(), stream.most_held());
+    let (first, second) = (stream.max_bytes(), stream.max_bytes());
     assert!(second * 20 <= first * 21, "{first} bytes at most, and {second} later");
 }
 
-/// A larger cluster, in which each pod prefers nodes by a term of its own and goes when the next one has come.
+/// A larger cluster in which each pod has a unique node preference and is deleted when the next one arrives.
 mod preferences {
     use super::*;
 
     const NODES: usize = 1_000;
     const PODS: usize = 20_000;
-    /// The most that the engine may hold, and the most that it may hold for the sake of the pods.
-    const MOST: usize = 60 << 20;
-    const MOST_FOR_PODS: usize = 4 << 20;
+    /// Maximum number of bytes of the engine, and of the part for pods.
+    const MAX: usize = 60 << 20;
+    const MAX_FOR_PODS: usize = 4 << 20;
 
     #[test]
     fn terms_that_never_repeat_are_not_kept() {
         let _alone = alone();
         let before = live_bytes();
         let mut stream = Stream::without_nodes();
-        (0..NODES).for_each(|number| stream.tell(Input::Node(node_of(number))));
+        (0..NODES).for_each(|number| stream.handle(Input::Node(node_of(number))));
         let bare = live_bytes() - before;
         let quarter = held_after(&mut stream, 0..PODS / 4) - before;
         let whole = held_after(&mut stream, PODS / 4..PODS) - before;
         assert!(whole * 100 <= quarter * 115, "{quarter} bytes after a quarter, {whole} after all pods");
-        assert!(whole <= MOST && whole <= bare + MOST_FOR_PODS, "{whole} bytes, {bare} without pods");
+        assert!(whole <= MAX && whole <= bare + MAX_FOR_PODS, "{whole} bytes, {bare} without pods");
     }
 
     fn held_after(stream: &mut Stream, pods: std::ops::Range<usize>) -> usize {
@@ -283,7 +283,7 @@ mod preferences {
             let uid = pod.uid.clone();
             stream.now = stream.now + Duration::from_millis(25);
             stream.bind(pod);
-            stream.tell(Input::PodGone(uid));
+            stream.handle(Input::PodGone(uid));
             stream.engine.tick(stream.now);
             drop((stream.engine.take_effects(), stream.engine.take_notes()));
         }

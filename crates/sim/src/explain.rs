@@ -5,7 +5,7 @@ use std::{cell::RefCell, sync::Arc};
 use harbormaster_api::features::Features;
 use harbormaster_core::{EngineConfig, cache::Cache};
 use harbormaster_framework::{
-    attempt::{Attempt, Found, Runner, Search},
+    attempt::{Attempt, Decision, Runner, Search},
     pod::PodInfo,
     profile::Profile,
     window::Rotation,
@@ -103,7 +103,7 @@ impl Judge {
         let runner =
             |profile: &Arc<Profile>| Runner::new(profile.clone()).with_extenders(config.extenders.clone());
         let runners = config.profiles.iter().map(runner).collect();
-        Self { cache: Cache::of(&config.profiles), runners }
+        Self { cache: Cache::for_profiles(&config.profiles), runners }
     }
 
     /// Knows everything but the pending pods, which come back.
@@ -143,12 +143,12 @@ impl Judge {
         report.attempts = 1;
         let nodes = &mut self.cache.cluster;
         let found = self.runners[at].find(nodes, pod, Search::all(&mut Rotation::default()));
-        match found.map(Attempt::into_found) {
-            Ok(Found::Node { row, evaluated, feasible, .. }) => {
+        match found.map(Attempt::into_decision) {
+            Ok(Decision::Node { row, evaluated, feasible, .. }) => {
                 report.node = Some(nodes.node(row).name().as_str().to_owned());
                 report.looked_at = Some((evaluated, feasible));
             }
-            Ok(Found::Nowhere(diagnosis)) => report.message = Some(diagnosis.message()),
+            Ok(Decision::Unschedulable(diagnosis)) => report.message = Some(diagnosis.message()),
             Err(error) => report.message = Some(error.to_string()),
         }
         report

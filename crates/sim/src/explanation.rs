@@ -3,7 +3,7 @@
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
 use harbormaster_framework::{
-    attempt::{AttemptError, Explanation, ScoreSheet, Why},
+    attempt::{AttemptError, Explanation, NodeRejection, ScoreSheet},
     cluster::Cluster,
     guard::{Call, PointError},
     outcome::Fix,
@@ -26,7 +26,7 @@ pub struct PodExplanation {
     pub rejected: Vec<RejectedNodes>,
     /// Where it fits, the best first.
     pub fits: Vec<FittingNodes>,
-    /// Why the rest is not known: a plugin failed.
+    /// Error of a plugin, because of which the rest is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -98,12 +98,12 @@ type Places<K> = FxHashMap<K, usize>;
 fn rejected(
     pod: &PodInfo,
     cluster: &Cluster,
-    nodes: Vec<(harbormaster_api::Str, Option<Why>)>,
+    nodes: Vec<(harbormaster_api::Str, Option<NodeRejection>)>,
 ) -> Vec<RejectedNodes> {
     let mut places: Places<(Option<&'static str>, Fix, Vec<Cow<'static, str>>)> = FxHashMap::default();
     let mut groups: Vec<(RejectedNodes, Lacks)> = Vec::new();
     for (node, why) in nodes {
-        let Some(Why { plugin, reject, lacks: own }) = why else { continue };
+        let Some(NodeRejection { plugin, reject, lacks: own }) = why else { continue };
         let at = *places.entry((plugin, reject.fix, reject.reasons.clone())).or_insert(groups.len());
         if at == groups.len() {
             let status = Status::new(plugin, reject);

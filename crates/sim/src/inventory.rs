@@ -217,7 +217,7 @@ impl Inventory {
                 None => *ignored.entry(kind.clone()).or_default() += count,
             }
         }
-        let mut cache = Cache::of(&config.profiles);
+        let mut cache = Cache::for_profiles(&config.profiles);
         for object in self.raw_objects(&kinds) {
             cache.cluster.set_custom(&object);
         }

@@ -255,7 +255,7 @@ impl<'a> World<'a> {
                     Effect::CallOff(_)
                     | Effect::Call(_)
                     | Effect::Event(_)
-                    | Effect::Trouble(_)
+                    | Effect::PluginFailure(_)
                     | Effect::Undecodable(_) => {}
                 }
             }

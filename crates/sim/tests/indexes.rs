@@ -75,7 +75,7 @@ impl World {
                 | Effect::Event(_)
                 | Effect::CallOff(_)
                 | Effect::Call(_)
-                | Effect::Trouble(_)
+                | Effect::PluginFailure(_)
                 | Effect::Undecodable(_) => {}
             }
         }

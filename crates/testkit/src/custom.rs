@@ -25,7 +25,7 @@ pub fn custom<R: Resource + Clone>(object: &Value) -> Custom<R> {
 /// # Panics
 /// When the type cannot be made of one of them.
 pub fn set_custom<R: Resource>(cluster: &mut Cluster, objects: impl IntoIterator<Item = Value>) {
-    cluster.keep_resource(ResourceKind::of::<R>());
+    cluster.add_resource(ResourceKind::of::<R>());
     for object in objects {
         cluster.set_custom(&raw::<R>(&object));
         if let [why, ..] = cluster.take_undecodable().as_slice() {

@@ -10,7 +10,7 @@ use harbormaster_framework::{
     cluster::Cluster,
     cycle::{BindCycle, Cycle, Placement, Reservation},
     events::{Action, Change, ClusterEvent, EventResource, Hint},
-    guard::{Guarded, PointError, Stopped},
+    guard::{GuardedPlugin, PointError, Stopped},
     index::{ClusterView, Indexes},
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
@@ -27,7 +27,7 @@ use crate::words::Words;
 /// A plugin on its own. Every question runs what comes before it: Filter after PreFilter, Score after PreScore.
 #[derive(Clone)]
 pub struct Trial {
-    plugin: Guarded,
+    plugin: GuardedPlugin,
     words: Words,
 }
 
@@ -37,14 +37,14 @@ impl Trial {
     /// # Panics
     /// When no scheduler would start with it, for example because it listens to what never happens.
     pub fn of<P: Plugin>(plugin: P) -> Self {
-        Self::of_made(Guarded::new(plugin))
+        Self::of_made(GuardedPlugin::new(plugin))
     }
 
     /// Tries a plugin that a registry made.
     ///
     /// # Panics
     /// As [`Self::of`].
-    pub fn of_made(plugin: Guarded) -> Self {
+    pub fn of_made(plugin: GuardedPlugin) -> Self {
         plugin.check().unwrap_or_else(|e| panic!("{e}"));
         Self { plugin, words: Words::default() }
     }
@@ -60,7 +60,7 @@ impl Trial {
     }
 
     /// The plugin, its type erased.
-    pub fn plugin(&self) -> &Guarded {
+    pub fn plugin(&self) -> &GuardedPlugin {
         &self.plugin
     }
 
@@ -129,7 +129,7 @@ impl Trial {
         let made = self.plugin.reserve(&cx, &slot, row, &mut assume)?;
         nodes.assume(&pod.uid, assume)?;
         let mut reservation = Reservation::new(pod.clone(), node.into());
-        reservation.keep(PluginIdx(0), made);
+        reservation.set(PluginIdx(0), made);
         Ok(reservation.of(PluginIdx(0)))
     }
 
@@ -140,7 +140,7 @@ impl Trial {
     pub fn unreserve(&self, nodes: &mut Cluster, placement: &Placement) -> Vec<ApiCall> {
         let mut calls = Vec::new();
         self.plugin.unreserve(placement, &mut calls).unwrap_or_else(|e| panic!("{e}"));
-        nodes.give_back(&placement.pod.uid);
+        nodes.revert_assumptions(&placement.pod.uid);
         calls
     }
 
@@ -203,14 +203,14 @@ impl Trial {
             let victim = pods.iter().find(|pod| pod.name == *name).cloned();
             let victim = victim.unwrap_or_else(|| panic!("no pod {name:?} on that node"));
             before.push((from, victim.clone(), pods.to_vec()));
-            nodes.what_if().what_if_removed(from, &victim.uid);
+            nodes.what_if().dry_run_remove(from, &victim.uid);
             let cx = Cycle::with_indexes(nodes, &indexes, pod);
             self.plugin.remove_pod(&cx, &mut slot, &victim, from).unwrap_or_else(|e| panic!("{e}"));
         }
         let verdict = self.judge(nodes, &indexes, pod, &slot, row);
         for (from, victim, pods) in before.into_iter().rev() {
-            nodes.what_if().what_if_added(from, victim);
-            nodes.what_if().what_if_over(from, pods);
+            nodes.what_if().dry_run_add(from, victim);
+            nodes.what_if().dry_run_end(from, pods);
         }
         verdict
     }
@@ -327,7 +327,7 @@ impl Trial {
     /// plugin alone. `None` when the plugin does not listen.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
         let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
-        let heard: Vec<_> = events?.into_iter().filter(|r| r.event.hears(event)).collect();
+        let heard: Vec<_> = events?.into_iter().filter(|r| r.event.matches(event)).collect();
         if heard.is_empty() {
             return None;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use harbormaster_framework::{
-    attempt::{Attempt, Found, NominatedRow, Runner, Search},
+    attempt::{Attempt, Decision, NominatedRow, Runner, Search},
     cluster::Cluster,
     cycle::{DryRun, PostFilterCycle, WhatIf},
     nodeset::NodeIdx,
@@ -84,7 +84,7 @@ impl WhatIfTrial {
         let mut rotation = Rotation::default();
         let search = Search { nominated: &nominated, ..Search::all(&mut rotation) };
         let attempt = self.runner.find(&mut self.cluster, pod, search).unwrap_or_else(|e| panic!("{e}"));
-        self.failed = matches!(attempt.found(), Found::Nowhere(_)).then_some(attempt);
+        self.failed = matches!(attempt.decision(), Decision::Unschedulable(_)).then_some(attempt);
         self.failed.is_none()
     }
 

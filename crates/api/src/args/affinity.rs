@@ -1,4 +1,4 @@
-//! Node affinity as it is written in arguments, and its conversion to the form that matching uses.
+//! Node affinity in the form of arguments, and its conversion to the form for matching.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,13 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AddedAffinity {
-    /// Nodes must match.
+    /// Terms that nodes must match.
     #[serde(
         rename = "requiredDuringSchedulingIgnoredDuringExecution",
         skip_serializing_if = "Option::is_none"
     )]
     pub required: Option<NodeSelectorArg>,
-    /// Nodes should match.
+    /// Terms that nodes should match.
     #[serde(
         rename = "preferredDuringSchedulingIgnoredDuringExecution",
         skip_serializing_if = "Option::is_none"
@@ -48,10 +48,10 @@ pub struct PreferredTermArg {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeSelectorTermArg {
-    /// Over node labels.
+    /// Expressions over node labels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<RequirementArg>,
-    /// Over `metadata.name`.
+    /// Expressions over `metadata.name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_fields: Vec<RequirementArg>,
 }

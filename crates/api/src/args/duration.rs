@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `1h2m3.5s`, `300ms`, `0`.
+//! Durations in Go's syntax: `1h2m3.5s`, `300ms`, `0`.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -13,13 +13,13 @@ pub struct GoDuration {
     nanos: i64,
 }
 
-/// Why a text is no duration; the messages are Go's.
+/// Error of a text that is not a duration, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DurationError {
     /// Not a number with a unit, or out of range (about 292 years).
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
-    /// A number without unit.
+    /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
     /// A number with a unit that does not exist.
@@ -33,26 +33,26 @@ pub enum DurationError {
 }
 
 const SECOND: i64 = 1_000_000_000;
-/// Longer than any number of digits that still fits.
+/// Number of fractional digits that are parsed; more would not fit.
 const MAX_FRACTION_DIGITS: usize = 18;
 
 impl GoDuration {
-    /// From nanoseconds.
+    /// Creates a duration from nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self { nanos }
     }
 
-    /// From whole seconds; the longest duration if that does not fit.
+    /// Creates a duration from whole seconds, at most the longest duration.
     pub const fn from_secs(seconds: i64) -> Self {
         Self { nanos: seconds.saturating_mul(SECOND) }
     }
 
-    /// In nanoseconds.
+    /// Nanoseconds.
     pub const fn nanos(self) -> i64 {
         self.nanos
     }
 
-    /// As a standard duration; a negative one is zero.
+    /// Converts to a standard duration; a negative one becomes zero.
     pub fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_nanos(u64::try_from(self.nanos).unwrap_or(0))
     }
@@ -70,12 +70,12 @@ fn unit_nanos(unit: &str) -> Option<i128> {
     })
 }
 
-/// Splits `rest` where `belongs` ends.
+/// Splits `rest` after the leading characters for which `belongs` is true.
 fn take_while(rest: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
     rest.split_at(rest.find(|c| !belongs(c)).unwrap_or(rest.len()))
 }
 
-/// One number with its unit, in nanoseconds, and what follows it.
+/// Parses one number with its unit. Returns nanoseconds and the rest of the text.
 fn leading_term<'a>(rest: &'a str, text: &str) -> Result<(i128, &'a str), DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (whole, rest) = take_while(rest, |c| c.is_ascii_digit());
@@ -125,7 +125,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// `nanos` counted in units of `scale`, with as many decimals as needed.
+/// Formats `nanos` in units of `scale`, with as many decimals as needed.
 fn decimal(nanos: u64, scale: u64) -> String {
     let digits = scale.ilog10() as usize;
     let (whole, below_one) = (nanos / scale, nanos % scale);

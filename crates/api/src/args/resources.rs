@@ -1,4 +1,4 @@
-//! Arguments of the plugins that weigh node resources.
+//! Arguments of the plugins that score node resources.
 
 use std::borrow::Cow;
 
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeResourcesFitArgs {
-    /// Extended resources that Filter does not look at.
+    /// Extended resources that Filter ignores.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_resources: Vec<String>,
-    /// Groups (`example.com` of `example.com/gpu`) of extended resources that Filter does not look at.
+    /// Groups (`example.com` in `example.com/gpu`) of extended resources that Filter ignores.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_resource_groups: Vec<String>,
-    /// How nodes are scored.
+    /// Scoring of nodes.
     pub scoring_strategy: ScoringStrategy,
 }
 
 /// `ScoringStrategy`.
 ///
-/// `Default` is the strategy of an absent `scoringStrategy`; one that is given without `type` has an
-/// [unknown](ScoringStrategyType::Unknown) empty type, which validation refuses.
+/// `Default` is the strategy of an absent `scoringStrategy`. A strategy without `type` has an
+/// [unknown](ScoringStrategyType::Unknown) empty type, which validation rejects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScoringStrategy {
     /// The formula.
     #[serde(rename = "type", default = "ScoringStrategyType::absent")]
     pub strategy: ScoringStrategyType,
-    /// Which resources count, and how much.
+    /// Resources in the score and their weights.
     #[serde(default = "cpu_and_memory")]
     pub resources: Vec<ResourceSpec>,
     /// Only with [`ScoringStrategyType::RequestedToCapacityRatio`].
@@ -51,13 +51,13 @@ impl Default for ScoringStrategy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum ScoringStrategyType {
-    /// Favour nodes with much left.
+    /// Favor nodes with large free capacity.
     LeastAllocated,
-    /// Favour nodes with little left.
+    /// Favor nodes with little free capacity.
     MostAllocated,
-    /// Score by a given function of the used share.
+    /// Score by a function of the used share.
     RequestedToCapacityRatio,
-    /// Anything else; never in validated arguments.
+    /// Any other text; never in validated arguments.
     Unknown(String),
 }
 
@@ -69,8 +69,8 @@ impl JsonSchema for ScoringStrategyType {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let known = [Self::LeastAllocated, Self::MostAllocated, Self::RequestedToCapacityRatio];
         json_schema!({
-            "description": "Which nodes are favoured: those with much left, those with little left, or by a given function \
-                            of the used share.",
+            "description": "Formula of the score: favor nodes with large free capacity, favor those with little, or \
+                            use a function of the used share.",
             "type": "string",
             "enum": known.each_ref().map(Self::as_str),
         })
@@ -82,7 +82,7 @@ impl ScoringStrategyType {
         Self::Unknown(String::new())
     }
 
-    /// As written.
+    /// The text as written.
     pub fn as_str(&self) -> &str {
         match self {
             Self::LeastAllocated => "LeastAllocated",
@@ -119,7 +119,7 @@ impl From<ScoringStrategyType> for String {
 pub struct ResourceSpec {
     /// `cpu`, `memory`, `example.com/gpu`, …
     pub name: String,
-    /// 1..=100 when valid; zero and absent are turned into 1 by the configuration crate.
+    /// Weight, 1..=100 if valid; the configuration crate turns zero and absent into 1.
     pub weight: i64,
 }
 
@@ -127,7 +127,7 @@ pub struct ResourceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequestedToCapacityRatioParam {
-    /// Points of the function, by rising utilization.
+    /// Points of the function, by increasing utilization.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<UtilizationShapePoint>,
 }
@@ -146,7 +146,7 @@ pub struct UtilizationShapePoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeResourcesBalancedAllocationArgs {
-    /// Which resources should be used evenly; every weight is 1.
+    /// Resources to be used evenly; every weight is 1.
     pub resources: Vec<ResourceSpec>,
 }
 

@@ -14,7 +14,7 @@ pub struct PodTopologySpreadArgs {
     /// Constraints of pods that have none; only with [`DefaultingType::List`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_constraints: Vec<DefaultConstraint>,
-    /// Where the constraints of pods that have none come from.
+    /// Source of the constraints of pods that have none.
     pub defaulting_type: DefaultingType,
 }
 
@@ -27,7 +27,7 @@ pub enum DefaultingType {
     System,
     /// `defaultConstraints`.
     List,
-    /// Anything else; never in validated arguments.
+    /// Any other text; never in validated arguments.
     Unknown(String),
 }
 
@@ -47,7 +47,7 @@ impl JsonSchema for DefaultingType {
 }
 
 impl DefaultingType {
-    /// As written.
+    /// The text as written.
     pub fn as_str(&self) -> &str {
         match self {
             Self::System => "System",
@@ -77,16 +77,16 @@ impl From<DefaultingType> for String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultConstraint {
-    /// Greatest allowed difference between domains, in pods.
+    /// Maximum difference between domains, in pods.
     pub max_skew: i32,
     /// The node label whose values are the domains.
     pub topology_key: String,
     /// `DoNotSchedule` or `ScheduleAnyway`.
     pub when_unsatisfiable: String,
-    /// Not allowed here: selectors are deduced for each pod.
+    /// Not allowed here: selectors are derived for each pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelectorArg>,
-    /// Least number of domains.
+    /// Minimum number of domains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_domains: Option<i32>,
     /// `Honor` or `Ignore`.
@@ -104,7 +104,7 @@ pub struct DefaultConstraint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LabelSelectorArg {
-    /// Equal labels.
+    /// Labels that must be equal.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// Expressions.

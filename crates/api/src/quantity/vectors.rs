@@ -1,4 +1,4 @@
-//! Quantities as `resource.ParseQuantity` of apimachinery v0.36.1 reads them, printed by a Go program.
+//! Quantities as parsed by `resource.ParseQuantity` of apimachinery v0.36.1, printed by a Go program.
 
 use super::*;
 
@@ -79,7 +79,7 @@ const READ: &[(&str, i64, i64, &str)] = &[
     ("0Ei", 0, 0, "0"),
 ];
 
-/// Text, and what is wrong with it.
+/// Invalid texts and their problems.
 const WRONG: &[(&str, QuantityProblem)] = &[
     ("", QuantityProblem::Format),
     ("1e", QuantityProblem::Suffix),

@@ -1,4 +1,4 @@
-//! What the API server fills in when a pod is created, as far as scheduling depends on it.
+//! Defaults of the API server for new pods, if they affect scheduling.
 
 use crate::{
     Labels, PodSpec, Str,
@@ -8,11 +8,11 @@ use crate::{
     selector::{LabelSelector, Operator, Requirement},
 };
 
-/// The namespace of objects that name none.
+/// Namespace of objects that name none.
 pub(super) const NAMESPACE: &str = "default";
 
-/// Limits serve as requests where there are none; pod-level limits, if there are any, after the containers' requests
-/// (KEP-2837). `pod_level_limits` is absent when the pod has no pod-level resources at all.
+/// Fills missing requests from limits, and missing pod-level requests from the containers' requests and then from
+/// pod-level limits (KEP-2837). `pod_level_limits` is absent if the pod has no pod-level resources at all.
 pub(super) fn fill_requests(spec: &mut PodSpec, pod_level_limits: Option<ResourceList>) {
     for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
         for (name, amount) in &container.limits {
@@ -28,7 +28,7 @@ pub(super) fn fill_requests(spec: &mut PodSpec, pod_level_limits: Option<Resourc
     }
 }
 
-/// Limits of hugepages for the pod are those of its containers.
+/// Derives the pod's limits of hugepages from those of its containers.
 fn fill_hugepages(spec: &PodSpec, limits: &mut ResourceList) {
     let containers = spec.containers.iter().chain(&spec.init_containers);
     let names: Vec<&Str> =
@@ -66,7 +66,7 @@ fn insert_absent(list: &mut ResourceList, name: &Str, amount: i64) {
     }
 }
 
-/// Turns `matchLabelKeys` and `mismatchLabelKeys` into expressions over the pod's own labels (KEP-3633, KEP-3243).
+/// Converts `matchLabelKeys` and `mismatchLabelKeys` to expressions over the pod's own labels (KEP-3633, KEP-3243).
 pub(super) fn merge_label_keys(spec: &mut PodSpec, labels: &Labels) {
     for affinity in [&mut spec.pod_affinity, &mut spec.pod_anti_affinity].into_iter().flatten() {
         for term in terms(affinity) {

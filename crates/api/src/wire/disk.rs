@@ -10,7 +10,7 @@ const AZURE_SHARED: &str = "Shared";
 /// The API server's default for `rbd.pool`.
 const RBD_POOL: &str = "rbd";
 
-/// What any disk may say of itself; each kind reads its own fields.
+/// Fields of any disk; each kind uses its own.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WireDisk<'a> {

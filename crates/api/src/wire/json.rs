@@ -1,4 +1,4 @@
-//! Building blocks: texts, lists and maps that borrow from the input and take `null` for empty.
+//! Building blocks: texts, lists and maps that borrow from the input and treat `null` as empty.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
@@ -9,7 +9,7 @@ use serde::{
 
 use crate::{Labels, Quantity, Str, Timestamp, pod::ResourceList, resources::CPU, strings::Interner};
 
-/// kubectl's copy of the whole manifest.
+/// Annotation in which kubectl stores the whole manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// A text.
@@ -17,18 +17,18 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(super) struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
-    /// The shared copy.
+    /// Returns the shared copy.
     pub(super) fn intern(&self, interner: &mut Interner) -> Str {
         if self.is_empty() { Str::default() } else { interner.intern(self) }
     }
 
-    /// The shared copy, unless empty.
+    /// Returns the shared copy, unless empty.
     pub(super) fn intern_some(&self, interner: &mut Interner) -> Option<Str> {
         if self.is_empty() { None } else { Some(interner.intern(self)) }
     }
 
-    /// A copy of its own, for texts that no two objects share.
-    pub(super) fn own(&self) -> Str {
+    /// Returns an unshared copy, for texts that differ between objects.
+    pub(super) fn unshared(&self) -> Str {
         if self.is_empty() { Str::default() } else { Str::from(&**self) }
     }
 }
@@ -127,23 +127,23 @@ impl<V> Default for Map<'_, V> {
 }
 
 impl Map<'_, Text<'_>> {
-    /// Shared keys and values.
+    /// Interns keys and values.
     pub(super) fn labels(&self, interner: &mut Interner) -> Labels {
         self.0.iter().map(|(key, value)| (key.intern(interner), value.intern(interner))).collect()
     }
 }
 
 impl Map<'_, Quantity> {
-    /// cpu in thousandths, everything else in units, sorted by name.
+    /// Amounts sorted by name: CPU in thousandths, everything else in units.
     pub(super) fn resources(&self, interner: &mut Interner) -> ResourceList {
         let amount = |name: &str, q: &Quantity| if name == CPU { q.milli_value() } else { q.value() };
         let mut list: ResourceList =
             self.0.iter().map(|(name, q)| (name.intern(interner), amount(name, q))).collect();
         list.sort_by(|a, b| a.0.cmp(&b.0));
-        list.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
+        list.dedup_by(|later, previous| {
+            let same = later.0 == previous.0;
             if same {
-                kept.1 = later.1;
+                previous.1 = later.1;
             }
             same
         });
@@ -179,14 +179,14 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for MapVisitor<V> {
     }
 }
 
-/// Annotations. kubectl's last-applied-configuration is passed over, it may be as long as the object.
+/// Annotations without kubectl's last-applied-configuration, which may be as long as the object.
 #[derive(Debug, Default)]
 pub(super) struct Annotations<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl Annotations<'_> {
-    /// Keys are shared, values are not: hardly any two are equal.
+    /// Interns the keys but not the values, because equal values are rare.
     pub(super) fn labels(&self, interner: &mut Interner) -> Labels {
-        self.0.iter().map(|(key, value)| (key.intern(interner), value.own())).collect()
+        self.0.iter().map(|(key, value)| (key.intern(interner), value.unshared())).collect()
     }
 }
 
@@ -206,15 +206,15 @@ impl<'de> Visitor<'de> for AnnotationsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Annotations<'de>, A::Error> {
-        let mut kept = Vec::new();
+        let mut annotations = Vec::new();
         while let Some(key) = entries.next_key::<Text<'de>>()? {
             if *key == *LAST_APPLIED {
                 entries.next_value::<IgnoredAny>()?;
             } else {
-                kept.push((key, entries.next_value()?));
+                annotations.push((key, entries.next_value()?));
             }
         }
-        Ok(Annotations(kept))
+        Ok(Annotations(annotations))
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Annotations<'de>, E> {

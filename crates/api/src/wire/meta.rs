@@ -1,4 +1,4 @@
-//! Metadata, and the kinds of which little more is read.
+//! Metadata, and kinds of which little else is read.
 
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ struct Owner<'a> {
 }
 
 impl Metadata<'_> {
-    /// The owner that controls the object.
+    /// Returns the owner that controls the object.
     pub(super) fn controller(&self, interner: &mut Interner) -> Option<OwnerReference> {
         let owner = self.owner_references.0.iter().find(|owner| owner.controller == Some(true))?;
         Some(OwnerReference {
@@ -59,9 +59,9 @@ impl WireObject<'_> {
             api_version: self.api_version.intern(interner),
             kind: self.kind.intern(interner),
             namespace: metadata.namespace.intern(interner),
-            name: metadata.name.own(),
-            uid: metadata.uid.own(),
-            resource_version: metadata.resource_version.own(),
+            name: metadata.name.unshared(),
+            uid: metadata.uid.unshared(),
+            resource_version: metadata.resource_version.unshared(),
         }
     }
 }

@@ -74,8 +74,8 @@ impl WireNode<'_> {
         let conditions = status.conditions.0.iter();
         Node {
             name: metadata.name.intern(interner),
-            uid: metadata.uid.own(),
-            resource_version: metadata.resource_version.own(),
+            uid: metadata.uid.unshared(),
+            resource_version: metadata.resource_version.unshared(),
             labels: metadata.labels.labels(interner),
             annotations: metadata.annotations.labels(interner),
             unschedulable: spec.unschedulable.unwrap_or_default(),

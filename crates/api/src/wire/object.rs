@@ -1,4 +1,4 @@
-//! Namespaces, and what selects pods: services, workloads and disruption budgets.
+//! Namespaces, and the kinds that select pods: services, workloads and disruption budgets.
 
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -16,7 +16,7 @@ use crate::{
 /// Label that the API server gives every namespace.
 const LABEL_METADATA_NAME: &str = "kubernetes.io/metadata.name";
 
-/// Whether `spec.selector` of that kind, if it has one, is a plain map of labels.
+/// Returns true if `spec.selector` of that kind, if it has one, is a plain map of labels.
 pub(super) fn selects_by_map(kind: ObjectKind) -> bool {
     matches!(
         kind,
@@ -44,7 +44,7 @@ pub(super) struct WireSelecting<'a, S> {
 #[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
 struct Spec<'a, S> {
     selector: Option<S>,
-    /// Of interest where the API server fills the selector in.
+    /// Needed where the API server defaults the selector.
     template: Option<Template<'a>>,
 }
 
@@ -80,7 +80,7 @@ impl WireSelector for WireLabelSelector<'_> {
 }
 
 impl<S: WireSelector + Default> WireSelecting<'_, S> {
-    /// The object and its resource version.
+    /// Returns the object and its resource version.
     pub(super) fn into_object(
         self,
         kind: ObjectKind,
@@ -88,12 +88,12 @@ impl<S: WireSelector + Default> WireSelecting<'_, S> {
         api_defaults: bool,
     ) -> (Object, Str) {
         let metadata = self.metadata.unwrap_or_default();
-        let version = metadata.resource_version.own();
+        let version = metadata.resource_version.unshared();
         let mut namespace = metadata.namespace.intern(interner);
         if api_defaults && namespace.is_empty() {
             namespace = interner.intern(defaults::NAMESPACE);
         }
-        let name = metadata.name.own();
+        let name = metadata.name.unshared();
         let spec = self.spec.unwrap_or_default();
         let mut selector = spec.selector.map(|s| s.intern(interner));
         if api_defaults && kind == ObjectKind::Workload(WorkloadKind::ReplicationController) {
@@ -117,7 +117,7 @@ impl<S: WireSelector + Default> WireSelecting<'_, S> {
                     name,
                     selector,
                     disruptions_allowed: status.disruptions_allowed.unwrap_or_default(),
-                    disrupted_pods: status.disrupted_pods.0.iter().map(|(name, _)| name.own()).collect(),
+                    disrupted_pods: status.disrupted_pods.0.iter().map(|(name, _)| name.unshared()).collect(),
                 })
             }
         };

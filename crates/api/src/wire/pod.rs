@@ -16,7 +16,7 @@ use crate::{
     strings::Interner,
 };
 
-/// Conditions that are kept.
+/// Conditions that are decoded.
 const CONDITIONS: [&str; 3] = ["PodScheduled", "DisruptionTarget", "PodResizePending"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -84,10 +84,10 @@ impl WirePod<'_> {
             }
         }
         Pod {
-            uid: metadata.uid.own(),
+            uid: metadata.uid.unshared(),
             namespace,
-            name: metadata.name.own(),
-            resource_version: metadata.resource_version.own(),
+            name: metadata.name.unshared(),
+            resource_version: metadata.resource_version.unshared(),
             generation: metadata.generation.unwrap_or_default(),
             labels,
             annotations: metadata.annotations.labels(interner),
@@ -138,14 +138,14 @@ impl Condition<'_> {
             type_: self.type_.intern(interner),
             status: self.status.intern(interner),
             reason: self.reason.intern(interner),
-            message: self.message.own(),
+            message: self.message.unshared(),
             last_transition: self.last_transition_time.map(|at| at.0),
         }
     }
 }
 
 impl ContainerStatus<'_> {
-    /// Nothing for a container whose status does not tell resources.
+    /// Returns `None` for a container whose status has no resources.
     fn resized(&self, interner: &mut Interner) -> Option<ContainerResources> {
         let resources = self.resources.as_ref()?;
         Some(ContainerResources {

@@ -148,7 +148,7 @@ struct Csi<'a> {
 }
 
 impl Spec<'_> {
-    /// `fill_host_ports`: pods on the host's network listen on the host with all their ports.
+    /// Converts the spec. With `fill_host_ports`, pods on the host's network listen on the host with all their ports.
     pub(super) fn intern(&self, interner: &mut Interner, fill_host_ports: bool) -> PodSpec {
         let host_network = self.host_network.unwrap_or_default();
         let fill = fill_host_ports && host_network;
@@ -228,7 +228,7 @@ impl WirePort<'_> {
 }
 
 impl WireToleration<'_> {
-    /// Nothing for an effect that no taint can have: the toleration would tolerate nothing.
+    /// Returns `None` for an effect that no taint can have: such a toleration tolerates nothing.
     fn known(&self, interner: &mut Interner) -> Option<Toleration> {
         let effect = match &*self.effect {
             "" => None,
@@ -259,7 +259,7 @@ impl WireSpread<'_> {
 }
 
 impl WireVolume<'_> {
-    /// Nothing for sources that every node can serve.
+    /// Returns `None` for sources that every node can provide.
     fn restricting(&self, interner: &mut Interner) -> Option<Volume> {
         let source = if let Some(claim) = &self.persistent_volume_claim {
             VolumeSource::Claim(claim.claim_name.intern(interner))

@@ -1,9 +1,9 @@
-//! What must not grow: the cost of a pod after thousands of others have come and gone.
+//! The cost of a pod after thousands of others have come and gone, which must not grow.
 //!
-//! Every case is a stream of pods. Each is decided and confirmed; when more are there than the case keeps, the oldest goes.
-//! The table has the cost of a pod, all handling of events included, in each quarter of the stream: a ratio within one
-//! run says more than times that were taken while the machine did something else. For exact numbers count instructions:
-//! `valgrind --tool=callgrind BENCHMARK 'NAME OF THE CASE'`.
+//! Every case is a stream of pods. Each is scheduled and confirmed; when there are more than the case keeps, the oldest
+//! is deleted. The table contains the cost of a pod, including all handling of events, in each quarter of the stream. A
+//! ratio within one run is more reliable than times measured while the machine was busy. For exact numbers count
+//! instructions: `valgrind --tool=callgrind BENCHMARK 'NAME OF THE CASE'`.
 
 use std::{
     collections::VecDeque,
@@ -23,32 +23,32 @@ use super::{node, pod, profile};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// Stands for every case.
+/// Name that selects every case.
 const ALL: &str = "streams";
-/// How many workloads take turns.
+/// Number of workloads that take turns.
 const WORKLOADS: usize = 4000;
 
 struct Case {
     name: &'static str,
     nodes: usize,
-    /// On every node.
+    /// Number of pods on every node.
     images: usize,
-    /// How many pods come.
+    /// Number of pods in the stream.
     pods: usize,
-    /// How many are there at most.
-    kept: usize,
-    /// What makes the pod of that number one of this case.
+    /// Maximum number of pods at a time.
+    max_pods: usize,
+    /// Makes a plain pod one of this case, given its number.
     change: fn(usize, &mut Pod, &mut PodSpec),
 }
 
 const CASES: [Case; 7] = [
-    Case { name: "no images", nodes: 1000, images: 0, pods: 4000, kept: 4000, change: |_, _, _| {} },
+    Case { name: "no images", nodes: 1000, images: 0, pods: 4000, max_pods: 4000, change: |_, _, _| {} },
     Case {
         name: "50 images on every node",
         nodes: 1000,
         images: 50,
         pods: 4000,
-        kept: 4000,
+        max_pods: 4000,
         change: |_, _, _| {},
     },
     Case {
@@ -56,7 +56,7 @@ const CASES: [Case; 7] = [
         nodes: 1000,
         images: 0,
         pods: 5000,
-        kept: 5000,
+        max_pods: 5000,
         change: |at, pod, spec| {
             pod.labels = member(at);
             spec.topology_spread = vec![spread(labels(&[("app", "db")]))];
@@ -67,7 +67,7 @@ const CASES: [Case; 7] = [
         nodes: 5500,
         images: 0,
         pods: 5000,
-        kept: 5000,
+        max_pods: 5000,
         change: |at, pod, spec| {
             pod.labels = member(at);
             spec.pod_anti_affinity = Some(avoid(labels(&[("app", "db")])));
@@ -78,7 +78,7 @@ const CASES: [Case; 7] = [
         nodes: 300,
         images: 0,
         pods: 2 * WORKLOADS,
-        kept: 2 * WORKLOADS,
+        max_pods: 2 * WORKLOADS,
         change: |at, pod, spec| {
             pod.labels = labels(&[("app", &format!("app-{}", at % WORKLOADS))]);
             spec.topology_spread = vec![spread(pod.labels.clone())];
@@ -89,7 +89,7 @@ const CASES: [Case; 7] = [
         nodes: 300,
         images: 0,
         pods: 16_000,
-        kept: 2400,
+        max_pods: 2400,
         change: |at, pod, _| pod.labels = member(at),
     },
     Case {
@@ -97,7 +97,7 @@ const CASES: [Case; 7] = [
         nodes: 300,
         images: 0,
         pods: 16_000,
-        kept: 2400,
+        max_pods: 2400,
         change: |at, pod, spec| {
             pod.labels = member(at);
             if at.is_multiple_of(10) {
@@ -111,7 +111,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().copied().collect()
 }
 
-/// Labels of a pod of a StatefulSet: some are its own.
+/// Labels of a pod of a StatefulSet: some are unique.
 fn member(at: usize) -> Labels {
     labels(&[("app", "db"), ("member", &format!("db-{at}")), ("index", &at.to_string())])
 }
@@ -139,7 +139,7 @@ fn avoid(others: Labels) -> PodAffinity {
     PodAffinity { required: vec![term], preferred: Vec::new() }
 }
 
-/// As the kubelet reports them: each image by its digest and by its tag.
+/// Images as the kubelet reports them: each by its digest and by its tag.
 fn images(count: usize, of_node: usize) -> Vec<Image> {
     let image = |at: usize| {
         let name = format!("registry.example/team-{}/image-{at}", at % 7);
@@ -159,7 +159,7 @@ impl Case {
         pod
     }
 
-    /// The cost of a pod in each quarter of the stream.
+    /// Measures the cost of a pod in each quarter of the stream.
     fn run(&self) -> [Duration; 4] {
         let mut now = Timestamp::from_secs(1_000_000);
         let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
@@ -175,7 +175,7 @@ impl Case {
             there.push_back(pod.uid.clone());
             let start = Instant::now();
             decide(&mut engine, pod, now);
-            if there.len() > self.kept {
+            if there.len() > self.max_pods {
                 there.pop_front().into_iter().for_each(|uid| engine.handle(Input::PodGone(uid), now));
             }
             engine.tick(now);
@@ -198,16 +198,15 @@ fn decide(engine: &mut Engine, pod: Pod, now: Timestamp) {
     }
 }
 
-/// Prints a table of the cases whose names are asked for, or of all.
-pub(crate) fn compare(asked: &[String]) {
+/// Prints a table of the named cases, or of all cases.
+pub(crate) fn compare(selected: &[String]) {
     println!(
         "\n{:<40}  {:>6}  {:>30}  {:>11}",
         "a stream of pods", "nodes", "us per pod, by quarter", "last/second"
     );
-    for case in CASES
-        .iter()
-        .filter(|case| asked.iter().all(|name| name == ALL) || asked.iter().any(|name| name == case.name))
-    {
+    for case in CASES.iter().filter(|case| {
+        selected.iter().all(|name| name == ALL) || selected.iter().any(|name| name == case.name)
+    }) {
         let us = case.run().map(|each| each.as_secs_f64() * 1e6);
         let quarters = us.map(|us| format!("{us:>6.1}")).join("  ");
         println!("{:<40}  {:>6}  {quarters}  {:>11.2}", case.name, case.nodes, us[3] / us[1]);

@@ -2,11 +2,12 @@
 //!
 //! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | permit [PODS] | preemption | volumes [SHAPE] | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
-//! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod asks for cpu and memory; each decision is confirmed as the
-//! API server would, so that the clean-up of a binding is part of "whole". Three mixes of plain pods: replicas of one
-//! template, pods of 50 templates in turn, and pods that all differ. Then, at 5,000 nodes, pods that look at other pods:
-//! each shape with 5,000 and with 50,000 pods bound before. Then [preemption] on full nodes, pods with [volumes], pods that wait on [Permit](permit), and a [wide] cluster of
-//! 100,000 nodes with what it takes of memory. Last, [streams](churn) of pods that come and go.
+//! Nodes have 4 cpu, 32 GiB and room for 110 pods. Every pod requests cpu and memory. Each decision is confirmed as the
+//! API server would, so "whole" includes the clean-up of a binding. There are three mixes of plain pods: replicas of
+//! one template, pods of 50 templates in turn, and pods that are all different. Then, at 5,000 nodes, there are pods
+//! whose plugins read other pods: each shape with 5,000 and with 50,000 pods bound before. Then there are [preemption]
+//! on full nodes, pods with [volumes], pods that wait on [Permit](permit), and a [wide] cluster of 100,000 nodes with
+//! its memory. The last are [streams](churn) of pods that come and go.
 
 mod churn;
 mod permit;
@@ -37,7 +38,7 @@ fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// The same, and what `add` registers and puts at other points.
+/// Profile with the in-tree plugins and those that `add` registers and adds to points.
 fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
@@ -116,19 +117,19 @@ fn pod(at: usize, template: usize) -> Pod {
     }
 }
 
-/// What this process holds, in KiB; zero where `/proc` does not say.
+/// Memory of this process in KiB; zero if `/proc` does not contain it.
 fn memory_in_use() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Time in decisions, and with all handling of events, for `pods` pods on `nodes` nodes.
+/// Time of decisions, and including all handling of events, for `pods` pods on `nodes` nodes.
 fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     let mut now = Timestamp::from_secs(1_000_000);
     (0..nodes).for_each(|at| engine.handle(Input::Node(node(at)), now));
-    // The first decisions build what is kept; they are part of the run.
+    // The first decisions fill the caches; they are part of the run.
     let all: Vec<Pod> = (0..pods).map(|at| pod(at, at % templates)).collect();
     let (begin, mut deciding) = (Instant::now(), Duration::ZERO);
     for pod in all {
@@ -164,8 +165,8 @@ fn main() {
     if words.iter().any(|word| word.parse::<usize>().is_err()) {
         return churn::compare(&words);
     }
-    let asked: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    let sizes = if asked.is_empty() { vec![100, 1000, 5000, 20_000] } else { asked };
+    let selected: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let sizes = if selected.is_empty() { vec![100, 1000, 5000, 20_000] } else { selected };
     println!(
         "{:>7}  {:<14}  {:>6}  {:>14}  {:>12}  {:>12}",
         "nodes", "pods", "count", "us/decision", "us/whole", "decisions/s"

@@ -1,9 +1,9 @@
-//! Pods that wait on Permit: what it costs to have thousands of them.
+//! The cost of having thousands of pods that wait on Permit.
 //!
-//! Pods are decided and held back by a plugin; each that comes looks at the clock as a host does. While they wait, other
-//! pods come and go on the nodes, which the plugin listens to. Then either one more pod comes and all are let go, or
-//! their time is over. The table has the cost of a pod (of an event for those that happen meanwhile), with few and
-//! with many pods that wait: a ratio within one run says more than times that were taken while the machine did something else.
+//! Pods are scheduled and delayed by a plugin; each new pod triggers a tick as in a host. While they wait, other pods
+//! come and go on the nodes, which the plugin listens to. Then either one more pod arrives and all are released, or
+//! they time out. The table contains the cost of a pod (for changes in the meantime, of an event) with few and with
+//! many waiting pods. A ratio within one run is more reliable than times measured while the machine was busy.
 //!
 //! Run it alone, and under `valgrind --tool=callgrind` for instructions: `-- permit [PODS]`.
 
@@ -19,12 +19,12 @@ use harbormaster_framework::prelude::*;
 use super::{memory_in_use, node, pod, profile_with};
 
 const NODES: usize = 1000;
-/// How many pods wait.
+/// Number of waiting pods.
 const SIZES: [usize; 2] = [1000, 10_000];
-/// How many pods come and go meanwhile, per pod that waits.
+/// Number of pods that come and go in the meantime, per waiting pod.
 const MEANWHILE: usize = 2;
 
-/// Holds pods back until one comes whose name begins with `open`; pods whose name begins with `pass` it lets through.
+/// Delays pods until one arrives whose name begins with `open`; allows pods whose name begins with `pass`.
 struct Gatekeeper;
 
 impl Plugin for Gatekeeper {
@@ -67,11 +67,11 @@ struct Hall {
     pods: usize,
 }
 
-/// What each phase took, divided by what happened in it.
+/// Duration of each phase, divided by the number of its steps.
 struct Costs {
     come: Duration,
     event: Duration,
-    /// Memory that the events took, in KiB.
+    /// Memory for the events, in KiB.
     events_kib: u64,
     let_go: Duration,
     time_out: Duration,
@@ -89,7 +89,7 @@ impl Hall {
         Self { engine, now, pods: 0 }
     }
 
-    /// What a host does after each step.
+    /// Does what a host does after each step.
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.engine.tick(self.now);
@@ -185,9 +185,9 @@ fn timed(work: impl FnOnce()) -> Duration {
     begin.elapsed()
 }
 
-/// Prints a table of what pods that wait cost, by their number.
-pub(crate) fn compare(asked: Option<usize>) {
-    let sizes = asked.map_or(SIZES.to_vec(), |pods| vec![pods]);
+/// Prints a table of the cost of waiting pods, by their number.
+pub(crate) fn compare(selected: Option<usize>) {
+    let sizes = selected.map_or(SIZES.to_vec(), |pods| vec![pods]);
     println!(
         "\n{:<22}  {:>10}  {:>12}  {:>16}  {:>12}  {:>14}",
         "pods waiting on Permit",

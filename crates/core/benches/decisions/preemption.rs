@@ -1,4 +1,4 @@
-//! Pods that take the place of others.
+//! Preemption.
 
 use std::{
     hint::black_box,
@@ -13,19 +13,19 @@ use super::{node, pod, profile};
 
 const NODES: usize = 5000;
 const PREEMPTORS: usize = 200;
-/// The preemptors' priority; everybody else has less.
+/// The preemptors' priority; all others have less.
 const HIGHEST: i32 = 1000;
-/// All that a node has, in thousandths of a core.
+/// Capacity of a node, in thousandths of a core.
 const WHOLE: usize = 4000;
 
 /// Pods of a full node.
 struct Shape {
     name: &'static str,
-    /// Pods per node; together they fill it.
+    /// Pods per node, which fill it.
     pods: usize,
     /// CPU that a preemptor needs, in thousandths of a core.
     needs: usize,
-    /// The priority of one of the pods of a node.
+    /// Returns the priority of one of the pods of a node.
     priority: fn(node: usize, pod: usize) -> i32,
 }
 
@@ -42,7 +42,7 @@ fn by_node(node: usize, _: usize) -> i32 {
     if node % 3 == 2 { 0 } else { 900 }
 }
 
-/// A few pods of no importance everywhere; how important the others are differs.
+/// A few unimportant pods on every node; the importance of the others differs.
 fn mixed(node: usize, pod: usize) -> i32 {
     if pod < 3 { 0 } else { [100, 300, 900][(node * 31 + pod * 7) % 3] }
 }
@@ -56,7 +56,7 @@ fn sized(at: usize, milli_cpu: usize, change: impl FnOnce(&mut PodSpec)) -> Pod 
     pod
 }
 
-/// The time from the first try to the node for each preemptor, evictions answered at once.
+/// Time from the first attempt to the node for each preemptor; evictions are answered at once.
 fn run(shape: &Shape) -> Duration {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
@@ -66,7 +66,7 @@ fn run(shape: &Shape) -> Duration {
         let (on, nth) = (at % NODES, at / NODES);
         let mut there = sized(at, WHOLE / shape.pods, |spec| spec.priority = (shape.priority)(on, nth));
         there.node_name = Some(format!("node-{on}").into());
-        // In an order that has nothing to do with the nodes'.
+        // In an order that is unrelated to that of the nodes.
         there.status.start_time = Some(Timestamp::from_secs(((at * 7919) % bound) as i64));
         engine.handle(Input::Pod(there), now);
     }
@@ -89,7 +89,7 @@ fn run(shape: &Shape) -> Duration {
                     }
                     Effect::PatchStatus(_)
                     | Effect::Event(_)
-                    | Effect::Trouble(_)
+                    | Effect::PluginFailure(_)
                     | Effect::CallOff(_)
                     | Effect::Call(_)
                     | Effect::Undecodable(_) => {}
@@ -103,7 +103,7 @@ fn run(shape: &Shape) -> Duration {
     deciding / PREEMPTORS as u32
 }
 
-/// Prints a table: the cost per preemptor, by how full nodes look.
+/// Prints a table of the cost per preemptor, by the kind of full nodes.
 pub(crate) fn compare() {
     println!("\n{:<34}  {:>16}", "preemption at 5,000 full nodes", "us per preemptor");
     for shape in &SHAPES {

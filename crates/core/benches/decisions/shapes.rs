@@ -1,4 +1,4 @@
-//! Pods that look at other pods.
+//! Pods whose plugins read other pods.
 
 use std::{
     hint::black_box,
@@ -16,13 +16,13 @@ use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 use super::{node, pod, profile};
 
 const NODES: usize = 5000;
-/// Decisions before the measured ones: the first ones build what is kept.
+/// Decisions before the measured ones, which fill the caches.
 const WARM: usize = 50;
 const MEASURED: usize = 1000;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A name, and what makes a plain pod one of this shape.
+/// A name, and a function that makes a plain pod one of this shape.
 type Shape = (&'static str, fn(&mut Pod, &mut PodSpec));
 
 const SHAPES: [Shape; 9] = [
@@ -101,7 +101,7 @@ fn shaped(at: usize, change: fn(&mut Pod, &mut PodSpec)) -> Pod {
     pod
 }
 
-/// An engine that knows the nodes, a service of the measured pods, and `bound` pods.
+/// Creates an engine with the nodes, a service for the measured pods, and `bound` pods.
 fn engine(change: fn(&mut Pod, &mut PodSpec), bound: usize, now: Timestamp) -> Engine {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     let labels = [("team", "devops")].into_iter().collect();
@@ -111,7 +111,7 @@ fn engine(change: fn(&mut Pod, &mut PodSpec), bound: usize, now: Timestamp) -> E
     (0..NODES).for_each(|at| engine.handle(Input::Node(node(at)), now));
     for at in 0..bound {
         let shaped = shaped(at, change);
-        // One holder of anti-affinity per node, and only on some of them; the rest are plain.
+        // One pod with anti-affinity per node on some of the nodes; the rest are plain.
         let repels = shaped.spec.pod_anti_affinity.is_some();
         let template = if repels && at >= NODES / 4 { self::shaped(at, |_, _| {}) } else { shaped };
         let node = format!("node-{}", at % NODES);
@@ -145,7 +145,7 @@ fn run(change: fn(&mut Pod, &mut PodSpec), bound: usize) -> Duration {
     deciding / MEASURED as u32
 }
 
-/// Prints a table: the cost of a decision per shape, with few and with many pods bound.
+/// Prints a table of the cost of a decision per shape, with few and with many bound pods.
 pub(crate) fn compare() {
     println!("\n{:<34}  {:>12}  {:>12}  {:>6}", "at 5,000 nodes", "us at 5,000", "us at 50,000", "ratio");
     for (name, change) in SHAPES {

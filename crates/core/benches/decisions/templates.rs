@@ -1,4 +1,4 @@
-//! Many templates in turn, as in a cluster of many Deployments: what they have in common is kept once.
+//! Many templates in turn, as in a cluster of many Deployments: what they have in common is cached once.
 
 use std::{hint::black_box, sync::Arc, time::Duration, time::Instant};
 
@@ -13,11 +13,11 @@ use super::{node, pod, profile};
 
 const NODES: usize = 5000;
 const TEMPLATES: usize = 500;
-/// Every template was seen twice before it is measured.
+/// Every template is used twice before the measurement.
 const WARM: usize = 2 * TEMPLATES;
 const MEASURED: usize = 4 * TEMPLATES;
 
-/// In what templates differ.
+/// Difference between templates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Differ {
     templates: usize,
@@ -46,7 +46,7 @@ fn pod_of(at: usize, differ: Differ) -> Pod {
     pod
 }
 
-/// Time per decision.
+/// Measures the time per decision.
 fn run(differ: Differ) -> Duration {
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     let mut now = Timestamp::from_secs(1_000_000);

@@ -1,9 +1,9 @@
-//! Pods with volumes: each has a claim of its own, bound before it comes or waiting for it.
+//! Pods with volumes: each has its own claim, which is bound before or waits for the pod.
 //!
-//! The host answers for the API server and for the volume controller: where a claim waits for its pod, it lets the claim
-//! have the node's volume before it says that the pod is bound.
+//! The host plays API server and volume controller: if a claim waits for its pod, it gives the node's volume to the
+//! claim before it reports the pod as bound.
 //!
-//! Run one alone, and under `valgrind --tool=callgrind` for instructions: `-- volumes [NAME]`.
+//! To run one case alone, also under `valgrind --tool=callgrind` for instructions: `-- volumes [NAME]`.
 
 use std::{
     hint::black_box,
@@ -25,36 +25,36 @@ use serde_json::{Value, json};
 use super::{node, pod, profile, profile_with};
 
 const NODES: usize = 5000;
-/// Pods that are bound before the measured ones.
+/// Number of pods bound before the measured ones.
 const BOUND: usize = 5000;
-/// Decisions before the measured ones: the first ones build what is kept.
+/// Decisions before the measured ones, which fill the caches.
 const WARM: usize = 50;
 const MEASURED: usize = 1000;
-/// At most so many volumes on a node.
+/// Maximum number of volumes on a node.
 const LIMIT: usize = 39;
 const DRIVER: &str = "ebs.csi.aws.com";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// What volumes pods have.
+/// Volumes of the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Volumes {
-    /// None, and no plugin would look at them.
+    /// None, so that no plugin reads them.
     Unknown,
     None,
-    /// Volumes that claims have already.
+    /// Volumes that are bound to claims already.
     Bound(Kind),
-    /// One on each node, and claims that wait.
+    /// One on each node, and claims that wait for it.
     Local,
-    /// None yet: claims that wait for one to be made.
-    Made,
+    /// None yet: claims that wait for a new one.
+    Provisioned,
 }
 
-/// Volumes that claims have before their pod comes.
+/// Volumes that are bound to claims before the pod arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     InTree,
-    /// In-tree disks that a CSI driver serves.
+    /// In-tree disks that a CSI driver has replaced.
     Migrated,
     Csi,
     /// Of a CSI driver, in one of three zones.
@@ -72,10 +72,10 @@ const SHAPES: [(&str, Volumes); 9] = [
     ("CSI volumes in zones", Volumes::Bound(Kind::Zonal)),
     ("local volumes, bound", Volumes::Bound(Kind::Local)),
     ("local volumes, claims that wait", Volumes::Local),
-    ("volumes to be made, claims that wait", Volumes::Made),
+    ("volumes to be made, claims that wait", Volumes::Provisioned),
 ];
 
-/// With the volume plugins, in the default order.
+/// Profile with the volume plugins, in the default order.
 fn profile_with_volumes() -> Arc<Profile> {
     let list = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 0)).collect();
     let filters = ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
@@ -92,11 +92,11 @@ fn profile_with_volumes() -> Arc<Profile> {
 }
 
 impl Volumes {
-    /// What a node brings with it.
+    /// Objects that come with a node.
     fn of_node(self, at: usize) -> Vec<Input> {
         let name = format!("node-{at}");
         match self {
-            Self::Unknown | Self::None | Self::Bound(Kind::InTree) | Self::Made => Vec::new(),
+            Self::Unknown | Self::None | Self::Bound(Kind::InTree) | Self::Provisioned => Vec::new(),
             Self::Bound(kind) => {
                 let driver = json!({"name": DRIVER, "nodeID": name, "allocatable": {"count": LIMIT}});
                 let mut object = json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}});
@@ -104,13 +104,13 @@ impl Volumes {
                     object["metadata"]["annotations"] =
                         json!({"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"});
                 }
-                vec![told::<CsiNode>(&object)]
+                vec![custom_input::<CsiNode>(&object)]
             }
-            Self::Local => vec![told::<PersistentVolume>(&local_volume(at, None))],
+            Self::Local => vec![custom_input::<PersistentVolume>(&local_volume(at, None))],
         }
     }
 
-    /// What exists before a pod of that number.
+    /// Objects that exist before the pod with that number.
     fn of_pod(self, at: usize) -> Vec<Input> {
         let (claim, volume) = (claim_name(at), format!("volume-{at}"));
         match self {
@@ -128,7 +128,7 @@ impl Volumes {
                         object["spec"]["nodeAffinity"] = only_where(ZONE, &zone);
                     }
                     Kind::Local => {
-                        // Pods that were bound before are on the nodes of these numbers.
+                        // The pods that were bound before are on the nodes with these numbers.
                         object["spec"]["nodeAffinity"] =
                             only_where(HOSTNAME, &format!("node-{}", at % NODES));
                     }
@@ -137,15 +137,17 @@ impl Volumes {
                     object["spec"]["csi"] = json!({"driver": DRIVER, "volumeHandle": volume});
                 }
                 vec![
-                    told::<PersistentVolume>(&object),
-                    told::<PersistentVolumeClaim>(&claim_of(&claim, Some(&volume))),
+                    custom_input::<PersistentVolume>(&object),
+                    custom_input::<PersistentVolumeClaim>(&claim_of(&claim, Some(&volume))),
                 ]
             }
-            Self::Local | Self::Made => vec![told::<PersistentVolumeClaim>(&claim_of(&claim, None))],
+            Self::Local | Self::Provisioned => {
+                vec![custom_input::<PersistentVolumeClaim>(&claim_of(&claim, None))]
+            }
         }
     }
 
-    /// What happens before a pod is bound.
+    /// Changes before a pod is bound.
     fn binding(self, at: usize, node: &str) -> Vec<Input> {
         let claim = claim_name(at);
         let (name, volume) = match self {
@@ -154,13 +156,16 @@ impl Volumes {
                 let at: usize = node.trim_start_matches("node-").parse().expect("a node of ours");
                 (format!("local-{at}"), local_volume(at, Some(&claim)))
             }
-            Self::Made => {
+            Self::Provisioned => {
                 let name = format!("volume-{at}");
                 let volume = volume_of(&name, Some(&claim));
                 (name, volume)
             }
         };
-        vec![told::<PersistentVolume>(&volume), told::<PersistentVolumeClaim>(&claim_of(&claim, Some(&name)))]
+        vec![
+            custom_input::<PersistentVolume>(&volume),
+            custom_input::<PersistentVolumeClaim>(&claim_of(&claim, Some(&name))),
+        ]
     }
 
     fn pod(self, at: usize) -> Pod {
@@ -180,7 +185,7 @@ fn claim_name(at: usize) -> String {
     format!("claim-{at}")
 }
 
-fn told<R: Resource>(object: &Value) -> Input {
+fn custom_input<R: Resource>(object: &Value) -> Input {
     Input::Custom(raw::<R>(object))
 }
 
@@ -229,22 +234,22 @@ fn only_where(key: &str, value: &str) -> Value {
     json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
 }
 
-/// An engine that knows nodes, the class, and pods on nodes with their volumes.
+/// Creates an engine with nodes, the class, and pods on nodes with their volumes.
 fn engine(volumes: Volumes, now: Timestamp) -> Engine {
     let profile = if volumes == Volumes::Unknown { profile() } else { profile_with_volumes() };
     let mut engine = Engine::new(EngineConfig::new(vec![profile]));
-    let provisioner = if volumes == Volumes::Made { DRIVER } else { "kubernetes.io/no-provisioner" };
+    let provisioner = if volumes == Volumes::Provisioned { DRIVER } else { "kubernetes.io/no-provisioner" };
     let class = json!({
         "metadata": {"name": "waits"},
         "provisioner": provisioner,
         "volumeBindingMode": "WaitForFirstConsumer",
     });
-    engine.handle(told::<StorageClass>(&class), now);
+    engine.handle(custom_input::<StorageClass>(&class), now);
     for at in 0..NODES {
         engine.handle(Input::Node(node(at)), now);
         volumes.of_node(at).into_iter().for_each(|input| engine.handle(input, now));
     }
-    // A volume on every node is all there is of these: they are for the measured pods.
+    // There is only one of these volumes on every node: they are for the measured pods.
     let before = if volumes == Volumes::Local { Volumes::None } else { volumes };
     for at in 0..BOUND {
         let node = format!("node-{}", at % NODES);
@@ -256,7 +261,7 @@ fn engine(volumes: Volumes, now: Timestamp) -> Engine {
     engine
 }
 
-/// Time in decisions, and with all handling of events, per pod.
+/// Measures the time of decisions, and including all handling of events, per pod.
 fn run(volumes: Volumes) -> [Duration; 2] {
     let mut now = Timestamp::from_secs(1_000_000);
     let mut engine = engine(volumes, now);
@@ -287,10 +292,11 @@ fn run(volumes: Volumes) -> [Duration; 2] {
     [deciding, whole].map(|time| time / MEASURED as u32)
 }
 
-/// Prints a table: the cost of a decision per shape, or of the one that is asked for.
-pub(crate) fn compare(asked: Option<&str>) {
+/// Prints a table of the cost of a decision per shape, or of the named shape.
+pub(crate) fn compare(selected: Option<&str>) {
     println!("\n{:<36}  {:>12}  {:>12}", "at 5,000 nodes, with volumes", "us/decision", "us/whole");
-    for (name, volumes) in SHAPES.iter().filter(|(name, _)| asked.is_none_or(|asked| asked == *name)) {
+    for (name, volumes) in SHAPES.iter().filter(|(name, _)| selected.is_none_or(|selected| selected == *name))
+    {
         let [deciding, whole] = run(*volumes).map(|time| time.as_secs_f64() * 1e6);
         println!("{name:<36}  {deciding:>12.2}  {whole:>12.2}");
     }

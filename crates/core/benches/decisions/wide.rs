@@ -1,4 +1,4 @@
-//! A cluster of 100,000 nodes: what it takes of memory, and what a decision costs there.
+//! A cluster of 100,000 nodes: its memory and the cost of a decision.
 
 use std::{
     hint::black_box,
@@ -11,22 +11,19 @@ use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 use super::{memory_in_use, node, pod, profile};
 
 const NODES: usize = 100_000;
-/// Decisions before the measured ones, per template: the first ones build what is kept.
+/// Decisions before the measured ones, per template, which fill the caches.
 const WARM: usize = 5;
 const MEASURED: usize = 1000;
 
-/// Prints a table of what decisions cost and the engine holds, by the number of templates that take turns.
-pub(crate) fn measure(asked: Option<usize>) {
-    let nodes = asked.unwrap_or(NODES);
+/// Prints a table of the cost of decisions and the engine's memory, by the number of templates that take turns.
+pub(crate) fn measure(selected: Option<usize>) {
+    let nodes = selected.unwrap_or(NODES);
     let (before, now) = (memory_in_use(), Timestamp::from_secs(1_000_000));
     let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
     (0..nodes).for_each(|at| engine.handle(Input::Node(node(at)), now));
     let bare = memory_in_use().saturating_sub(before);
     println!("\n{nodes} nodes: {} MiB, {} bytes per node", bare >> 10, bare * 1024 / nodes as u64);
-    println!(
-        "{:<12}  {:>12}  {:>12}  {:>24}",
-        "templates", "us/first", "us/decision", "MiB with what is kept"
-    );
+    println!("{:<12}  {:>12}  {:>12}  {:>24}", "templates", "us/first", "us/decision", "MiB with caches");
     let mut decided = 0;
     for templates in [1, 10, 50] {
         let first = decide(&mut engine, &mut decided, templates, templates, now) / templates as u32;
@@ -38,7 +35,7 @@ pub(crate) fn measure(asked: Option<usize>) {
     }
 }
 
-/// The time that the decisions about some more pods take.
+/// Measures the time of decisions about some more pods.
 fn decide(
     engine: &mut Engine,
     decided: &mut usize,

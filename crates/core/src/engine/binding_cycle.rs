@@ -1,4 +1,4 @@
-//! From a chosen node to a bound pod, or back to the queue.
+//! The binding cycle: from a chosen node to a bound pod, or back to the queue.
 
 use harbormaster_api::{Str, Timestamp, args::GoDuration, points::ExtensionPoint};
 use harbormaster_framework::{
@@ -12,7 +12,7 @@ use harbormaster_framework::{
 
 use super::Engine;
 use crate::{
-    bindings::{Binding, Chosen, Wait},
+    bindings::{Binding, ChosenNode, Wait},
     effect::BindTask,
     failure::Failure,
     input::BindOutcome,
@@ -23,12 +23,12 @@ use crate::{
 };
 
 impl Engine {
-    /// The pod has its node: it is held back if plugins asked for that, else it begins to bind. Then comes what plugins
-    /// asked for about others.
+    /// Starts the binding of a pod, or its wait if plugins delay it. Then carries out the plugins' requests about other
+    /// pods.
     pub(super) fn enter_binding(
         &mut self,
         entry: QueuedPod,
-        chosen: Chosen,
+        chosen: ChosenNode,
         permission: Permission,
         now: Timestamp,
     ) {
@@ -45,8 +45,8 @@ impl Engine {
         permission.calls.into_iter().for_each(|call| self.carry_out(call, now));
     }
 
-    /// Others should know where a pod will go if it takes a while until it is bound (KEP-5278).
-    fn announce_wait(&mut self, entry: &QueuedPod, chosen: &Chosen, permission: &Permission) {
+    /// Announces the chosen node if the binding will take a while, so that others know it (KEP-5278).
+    fn announce_wait(&mut self, entry: &QueuedPod, chosen: &ChosenNode, permission: &Permission) {
         let node = chosen.node();
         let work =
             || pre_bind_groups(&chosen.profile, &chosen.reservation).is_ok_and(|groups| !groups.is_empty());
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Ends the wait of a pod on Permit; `false` if it does not wait.
+    /// Rejects a pod that waits on Permit. Returns false if it does not wait.
     pub(super) fn reject_waiting(
         &mut self,
         uid: &str,
@@ -82,10 +82,10 @@ impl Engine {
         why: String,
         now: Timestamp,
     ) -> bool {
-        self.end_wait(uid, Failure::unfit_here(plugin, &Reject::evictable(why)), now)
+        self.end_wait(uid, Failure::rejected_on_node(plugin, &Reject::evictable(why)), now)
     }
 
-    /// Ends the wait of a pod on Permit because others need its room; `false` if it does not wait.
+    /// Ends the wait of a pod on Permit because others need its room. Returns false if it does not wait.
     pub(super) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
         self.end_wait(uid, Failure::Error("waiting on permit for pod: preempted".to_owned()), now)
     }
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     pub(super) fn permit_timeouts(&mut self, now: Timestamp) {
-        for (uid, Wait { plugin, at_most, .. }) in self.bindings.late(now) {
+        for (uid, Wait { plugin, at_most, .. }) in self.bindings.timed_out(now) {
             let waited = GoDuration::from_nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
             let why = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
             self.reject_waiting(&uid, plugin, why, now);
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// A binding that [`crate::Effect::Bind`] asked for has ended.
+    /// Handles the end of a binding requested by [`crate::Effect::Bind`].
     pub(super) fn bind_finished(&mut self, uid: &Str, outcome: BindOutcome, now: Timestamp) {
         let Some(binding) = self.bindings.take(uid) else { return };
         match outcome {
@@ -147,21 +147,21 @@ impl Engine {
                     meter.scheduled(entry.attempts, waited, entry.after_timeout);
                 }
                 if self.pods.get(uid).is_none() {
-                    self.cache.cluster.give_back(uid);
+                    self.cache.cluster.revert_assumptions(uid);
                 }
             }
-            BindOutcome::Rejected(reject) => self.binding_failed(binding, Failure::Refused(reject), now),
+            BindOutcome::Rejected(reject) => self.binding_failed(binding, Failure::BindRejected(reject), now),
             BindOutcome::Failed(message) => self.binding_failed(binding, Failure::Error(message), now),
         }
     }
 
-    /// Gives the node up, wakes pods that may use the room, and the pod goes back to the queue.
+    /// Gives up the node, wakes pods that may use the room, and returns the pod to the queue.
     fn binding_failed(&mut self, binding: Binding, failure: Failure, now: Timestamp) {
         let Binding { entry, chosen, .. } = binding;
         self.unreserve(&chosen.profile, &chosen.reservation);
         self.cache.forget(&entry.pod.uid);
         let left = entry.pod.assumed_on(chosen.node());
-        // After a rejection the room must not wake the pod itself, hence the order and the condition.
+        // After a rejection the freed room must not wake the pod itself, hence the order and the condition.
         if matches!(failure, Failure::Error(_)) {
             self.pod_left_its_node(&left, now);
             self.fail(entry, failure, NewNomination::Clear, now);
@@ -172,7 +172,7 @@ impl Engine {
     }
 }
 
-/// How the pre-flights went: nothing to do for the pod if no plugin has.
+/// Status of the pre-flights: `Skip` if no plugin has work to do.
 fn pre_flight_status(groups: &Result<Vec<Vec<PluginIdx>>, PointError>) -> Status {
     match groups {
         Ok(groups) if groups.is_empty() => Status::Skip,
@@ -181,7 +181,7 @@ fn pre_flight_status(groups: &Result<Vec<Vec<PluginIdx>>, PointError>) -> Status
     }
 }
 
-/// The PreBind plugins that have work to do: neighbours that allow it form a group that runs side by side.
+/// Returns the PreBind plugins with work to do. Neighbours that allow it form a group that runs in parallel.
 fn pre_bind_groups(profile: &Profile, reservation: &Reservation) -> Result<Vec<Vec<PluginIdx>>, PointError> {
     let mut groups: Vec<Vec<PluginIdx>> = Vec::new();
     let mut open = false;

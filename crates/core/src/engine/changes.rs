@@ -1,4 +1,4 @@
-//! What changes of pods and nodes do: the cache follows, and the queue is asked whom they may wake.
+//! Changes of pods, nodes and custom objects: they update the cache and wake pods in the queue.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::Engine;
 use crate::queue::OwnedChange;
 
 impl Engine {
-    /// A custom object is another to plugins: wakes those of their pods that it may help.
+    /// Handles a changed custom object: wakes the pods that it may help.
     pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, now: Timestamp) {
         for CustomChange { resource, old, new } in changes {
             let action = match (&old, &new) {
@@ -22,18 +22,18 @@ impl Engine {
                 (Some(_), None) => Action::DELETE,
             };
             let event = ClusterEvent::new(EventResource::named(resource), action);
-            self.tell(event, &OwnedChange::Custom(old, new), now);
+            self.notify_queue(event, &OwnedChange::Custom(old, new), now);
         }
     }
 
-    /// Something happened: the pods that it may help are woken.
-    fn tell(&mut self, event: ClusterEvent, change: &OwnedChange, now: Timestamp) {
+    /// Wakes the pods that an event may help.
+    fn notify_queue(&mut self, event: ClusterEvent, change: &OwnedChange, now: Timestamp) {
         self.queue.on_event(event, change, self.cache.at(now));
-        self.handled(event);
+        self.report_handled(event);
     }
 
-    /// What is being handled amounts to this event.
-    fn handled(&self, event: ClusterEvent) {
+    /// Reports that the input was handled as this event.
+    fn report_handled(&self, event: ClusterEvent) {
         if let (Some(meter), Some(begun)) = (&self.meter, self.handling) {
             meter.handled(event, begun);
         }
@@ -42,7 +42,7 @@ impl Engine {
     pub(super) fn pod_changed(&mut self, pod: Pod, now: Timestamp) {
         let info = self.cache.info(pod);
         if info.is_terminating() {
-            self.victim_is_going(&info.uid);
+            self.victim_leaving(&info.uid);
         }
         let old = self.pods.set(info.clone());
         let was_bound = old.as_ref().is_some_and(|o| o.node_name.is_some());
@@ -62,11 +62,11 @@ impl Engine {
             None => {
                 self.queue.delete(&new);
                 let added = ClusterEvent::new(EventResource::AssignedPod, Action::ADD);
-                self.tell(added, &change, now);
+                self.notify_queue(added, &change, now);
             }
             Some(old) => {
                 for event in pod_events(EventResource::AssignedPod, &old.pod, &new.pod) {
-                    self.tell(event, &change, now);
+                    self.notify_queue(event, &change, now);
                 }
             }
         }
@@ -78,7 +78,7 @@ impl Engine {
             self.nominator.nominate(&pod.uid, node);
         }
         self.queue.add(pod, profile, self.cache.at(now));
-        self.handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::ADD));
+        self.report_handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::ADD));
     }
 
     fn pending_pod_changed(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, now: Timestamp) {
@@ -97,14 +97,14 @@ impl Engine {
             pod_events(EventResource::UnschedulablePod, &old.pod, &new.pod).collect();
         let change = OwnedChange::Pod(Some(old.pod.clone()), Some(new.pod.clone()));
         self.queue.update(new.clone(), profile, &events, &change, self.cache.at(now));
-        events.iter().for_each(|event| self.handled(*event));
+        events.iter().for_each(|event| self.report_handled(*event));
         let nominated = &old.status.nominated_node_name;
         if nominated.is_some() && *nominated != new.status.nominated_node_name {
             self.room_given_up(old, now);
         }
     }
 
-    /// A pod no longer claims its nominated node: pods of no higher priority may fit now.
+    /// Wakes pods of equal or lower priority, because a pod no longer claims its nominated node.
     fn room_given_up(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
         let priority = pod.priority();
         self.pod_left_its_node_for(pod, now, |other| other.priority() <= priority);
@@ -112,7 +112,7 @@ impl Engine {
 
     pub(super) fn pod_gone(&mut self, uid: &Str, now: Timestamp) {
         let Some(old) = self.pods.remove(uid) else { return };
-        self.victim_is_going(uid);
+        self.victim_leaving(uid);
         let nominated = self.nominator.node_of(uid).is_some() || old.status.nominated_node_name.is_some();
         self.nominator.clear(uid);
         if old.node_name.is_some() {
@@ -121,7 +121,7 @@ impl Engine {
         } else {
             self.queue.delete(&old);
             if self.queue.profile_of(&old.spec.scheduler_name).is_some() {
-                self.handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::DELETE));
+                self.report_handled(ClusterEvent::new(EventResource::UnschedulablePod, Action::DELETE));
             }
             if self.cache.is_assumed(uid) {
                 self.assumed_pod_deleted(&old, now);
@@ -129,15 +129,15 @@ impl Engine {
                 self.room_given_up(&old, now);
             }
         }
-        // Whatever the pod looked like at last: what was decided for it is taken back when its binding ends.
+        // In any state of the pod: its assumptions are reverted when its binding ends.
         if self.bindings.contains(uid) {
             self.reporter.call_off(uid, "pod does not exist any more");
         } else {
-            self.cache.cluster.give_back(uid);
+            self.cache.cluster.revert_assumptions(uid);
         }
     }
 
-    /// The pod was decided for a node but is deleted before it is bound.
+    /// Handles the deletion of a pod that has a node but is not bound yet.
     fn assumed_pod_deleted(&mut self, pod: &Arc<PodInfo>, now: Timestamp) {
         if !self.reject_waiting(&pod.uid, "", "removed".to_owned(), now) {
             self.cache.forget(&pod.uid);
@@ -149,7 +149,7 @@ impl Engine {
         self.pod_left_its_node_for(pod, now, |_| true);
     }
 
-    /// A node has more room: wakes those of the pods that `concerns` picks.
+    /// Wakes pods because a node has more room, but only those for which `concerns` returns true.
     pub(super) fn pod_left_its_node_for(
         &mut self,
         pod: &Arc<PodInfo>,
@@ -159,7 +159,7 @@ impl Engine {
         let event = ClusterEvent::new(EventResource::AssignedPod, Action::DELETE);
         let change = OwnedChange::Pod(Some(pod.pod.clone()), None);
         self.queue.on_event_for(event, &change, self.cache.at(now), concerns);
-        self.handled(event);
+        self.report_handled(event);
     }
 
     // --- nodes ---
@@ -171,11 +171,11 @@ impl Engine {
         match old {
             None => {
                 let added = ClusterEvent::new(EventResource::Node, Action::ADD);
-                self.tell(added, &change, now);
+                self.notify_queue(added, &change, now);
             }
             Some(old) => {
                 for event in node_events(&old, &new) {
-                    self.tell(event, &change, now);
+                    self.notify_queue(event, &change, now);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Engine {
     pub(super) fn node_gone(&mut self, name: &str, now: Timestamp) {
         let Some(old) = self.cache.node(name).cloned() else { return };
         let gone = ClusterEvent::new(EventResource::Node, Action::DELETE);
-        self.tell(gone, &OwnedChange::Node(Some(old), None), now);
+        self.notify_queue(gone, &OwnedChange::Node(Some(old), None), now);
         self.cache.remove_node(name);
     }
 }

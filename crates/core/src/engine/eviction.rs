@@ -1,4 +1,4 @@
-//! Making room: the pods that must go, one after the other, and the pod that waits for it.
+//! Evictions: the victims, one step after the other, and the pod that waits for them.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use harbormaster_framework::pod::PodInfo;
 use super::Engine;
 use crate::effect::EvictTask;
 use crate::{
-    evictions::{Next, Purpose},
+    evictions::{NextStep, Preemption},
     input::EvictOutcome,
     queue::QueuedPod,
 };
 
 impl Engine {
-    /// Evicts pods so that `entry`'s pod may go to `node`. Victims that are on their way out already are left alone.
+    /// Evicts pods so that `entry`'s pod may go to `node`. Victims that are already being deleted are left alone.
     pub(super) fn begin_eviction(
         &mut self,
         entry: &QueuedPod,
@@ -25,41 +25,41 @@ impl Engine {
         let all = victims.len();
         let mut victims: Vec<Arc<PodInfo>> = victims.into_iter().filter(|v| !v.is_terminating()).collect();
         let Some(last) = victims.pop() else { return };
-        let begun = self.meter.as_ref().map(|meter| {
+        let started = self.meter.as_ref().map(|meter| {
             meter.victims(all);
             meter.now()
         });
         self.clear_lower_nominations(&entry.pod, node);
         self.queue.hold_for_eviction(entry.pod.uid.clone());
-        let purpose = Purpose { preemptor: entry.pod.clone(), node: node.clone() };
-        let round = self.evictions.begin(purpose, victims.len(), last, begun);
+        let preemption = Preemption { preemptor: entry.pod.clone(), node: node.clone() };
+        let round = self.evictions.begin(preemption, victims.len(), last, started);
         if victims.is_empty() {
-            self.go_on_evicting(round, now);
+            self.continue_eviction(round, now);
         }
         for victim in victims {
             self.evict(round, victim, now);
         }
     }
 
-    /// A call that [`crate::Effect::Evict`] asked for has ended.
+    /// Handles the end of an eviction requested by [`crate::Effect::Evict`].
     pub(super) fn evict_finished(&mut self, task: &EvictTask, outcome: &EvictOutcome, now: Timestamp) {
         match outcome {
             EvictOutcome::Evicted => self.report_preempted(task.round, &task.victim, ""),
             EvictOutcome::CalledOff => return self.evicted_in_memory(task.round, &task.victim, now),
             EvictOutcome::Gone | EvictOutcome::Failed(_) => {}
         }
-        self.evictions.ended(task.round, !matches!(outcome, EvictOutcome::Failed(_)));
-        self.go_on_evicting(task.round, now);
+        self.evictions.call_finished(task.round, !matches!(outcome, EvictOutcome::Failed(_)));
+        self.continue_eviction(task.round, now);
     }
 
-    /// A pod is gone or on its way out: whoever waits for just this one need not be kept out of the queue any more.
-    pub(super) fn victim_is_going(&mut self, uid: &str) {
-        for preemptor in self.evictions.going(uid) {
+    /// Releases preemptors that wait only for this pod, which is leaving or gone.
+    pub(super) fn victim_leaving(&mut self, uid: &str) {
+        for preemptor in self.evictions.victim_leaving(uid) {
             self.queue.release_from_eviction(&preemptor);
         }
     }
 
-    /// Pods of lower priority that count on that node look for another one.
+    /// Clears the nominations of lower-priority pods to that node.
     fn clear_lower_nominations(&mut self, preemptor: &PodInfo, node: &Str) {
         for pod in self.nominator.of(&self.pods).below_on(node, preemptor) {
             if pod.status.nominated_node_name.is_some() {
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Evicts one pod: in memory if it is still held back by Permit plugins, else through the API server.
+    /// Evicts one pod: in memory if it waits on Permit, else through the API server.
     fn evict(&mut self, round: u64, victim: Arc<PodInfo>, now: Timestamp) {
         if self.preempt_waiting(&victim.uid, now) {
             self.evicted_in_memory(round, &victim, now);
@@ -77,31 +77,31 @@ impl Engine {
         }
     }
 
-    /// A victim gave way before it was bound.
+    /// Records a victim that made way before it was bound.
     fn evicted_in_memory(&mut self, round: u64, victim: &Arc<PodInfo>, now: Timestamp) {
         self.report_preempted(round, victim, " (in kube-scheduler memory).");
-        self.evictions.ended_in_memory(round);
-        self.go_on_evicting(round, now);
+        self.evictions.finished_without_call(round);
+        self.continue_eviction(round, now);
     }
 
     fn report_preempted(&mut self, round: u64, victim: &Arc<PodInfo>, how: &str) {
-        if let Some(Purpose { preemptor, node }) = self.evictions.purpose(round) {
+        if let Some(Preemption { preemptor, node }) = self.evictions.preemption(round) {
             self.reporter.preempted(victim, preemptor, node, how);
         }
     }
 
-    fn go_on_evicting(&mut self, round: u64, now: Timestamp) {
+    fn continue_eviction(&mut self, round: u64, now: Timestamp) {
         match self.evictions.next(round, &self.pods) {
-            Next::Wait => {}
-            Next::Evict(last) => {
+            NextStep::Wait => {}
+            NextStep::Evict(last) => {
                 if self.pods.get(&last.uid).is_some_and(|known| known.is_terminating()) {
-                    self.victim_is_going(&last.uid);
+                    self.victim_leaving(&last.uid);
                 }
                 self.evict(round, last, now);
             }
-            Next::Over { held, retry, begun, failed } => {
-                if let (Some(meter), Some(begun)) = (&self.meter, begun) {
-                    meter.evicted(failed, begun);
+            NextStep::Over { held, retry, started, failed } => {
+                if let (Some(meter), Some(started)) = (&self.meter, started) {
+                    meter.evicted(failed, started);
                 }
                 held.iter().for_each(|preemptor| self.queue.release_from_eviction(preemptor));
                 retry.iter().for_each(|preemptor| self.queue.activate(preemptor, self.cache.at(now)));

@@ -1,10 +1,10 @@
-//! One pod from the queue to a node, or back to the queue with the reasons why.
+//! The scheduling cycle: one pod from the queue to a node, or back to the queue with the reasons.
 
 use std::sync::Arc;
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::{
-    attempt::{Attempt, Found, GivenBack, unreserve},
+    attempt::{Attempt, Decision, UnreserveOutcome, unreserve},
     cycle::Reservation,
     guard::Stopped,
     nodeset::NodeIdx,
@@ -14,38 +14,38 @@ use harbormaster_framework::{
 
 use super::Engine;
 use crate::{
-    bindings::Chosen,
+    bindings::ChosenNode,
     failure::Failure,
     meter::AttemptResult,
     nominator::NewNomination,
     outcome::{Attempted, Outcome},
     permit::{Permission, permit},
-    post_filter::{Answer, TableWhatIf, post_filter},
+    post_filter::{PostFilterResult, TableWhatIf, post_filter},
     queue::QueuedPod,
 };
 
-/// Why a pod gets no node in this attempt, and who makes way for it.
-struct Unplaced {
+/// Result of a search without a node: the failure, and the victims that make way.
+struct FailedSearch {
     failure: Failure,
     nomination: NewNomination,
-    /// None unless a node is nominated.
+    /// Empty unless a node is nominated.
     victims: Vec<Arc<PodInfo>>,
 }
 
-impl Unplaced {
-    fn because(failure: Failure, nomination: NewNomination) -> Self {
+impl FailedSearch {
+    fn without_victims(failure: Failure, nomination: NewNomination) -> Self {
         Self { failure, nomination, victims: Vec::new() }
     }
 }
 
 impl Engine {
-    /// Tries the next pod of the queue; `None` if there is none. No time passes meanwhile.
+    /// Tries the next pod of the queue at a fixed time; `None` if there is none.
     pub fn schedule_one(&mut self, now: Timestamp) -> Option<Attempted> {
         self.schedule_one_by(&mut || now)
     }
 
-    /// The same, by a clock that goes on: it is read when the attempt begins, and when it is known how it ends. An
-    /// extender may have taken seconds in between, and it is then that a backoff begins.
+    /// Like [`Self::schedule_one`], with a running clock. It is read at the start of the attempt and again when the
+    /// outcome is known: an extender may have taken seconds in between, and backoff starts at the later time.
     pub fn schedule_one_by(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let attempted = self.try_next(clock);
         if let Some(meter) = &self.meter {
@@ -57,7 +57,7 @@ impl Engine {
     fn try_next(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let begun = clock();
         let mut entry = self.queue.pop()?;
-        // The queue may hold an older object than the API server's last word.
+        // The queue may hold an older version of the pod.
         if let Some(latest) = self.pods.get(entry.uid()) {
             entry.pod = latest.clone();
         }
@@ -67,7 +67,7 @@ impl Engine {
             self.reporter.skipped(&pod);
             return Some(Attempted { pod, outcome: Outcome::Skipped });
         }
-        if self.cache.is_placed(&pod.uid) {
+        if self.cache.is_on_node(&pod.uid) {
             self.queue.done(&pod.uid);
             return Some(Attempted { pod, outcome: Outcome::Skipped });
         }
@@ -79,7 +79,7 @@ impl Engine {
         }
         let outcome = match chosen {
             Ok(attempt) => self.commit(entry, &attempt, clock),
-            Err(Unplaced { failure, nomination, victims }) => {
+            Err(FailedSearch { failure, nomination, victims }) => {
                 let now = clock();
                 if let NewNomination::Set(node) = &nomination {
                     self.begin_eviction(&entry, node, victims, now);
@@ -90,18 +90,19 @@ impl Engine {
         Some(Attempted { pod, outcome })
     }
 
-    /// Looks for a node; asks PostFilter when there is none.
-    fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, Unplaced> {
+    /// Finds a node; runs PostFilter if there is none.
+    fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let attempt = self.finder.find(cluster, entry, &nominated, cycle, now);
-        let attempt = attempt.map_err(|failure| Unplaced::because(failure, NewNomination::Clear))?;
-        match attempt.found() {
-            Found::Node { .. } => {
+        let attempt =
+            attempt.map_err(|failure| FailedSearch::without_victims(failure, NewNomination::Clear))?;
+        match attempt.decision() {
+            Decision::Node { .. } => {
                 self.note_scores(entry, &attempt);
                 Ok(attempt)
             }
-            Found::Nowhere(_) => Err(self.make_room(entry, attempt)),
+            Decision::Unschedulable(_) => Err(self.run_post_filter(entry, attempt)),
         }
     }
 
@@ -112,8 +113,8 @@ impl Engine {
         }
     }
 
-    /// Asks PostFilter plugins who may make way.
-    fn make_room(&mut self, entry: &QueuedPod, mut attempt: Attempt) -> Unplaced {
+    /// Runs PostFilter to find pods that may make way.
+    fn run_post_filter(&mut self, entry: &QueuedPod, mut attempt: Attempt) -> FailedSearch {
         let diagnosis = attempt.take_diagnosis();
         let offset = self.finder.next_offset();
         let mut what_if = TableWhatIf {
@@ -127,21 +128,23 @@ impl Engine {
         };
         let profile = self.finder.profile(entry.profile);
         match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {
-            Ok(Answer { diagnosis, nomination, victims, .. }) => {
-                Unplaced { failure: Failure::Unfit(Box::new(diagnosis)), nomination, victims }
+            Ok(PostFilterResult { diagnosis, nomination, victims, .. }) => {
+                FailedSearch { failure: Failure::Unschedulable(Box::new(diagnosis)), nomination, victims }
             }
-            Err(panic) => Unplaced::because(panic.into(), NewNomination::Keep),
+            Err(panic) => FailedSearch::without_victims(panic.into(), NewNomination::Keep),
         }
     }
 
-    /// Assume, Reserve, Permit.
+    /// Runs Assume, Reserve and Permit.
     fn commit(
         &mut self,
         entry: QueuedPod,
         attempt: &Attempt,
         clock: &mut dyn FnMut() -> Timestamp,
     ) -> Outcome {
-        let Found::Node { row, evaluated, feasible, .. } = *attempt.found() else { return Outcome::Skipped };
+        let Decision::Node { row, evaluated, feasible, .. } = *attempt.decision() else {
+            return Outcome::Skipped;
+        };
         let node = self.cache.cluster.node(row).name().clone();
         let pod = entry.pod.clone();
         if !self.cache.assume(&pod, &node) {
@@ -155,7 +158,7 @@ impl Engine {
         let now = clock();
         match permission {
             Ok(permission) => {
-                let chosen = Chosen {
+                let chosen = ChosenNode {
                     profile: self.finder.profile(entry.profile).clone(),
                     reservation,
                     evaluated,
@@ -184,24 +187,24 @@ impl Engine {
         reservation: &mut Reservation,
     ) -> Result<Permission, Stopped> {
         // An index that failed to count the pod on its node.
-        if let Some(trouble) = self.cache.cluster.take_troubles().into_iter().next() {
-            return Err(trouble.into());
+        if let Some(error) = self.cache.cluster.take_errors().into_iter().next() {
+            return Err(error.into());
         }
         attempt.reserve(&mut self.cache.cluster, row, reservation)?;
         let profile = self.finder.profile(entry.profile);
         permit(profile, &self.cache.cluster, &self.bindings, &entry.pod, reservation.node())
     }
 
-    /// Takes back what Reserve plugins did for the pod.
+    /// Undoes Reserve.
     pub(super) fn unreserve(&mut self, profile: &Profile, reservation: &Reservation) {
-        let GivenBack { calls, troubles } = unreserve(profile, &mut self.cache.cluster, reservation);
-        for error in troubles {
-            self.reporter.trouble(Some(reservation.pod().clone()), error.to_string());
+        let UnreserveOutcome { calls, errors } = unreserve(profile, &mut self.cache.cluster, reservation);
+        for error in errors {
+            self.reporter.plugin_failure(Some(reservation.pod().clone()), error.to_string());
         }
         self.reporter.call(reservation.pod(), calls);
     }
 
-    /// An attempt has ended, its binding included. Those of a profile that is gone do not count.
+    /// Reports the end of an attempt, including its binding. Attempts of removed profiles are not counted.
     pub(super) fn attempt_ended(&self, entry: &QueuedPod, result: AttemptResult) {
         if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun)
             && let Some(profile) = self.queue.profile_of(&entry.pod.spec.scheduler_name)
@@ -210,7 +213,8 @@ impl Engine {
         }
     }
 
-    /// An attempt or a binding failed: the pod goes back to the queue if it is still to be scheduled, and this is told.
+    /// Handles a failed attempt or binding: returns the pod to the queue if it still needs a node, and reports the
+    /// failure.
     pub(super) fn fail(
         &mut self,
         mut entry: QueuedPod,
@@ -220,19 +224,19 @@ impl Engine {
     ) -> Outcome {
         let outcome = failure.outcome();
         self.attempt_ended(&entry, failure.result());
-        if let Failure::Unfit(diagnosis) = &failure {
+        if let Failure::Unschedulable(diagnosis) = &failure {
             self.reporter.note_rejections(&entry.pod, diagnosis);
         }
         let Some(latest) = self.pods.get(entry.uid()).cloned() else {
             self.queue.done(entry.uid());
             return outcome;
         };
-        // Another configuration may have taken over since the attempt.
+        // A new configuration may have been applied since the attempt.
         let Some(profile) = self.queue.profile_of(&latest.spec.scheduler_name) else {
             self.queue.done(&latest.uid);
             return outcome;
         };
-        let said = (failure.reason(), failure.message());
+        let reason_and_message = (failure.reason(), failure.message());
         if latest.node_name.is_some() {
             self.queue.done(&latest.uid);
         } else {
@@ -241,7 +245,7 @@ impl Engine {
             self.queue.give_back(entry, rejectors, pending, self.cache.at(now));
         }
         self.nominator.renominate(&latest, &nomination);
-        self.reporter.failed(&latest, said, nomination, now);
+        self.reporter.failed(&latest, reason_and_message, nomination, now);
         outcome
     }
 }

@@ -1,4 +1,4 @@
-//! How long failed pods stay out.
+//! Delays of failed pods.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::QueuedPod;
 /// Doubling delays between the attempts of one pod (`podInitialBackoffSeconds`, `podMaxBackoffSeconds`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub initial: Duration,
-    /// At most; zero switches backoff off.
+    /// Maximum delay; zero switches backoff off.
     pub max: Duration,
 }
 
@@ -29,7 +29,8 @@ impl Backoff {
         self.initial.checked_mul(factor).unwrap_or(self.max).min(self.max)
     }
 
-    /// When the entry's backoff ends: whole seconds, so that pods that failed together retry together, in order.
+    /// Returns the end of the entry's backoff in whole seconds, so that pods that failed together are retried together,
+    /// in order.
     pub(super) fn end(&self, entry: &QueuedPod) -> Option<Timestamp> {
         let duration = self.duration(entry);
         (!duration.is_zero()).then(|| (entry.since + duration).truncate_to_second())

@@ -5,36 +5,36 @@ use std::sync::Arc;
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{meter::Stamp, pod::PodInfo};
 
-/// A pod with what the queue knows of it.
+/// A pod with its queue data.
 #[derive(Clone, Debug)]
 pub struct QueuedPod {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// Which profile it goes through.
+    /// Index of its profile.
     pub profile: usize,
-    /// When it entered the queue: at first, or after its last failed attempt.
+    /// Time at which it entered the queue: first, or after its last failed attempt.
     pub since: Timestamp,
-    /// When it first became active: time behind gates does not count as waiting for the scheduler.
+    /// Time at which it first became active: time behind gates does not count as waiting for the scheduler.
     pub first_active: Option<Timestamp>,
-    /// How often it was handed out.
+    /// Number of times it was handed out.
     pub attempts: u32,
-    /// How often it was rejected. Grows the backoff; never falls.
+    /// Number of rejections. Increases the backoff and is never reset.
     pub rejections: u32,
-    /// How often it failed with an error since it was last rejected.
+    /// Number of errors since its last rejection.
     pub consecutive_errors: u32,
-    /// The plugins that rejected it in the last attempt.
+    /// Plugins that rejected it in the last attempt.
     pub rejectors: Vec<&'static str>,
-    /// Those that wait for something asynchronous.
+    /// Those of them that wait for an asynchronous step.
     pub pending: Vec<&'static str>,
-    /// The PreEnqueue plugin that holds it back.
+    /// PreEnqueue plugin that gates it.
     pub gated_by: Option<&'static str>,
-    /// A PreEnqueue plugin failed when it was last asked: it is asked again when the backoff ends.
+    /// True if a PreEnqueue plugin failed at its last call: it is called again when the backoff ends.
     pub gate_failed: bool,
-    /// It is to be tried because it has waited for very long.
+    /// True if it is retried because it has waited very long.
     pub after_timeout: bool,
-    /// When its last attempt began, if anybody measures.
+    /// Start of its last attempt, if it is measured.
     pub attempt_begun: Option<Stamp>,
-    /// When its backoff ends, while it has one.
+    /// End of its backoff, if it has one.
     pub backoff_until: Option<Timestamp>,
     /// Order of arrival, to break ties.
     pub(super) sequence: u64,
@@ -61,7 +61,7 @@ impl QueuedPod {
         }
     }
 
-    /// Whether a plugin rejected it, as opposed to an error.
+    /// Returns true if a plugin rejected it, and false after an error.
     pub fn has_rejectors(&self) -> bool {
         !self.rejectors.is_empty() || !self.pending.is_empty()
     }
@@ -72,7 +72,7 @@ impl QueuedPod {
         self.rejectors.iter().chain(pending).copied()
     }
 
-    /// The pod's identity.
+    /// The pod's UID.
     pub fn uid(&self) -> &Str {
         &self.pod.uid
     }

@@ -1,10 +1,10 @@
-//! What happens while pods are being tried or wait on Permit: asked for when such a pod comes back rejected, so that no
-//! wake-up is lost.
+//! Events during the flight of pods, that is, while they are being scheduled or wait on Permit. A pod that returns
+//! rejected is checked against them, so that no wake-up is lost.
 //!
-//! A pod may wait on Permit for a quarter of an hour, and thousands may at once. So what is kept does not grow with
-//! what happens: of an event that wakes every pod that its listener rejected only the number is kept, and of events
-//! whose objects a hint must see the newest [`MOST`] per listener. An older one counts as if its hint had said yes:
-//! better one attempt too many than a pod forgotten.
+//! A pod may wait on Permit for a quarter of an hour, and thousands may wait at once, so the storage must not grow with
+//! the events. Of events that wake every pod that their listener rejected only the latest number is stored. Of events
+//! that a hint must judge the latest [`MAX_HINTED_EVENTS`] per listener are stored. An older one counts as if its hint
+//! had returned `Queue`: one attempt too many is better than a forgotten pod.
 
 use std::collections::VecDeque;
 
@@ -14,83 +14,83 @@ use rustc_hash::FxHashMap;
 
 use super::wakers::Listener;
 
-/// How many events are kept for the hints of one plugin.
-const MOST: usize = 4096;
+/// Maximum number of events stored for the hints of one plugin.
+const MAX_HINTED_EVENTS: usize = 4096;
 
-/// An event with its number.
+/// An event with its sequence number.
 type Numbered = (u64, ClusterEvent, OwnedChange);
 
-/// How many events are kept; zero for those that once were.
-type Kept = FxHashMap<ClusterEvent, usize>;
+/// Number of stored events; zero for those that once were stored.
+type EventCounts = FxHashMap<ClusterEvent, usize>;
 
-fn forget(kept: &mut Kept, event: ClusterEvent) {
-    if let Some(kept) = kept.get_mut(&event) {
-        *kept -= 1;
+fn forget(counts: &mut EventCounts, event: ClusterEvent) {
+    if let Some(count) = counts.get_mut(&event) {
+        *count -= 1;
     }
 }
 
-/// What one listener has heard since the oldest pod in flight was handed out.
+/// Events for one listener since the oldest pod in flight was handed out.
 #[derive(Debug, Default)]
-struct Heard {
-    /// The number behind the last event that wakes every pod; 0 if there was none.
+struct ListenerLog {
+    /// Number after the last event that wakes every pod; 0 if there was none.
     certain: u64,
-    /// Events behind `certain` that a hint decides on, oldest first.
+    /// Events after `certain` that a hint judges, oldest first.
     hinted: VecDeque<Numbered>,
 }
 
-impl Heard {
-    fn hear(&mut self, certain: bool, event: Numbered, most: usize, kept: &mut Kept) {
+impl ListenerLog {
+    fn record(&mut self, certain: bool, event: Numbered, limit: usize, counts: &mut EventCounts) {
         if certain {
             self.certain = event.0 + 1;
-            self.hinted.drain(..).for_each(|(_, event, _)| forget(kept, event));
+            self.hinted.drain(..).for_each(|(_, event, _)| forget(counts, event));
             return;
         }
-        *kept.entry(event.1).or_default() += 1;
+        *counts.entry(event.1).or_default() += 1;
         self.hinted.push_back(event);
-        if self.hinted.len() > most
+        if self.hinted.len() > limit
             && let Some((number, event, _)) = self.hinted.pop_front()
         {
             self.certain = number + 1;
-            forget(kept, event);
+            forget(counts, event);
         }
     }
 
-    fn forget_before(&mut self, number: u64, kept: &mut Kept) {
+    fn forget_before(&mut self, number: u64, counts: &mut EventCounts) {
         while self.hinted.front().is_some_and(|(at, ..)| *at < number)
             && let Some((_, event, _)) = self.hinted.pop_front()
         {
-            forget(kept, event);
+            forget(counts, event);
         }
     }
 }
 
-/// Pods that were handed out, and what their plugins have heard since.
+/// Pods in flight, and the events for their plugins.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    /// The number of the first event that each pod may have missed.
+    /// Number of the first event that each pod may have missed.
     pods: FxHashMap<Str, u64>,
-    /// How many pods there are per such number, the lowest first.
+    /// Number of pods per such number, lowest first.
     starts: VecDeque<(u64, usize)>,
-    heard: FxHashMap<Listener, Heard>,
-    /// How many events are kept in `heard`.
-    kept: Kept,
-    /// The number behind the last event that wakes all rejected pods, whoever rejected them; 0 if there was none.
+    logs: FxHashMap<Listener, ListenerLog>,
+    /// Number of events stored in `logs`.
+    counts: EventCounts,
+    /// Number after the last event that wakes all rejected pods; 0 if there was none.
     wild: u64,
     next: u64,
-    most: usize,
+    limit: usize,
 }
 
 impl Default for InFlight {
     fn default() -> Self {
-        Self::keeping(MOST)
+        Self::with_limit(MAX_HINTED_EVENTS)
     }
 }
 
 impl InFlight {
-    /// Keeps that many events for the hints of one plugin.
-    fn keeping(most: usize) -> Self {
-        let (pods, starts, heard) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
-        Self { pods, starts, heard, kept: Kept::default(), wild: 0, next: 0, most }
+    /// Creates storage for `limit` events per plugin with hints.
+    fn with_limit(limit: usize) -> Self {
+        let (pods, starts, logs) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
+        Self { pods, starts, logs, counts: EventCounts::default(), wild: 0, next: 0, limit }
     }
 
     pub(super) fn begin(&mut self, uid: Str) {
@@ -102,21 +102,22 @@ impl InFlight {
         }
     }
 
-    /// How many pods there are.
+    /// Number of pods in flight.
     pub(super) fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// How many events are kept, once for each listener; also those of which none is any more.
+    /// Number of stored events, once for each listener, including events whose number is zero again.
     pub(super) fn events(&self) -> impl Iterator<Item = (ClusterEvent, usize)> + '_ {
-        self.kept.iter().map(|(event, kept)| (*event, *kept))
+        self.counts.iter().map(|(event, count)| (*event, *count))
     }
 
     pub(super) fn holds(&self, uid: &Str) -> bool {
         self.pods.contains_key(uid)
     }
 
-    /// Something happened; `listeners` hear it, and it is certain to wake what they rejected or their hints decide.
+    /// Records an event for its listeners. The flag of a listener is true if the event wakes everything that it
+    /// rejected, and false if hints decide.
     pub(super) fn record(
         &mut self,
         event: ClusterEvent,
@@ -128,8 +129,8 @@ impl InFlight {
         }
         let number = self.next;
         for (listener, certain) in listeners {
-            let heard = self.heard.entry(listener).or_default();
-            heard.hear(certain, (number, event, change.clone()), self.most, &mut self.kept);
+            let log = self.logs.entry(listener).or_default();
+            log.record(certain, (number, event, change.clone()), self.limit, &mut self.counts);
             self.next = number + 1;
         }
         if event.is_wild_card() {
@@ -137,23 +138,23 @@ impl InFlight {
         }
     }
 
-    /// Whether something has happened since the pod was handed out that wakes every rejected pod.
+    /// Returns true if an event since the pod was handed out wakes every rejected pod.
     pub(super) fn missed_wild_card(&self, uid: &Str) -> bool {
         self.pods.get(uid).is_some_and(|start| *start < self.wild)
     }
 
-    /// Whether `listener` has heard something since the pod was handed out that wakes it, by what its hint says.
+    /// Returns true if an event for `listener` since the pod was handed out wakes the pod, as judged by `hint`.
     pub(super) fn missed(
         &self,
         uid: &Str,
         listener: Listener,
         hint: impl Fn(ClusterEvent, &OwnedChange) -> bool,
     ) -> bool {
-        let (Some(start), Some(heard)) = (self.pods.get(uid), self.heard.get(&listener)) else {
+        let (Some(start), Some(log)) = (self.pods.get(uid), self.logs.get(&listener)) else {
             return false;
         };
-        let first = heard.hinted.partition_point(|(at, ..)| at < start);
-        *start < heard.certain || heard.hinted.range(first..).any(|(_, event, change)| hint(*event, change))
+        let first = log.hinted.partition_point(|(at, ..)| at < start);
+        *start < log.certain || log.hinted.range(first..).any(|(_, event, change)| hint(*event, change))
     }
 
     pub(super) fn end(&mut self, uid: &Str) {
@@ -168,17 +169,17 @@ impl InFlight {
             None => self.forget(),
             Some((oldest, _)) if *oldest > start => {
                 let oldest = *oldest;
-                let kept = &mut self.kept;
-                self.heard.values_mut().for_each(|heard| heard.forget_before(oldest, kept));
+                let counts = &mut self.counts;
+                self.logs.values_mut().for_each(|log| log.forget_before(oldest, counts));
             }
             Some(_) => {}
         }
     }
 
-    /// Nobody is in flight: nothing needs to be known.
+    /// Drops everything because no pod is in flight.
     fn forget(&mut self) {
-        self.heard.clear();
-        self.kept.values_mut().for_each(|kept| *kept = 0);
+        self.logs.clear();
+        self.counts.values_mut().for_each(|count| *count = 0);
         (self.wild, self.next) = (0, 0);
     }
 }
@@ -192,17 +193,17 @@ mod tests {
 
     use super::*;
 
-    const KEPT: usize = 6;
+    const LIMIT: usize = 6;
     const LISTENERS: u8 = 3;
 
-    /// Events in full since each pod was handed out: (listener, certain, number) per event.
+    /// All events since each pod was handed out: (listener, certain, number) per event.
     type Naive = BTreeMap<u8, Vec<(u8, bool, u32)>>;
 
     fn listener(which: u8) -> Listener {
         Listener { profile: 0, plugin: ["a", "b", "c"][which as usize] }
     }
 
-    /// What the hints of the pods say of the event of that number.
+    /// Answers of the pods' hints for the event of that number.
     fn hint(pod: u8, number: u32) -> bool {
         number.is_multiple_of(u32::from(pod) + 7)
     }
@@ -214,17 +215,17 @@ mod tests {
     fn check(in_flight: &InFlight, naive: &Naive) -> Result<(), TestCaseError> {
         for (pod, log) in naive {
             for which in 0..LISTENERS {
-                let heard: Vec<_> = log.iter().filter(|(by, ..)| *by == which).collect();
-                let expected = heard.iter().any(|(_, certain, number)| *certain || hint(*pod, *number));
+                let events: Vec<_> = log.iter().filter(|(by, ..)| *by == which).collect();
+                let expected = events.iter().any(|(_, certain, number)| *certain || hint(*pod, *number));
                 let missed =
                     in_flight.missed(&uid(*pod), listener(which), |event, _| hint(*pod, event.action.0));
                 prop_assert!(missed || !expected, "a wake-up of p{pod} by {which} is lost");
-                prop_assert!(expected || !missed || heard.len() > KEPT, "p{pod} wakes for nothing");
+                prop_assert!(expected || !missed || events.len() > LIMIT, "p{pod} wakes for nothing");
             }
         }
-        prop_assert!(in_flight.heard.values().all(|heard| heard.hinted.len() <= KEPT));
-        let kept: usize = in_flight.heard.values().map(|heard| heard.hinted.len()).sum();
-        prop_assert_eq!(in_flight.events().map(|(_, kept)| kept).sum::<usize>(), kept);
+        prop_assert!(in_flight.logs.values().all(|log| log.hinted.len() <= LIMIT));
+        let stored: usize = in_flight.logs.values().map(|log| log.hinted.len()).sum();
+        prop_assert_eq!(in_flight.events().map(|(_, count)| count).sum::<usize>(), stored);
         prop_assert_eq!(in_flight.starts.iter().map(|(_, pods)| pods).sum::<usize>(), naive.len());
         Ok(())
     }
@@ -236,7 +237,7 @@ mod tests {
         fn no_wake_up_is_lost_and_none_is_made_up_while_all_events_are_kept(
             steps in prop::collection::vec((0u8..6, 0u8..5, 0u8..LISTENERS, prop::bool::weighted(0.1)), 1..120)
         ) {
-            let (mut in_flight, mut naive) = (InFlight::keeping(KEPT), Naive::new());
+            let (mut in_flight, mut naive) = (InFlight::with_limit(LIMIT), Naive::new());
             for (number, (what, pod, which, certain)) in (1u32..).zip(steps) {
                 match what {
                     0 => {
@@ -263,10 +264,10 @@ mod tests {
         let mut in_flight = InFlight::default();
         let event = ClusterEvent::new(EventResource::Node, Action::ADD);
         in_flight.record(event, &OwnedChange::Other, [(listener(0), false)]);
-        assert!(in_flight.heard.is_empty());
+        assert!(in_flight.logs.is_empty());
         in_flight.begin(uid(1));
         in_flight.record(event, &OwnedChange::Other, [(listener(0), false)]);
         in_flight.end(&uid(1));
-        assert!(in_flight.heard.is_empty());
+        assert!(in_flight.logs.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! In which order pods leave the heaps of the queue.
+//! Orders in which pods leave the heaps of the queue.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -7,7 +7,7 @@ use harbormaster_framework::{guard::PointError, plugin::Queued, profile::Profile
 use super::QueuedPod;
 use crate::heap::Order;
 
-/// The order of the QueueSort plugin; pods of which neither goes first go as they came.
+/// Order of the QueueSort plugin; ties are in the order of arrival.
 #[derive(Debug)]
 pub(super) struct BySort {
     /// All profiles have the same QueueSort plugin.
@@ -20,7 +20,7 @@ impl BySort {
         Self { profile, panicked: RefCell::new(None) }
     }
 
-    /// What the plugin panicked with since the last call. Pods that it panics about go as they came.
+    /// Takes the plugin's panic since the last call. Pods for which it panics are in the order of arrival.
     pub(super) fn take_panic(&self) -> Option<PointError> {
         self.panicked.take()
     }
@@ -40,7 +40,7 @@ impl Order<QueuedPod> for BySort {
     }
 }
 
-/// By the end of the backoff, then by an order for those that end together.
+/// Order by the end of the backoff, then by `O`.
 #[derive(Debug)]
 pub(super) struct ByExpiry<O>(pub(super) O);
 
@@ -53,7 +53,7 @@ impl<O: Order<QueuedPod>> Order<QueuedPod> for ByExpiry<O> {
     }
 }
 
-/// As they came.
+/// Order of arrival.
 #[derive(Debug)]
 pub(super) struct ByArrival;
 

@@ -1,4 +1,4 @@
-//! The queue against a naive model of where every pod is, and its index against a recount.
+//! Tests the queue against a naive model, and its index against a recount.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 use super::{Backoff, Moment, OwnedChange, Queue, QueuedPod};
 
-/// Nothing can be looked up.
+/// A moment without any objects.
 fn at(now: Timestamp) -> Moment<'static> {
     static NOTHING: LazyLock<Objects> = LazyLock::new(Objects::default);
     Moment { now, objects: &NOTHING }
@@ -109,7 +109,7 @@ fn pod(name: u8) -> Arc<PodInfo> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ModelState {
     Ready,
     Waiting(u8),
     Out,
@@ -123,8 +123,8 @@ proptest! {
         steps in prop::collection::vec((0u8..6, 0u8..12, 0u8..3), 1..120)
     ) {
         let mut queue = queue();
-        let mut model: BTreeMap<u8, Place> = BTreeMap::new();
-        // With what each has missed, by who listens.
+        let mut model: BTreeMap<u8, ModelState> = BTreeMap::new();
+        // The events that each pod has missed, by listener.
         let mut out: Vec<(QueuedPod, [bool; 2])> = Vec::new();
         let mut now = Timestamp::from_secs(100);
         for (what, name, extra) in steps {
@@ -132,18 +132,18 @@ proptest! {
             match what {
                 0 => {
                     if let std::collections::btree_map::Entry::Vacant(new) = model.entry(name) {
-                        new.insert(Place::Ready);
+                        new.insert(ModelState::Ready);
                         queue.add(pod(name), 0, at(now));
                     }
                 }
                 1 => {
                     if let Some(entry) = queue.pop() {
                         let name = entry.pod.priority() as u8;
-                        prop_assert_eq!(model.insert(name, Place::Out), Some(Place::Ready));
+                        prop_assert_eq!(model.insert(name, ModelState::Out), Some(ModelState::Ready));
                         out.push((entry, [false; 2]));
                     } else {
-                        // Only pods whose attempt failed with an error may be left, and they back off.
-                        let ready = model.values().filter(|p| **p == Place::Ready).count();
+                        // Only pods whose attempt failed with an error may be left; they back off.
+                        let ready = model.values().filter(|p| **p == ModelState::Ready).count();
                         prop_assert_eq!(ready, queue.error_backoff.len());
                     }
                 }
@@ -156,7 +156,7 @@ proptest! {
                             _ => vec![],
                         };
                         let woken = extra == 2 || (missed[usize::from(extra)] && name.is_multiple_of(2));
-                        model.insert(name, if woken { Place::Ready } else { Place::Waiting(extra) });
+                        model.insert(name, if woken { ModelState::Ready } else { ModelState::Waiting(extra) });
                         queue.give_back(entry, rejectors, vec![], at(now));
                     }
                 }
@@ -165,14 +165,14 @@ proptest! {
                     let heard_by = u8::from(extra != 0);
                     queue.on_event(ClusterEvent::new(resource, Action::ADD), &OwnedChange::Other, at(now));
                     out.iter_mut().for_each(|(_, missed)| missed[usize::from(heard_by)] = true);
-                    for (name, place) in &mut model {
-                        if *place == Place::Waiting(heard_by) && name.is_multiple_of(2) {
-                            *place = Place::Ready;
+                    for (name, state) in &mut model {
+                        if *state == ModelState::Waiting(heard_by) && name.is_multiple_of(2) {
+                            *state = ModelState::Ready;
                         }
                     }
                 }
                 4 => {
-                    if model.get(&name).is_some_and(|p| *p != Place::Out) {
+                    if model.get(&name).is_some_and(|p| *p != ModelState::Out) {
                         model.remove(&name);
                         queue.delete(&pod(name));
                     }
@@ -187,15 +187,15 @@ proptest! {
     }
 }
 
-fn check(queue: &Queue, model: &BTreeMap<u8, Place>) -> Result<(), TestCaseError> {
-    for (name, place) in model {
+fn check(queue: &Queue, model: &BTreeMap<u8, ModelState>) -> Result<(), TestCaseError> {
+    for (name, state) in model {
         let uid: Str = format!("p{name}").into();
         let waiting = queue.unschedulable.contains_key(&uid);
-        prop_assert_eq!(queue.get(&uid).is_some(), *place != Place::Out);
-        prop_assert_eq!(waiting, matches!(place, Place::Waiting(_)), "{}", name);
+        prop_assert_eq!(queue.get(&uid).is_some(), *state != ModelState::Out);
+        prop_assert_eq!(waiting, matches!(state, ModelState::Waiting(_)), "{}", name);
     }
     let lengths = queue.lengths();
-    let inside = model.values().filter(|p| **p != Place::Out).count();
+    let inside = model.values().filter(|p| **p != ModelState::Out).count();
     prop_assert_eq!(lengths.active + lengths.backoff + lengths.unschedulable + lengths.gated, inside);
     let indexed: usize = queue.by_rejector.values().map(|pods| pods.len()).sum();
     let recount: usize = queue.unschedulable.values().map(|e| e.all_rejectors().count()).sum();

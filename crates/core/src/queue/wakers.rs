@@ -1,18 +1,18 @@
-//! Which plugin of which profile listens to which event.
+//! Event registrations of the plugins of all profiles.
 
 use std::{cell::RefCell, sync::Arc};
 
 use harbormaster_framework::{
     events::{Action, ClusterEvent, ErasedHint, ErasedRegistration, Hint},
     extender::EXTENDER,
-    guard::{Guarded, PointError},
+    guard::{GuardedPlugin, PointError},
     profile::{EVERYTHING, Profile},
 };
 
 use super::{OwnedChange, QueuedPod};
 use crate::meter::{HintResult, Meter};
 
-/// A plugin of a profile that has registered for events.
+/// A plugin of a profile with registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Listener {
     pub(super) profile: usize,
@@ -22,8 +22,8 @@ pub(super) struct Listener {
 struct Waker {
     listener: Listener,
     event: ClusterEvent,
-    /// `None`: the event always wakes.
-    hint: Option<(Guarded, ErasedHint)>,
+    /// `None`: the event always wakes the pod.
+    hint: Option<(GuardedPlugin, ErasedHint)>,
 }
 
 /// All registrations of all profiles.
@@ -51,7 +51,7 @@ impl Wakers {
         Self { wakers, panicked: RefCell::default(), meter: None }
     }
 
-    /// Extenders cannot say what they wait for: any event wakes.
+    /// Registers extenders. They cannot name the events that they wait for, so any event wakes their pods.
     pub(super) fn add_extenders(&mut self, profiles: usize) {
         for profile in 0..profiles {
             let listener = Listener { profile, plugin: EXTENDER };
@@ -61,48 +61,49 @@ impl Wakers {
         }
     }
 
-    /// Hints are measured from now on.
-    pub(super) fn measured_by(&mut self, meter: Option<Arc<dyn Meter>>) {
+    /// Adds a meter for hints.
+    pub(super) fn set_meter(&mut self, meter: Option<Arc<dyn Meter>>) {
         self.meter = meter;
     }
 
-    /// The panics of hints since the last call.
+    /// Takes the panics of hints since the last call.
     pub(super) fn take_panics(&self) -> Vec<PointError> {
         self.panicked.take()
     }
 
-    fn hearing(&self, event: ClusterEvent) -> impl Iterator<Item = &Waker> {
-        self.wakers.iter().filter(move |w| w.event.hears(event))
+    fn wakers_for(&self, event: ClusterEvent) -> impl Iterator<Item = &Waker> {
+        self.wakers.iter().filter(move |w| w.event.matches(event))
     }
 
-    /// Who listens to the event, and whether it wakes whatever that plugin rejected; else hints decide.
+    /// Returns the listeners of the event, each with true if it wakes everything that the plugin rejected, and false if
+    /// hints decide.
     pub(super) fn listeners(&self, event: ClusterEvent) -> impl Iterator<Item = (Listener, bool)> {
-        self.hearing(event).map(|w| (w.listener, w.hint.is_none()))
+        self.wakers_for(event).map(|w| (w.listener, w.hint.is_none()))
     }
 
-    /// Whether that plugin listens to the event in any profile.
-    pub(super) fn is_heard_by(&self, plugin: &str, event: ClusterEvent) -> bool {
-        self.hearing(event).any(|w| w.listener.plugin == plugin)
+    /// Returns true if that plugin listens to the event in any profile.
+    pub(super) fn has_listener(&self, plugin: &str, event: ClusterEvent) -> bool {
+        self.wakers_for(event).any(|w| w.listener.plugin == plugin)
     }
 
-    /// Whether that plugin of that profile listens to the event.
-    pub(super) fn hears(&self, listener: Listener, event: ClusterEvent) -> bool {
-        self.hearing(event).any(|w| w.listener == listener)
+    /// Returns true if that plugin of that profile listens to the event.
+    pub(super) fn listens(&self, listener: Listener, event: ClusterEvent) -> bool {
+        self.wakers_for(event).any(|w| w.listener == listener)
     }
 
-    /// Whether that listener wants the pod tried again because of the event.
-    pub(super) fn asks(
+    /// Returns true if the event wakes the pod for that listener.
+    pub(super) fn wakes(
         &self,
         listener: Listener,
         entry: &QueuedPod,
         event: ClusterEvent,
         change: &OwnedChange,
     ) -> bool {
-        self.hearing(event).any(|w| w.listener == listener && self.wants(w, entry, event, change))
+        self.wakers_for(event).any(|w| w.listener == listener && self.should_wake(w, entry, event, change))
     }
 
-    /// The rejectors of the pod that want it tried again because of the event.
-    pub(super) fn asking<'a>(
+    /// Returns the rejectors of the pod for which the event wakes it.
+    pub(super) fn waking_rejectors<'a>(
         &'a self,
         entry: &'a QueuedPod,
         event: ClusterEvent,
@@ -111,19 +112,25 @@ impl Wakers {
         let concerned = |w: &&Waker| {
             w.listener.profile == entry.profile && entry.all_rejectors().any(|r| r == w.listener.plugin)
         };
-        let concerned = self.hearing(event).filter(concerned);
-        concerned.filter(move |w| self.wants(w, entry, event, change)).map(|w| w.listener.plugin)
+        let concerned = self.wakers_for(event).filter(concerned);
+        concerned.filter(move |w| self.should_wake(w, entry, event, change)).map(|w| w.listener.plugin)
     }
 
-    fn wants(&self, waker: &Waker, entry: &QueuedPod, event: ClusterEvent, change: &OwnedChange) -> bool {
+    fn should_wake(
+        &self,
+        waker: &Waker,
+        entry: &QueuedPod,
+        event: ClusterEvent,
+        change: &OwnedChange,
+    ) -> bool {
         let Some((plugin, hint)) = &waker.hint else { return true };
         let begun = self.meter.as_ref().and_then(|meter| meter.hint_begins());
-        let said = plugin.hint(hint, &entry.pod, &change.view());
+        let answer = plugin.hint(hint, &entry.pod, &change.view());
         if let (Some(meter), Some(begun)) = (&self.meter, begun) {
-            meter.hinted(waker.listener.plugin, event, result(&said), begun);
+            meter.hinted(waker.listener.plugin, event, result(&answer), begun);
         }
-        // An error counts as "queue": better one attempt too many than a pod forgotten.
-        match said {
+        // An error counts as `Queue`: one attempt too many is better than a forgotten pod.
+        match answer {
             Ok(hint) => hint == Hint::Queue,
             Err(error) => {
                 self.panicked.borrow_mut().extend(error.is_panic().then_some(error));
@@ -133,8 +140,8 @@ impl Wakers {
     }
 }
 
-fn result(said: &Result<Hint, PointError>) -> HintResult {
-    match said {
+fn result(answer: &Result<Hint, PointError>) -> HintResult {
+    match answer {
         Ok(Hint::Queue) => HintResult::Queue,
         Ok(_) => HintResult::QueueSkip,
         Err(_) => HintResult::Error,

@@ -11,7 +11,7 @@ use harbormaster_framework::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
+use super::extenders::ExtenderExchange;
 use crate::{
     effect::{Effect, EvictTask},
     engine::EngineConfig,
@@ -19,28 +19,30 @@ use crate::{
     outcome::Attempted,
 };
 
-/// Grows with every change of what lines look like.
+/// Version of the format; increases with every change of it.
 const FORMAT: u32 = 3;
 
-/// One call of the engine with its time, and what came of it.
+/// One call of the engine with its time and result.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
 pub(super) enum Line<'a> {
     /// The first line.
     Setup(Setup),
-    Input(Timestamp, Told<'a>),
+    Input(Timestamp, RecordedInput<'a>),
     Tick(Timestamp),
-    /// What extenders were asked in the attempt of the next line.
-    Asked(Vec<Asked>),
+    /// Exchanges with extenders in the attempt of the next line.
+    #[serde(rename = "requested")]
+    Extenders(Vec<ExtenderExchange>),
     /// Times that were read in the attempt, and its result.
     Attempt(Vec<Timestamp>, Value),
-    /// Another configuration took over.
-    TakeOver(Timestamp, Setup),
+    /// A new configuration was applied.
+    #[serde(rename = "takeOver")]
+    Reconfigure(Timestamp, Setup),
     Effects(Vec<Value>),
 }
 
-/// How the engine was set up, as far as that is data.
+/// The engine's settings as far as they are data.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Setup {
@@ -75,11 +77,11 @@ impl Setup {
     }
 }
 
-/// An [`Input`] as it is written.
+/// The recorded form of an [`Input`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
-pub(super) enum Told<'a> {
+pub(super) enum RecordedInput<'a> {
     Pod(Cow<'a, Pod>),
     PodGone(Cow<'a, Str>),
     Node(Cow<'a, Node>),
@@ -88,21 +90,21 @@ pub(super) enum Told<'a> {
     ObjectGone(Cow<'a, ObjectKey>),
     Custom(Cow<'a, RawObject>),
     CustomGone(Cow<'a, CustomKey>),
-    BindFinished(Cow<'a, Str>, BindEnd<'a>),
+    BindFinished(Cow<'a, Str>, RecordedBindOutcome<'a>),
     EvictFinished(EvictionId, Cow<'a, EvictOutcome>),
 }
 
-/// A [`BindOutcome`] as it is written.
+/// The recorded form of a [`BindOutcome`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum BindEnd<'a> {
+pub(super) enum RecordedBindOutcome<'a> {
     Bound,
-    /// The status code, and the reasons.
+    /// The status code and the reasons.
     Rejected(Cow<'a, str>, Vec<Cow<'a, str>>),
     Failed(Cow<'a, str>),
 }
 
-/// Names an [`EvictTask`] that the engine has asked for.
+/// Identifies a requested [`EvictTask`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct EvictionId {
@@ -117,11 +119,11 @@ impl EvictionId {
     }
 }
 
-/// Why a line that is understood makes no input.
+/// Reason why a valid line cannot become an input.
 #[derive(Debug)]
-pub(super) struct Unplayable(pub(super) String);
+pub(super) struct InvalidLine(pub(super) String);
 
-impl<'a> From<&'a Input> for Told<'a> {
+impl<'a> From<&'a Input> for RecordedInput<'a> {
     fn from(input: &'a Input) -> Self {
         match input {
             Input::Pod(pod) => Self::Pod(Cow::Borrowed(pod)),
@@ -140,12 +142,12 @@ impl<'a> From<&'a Input> for Told<'a> {
     }
 }
 
-impl Told<'_> {
-    /// The input; `asked` gives back the eviction that was asked for.
+impl RecordedInput<'_> {
+    /// Converts to an input; `requested` returns the eviction with that identity.
     pub(super) fn into_input(
         self,
-        asked: impl FnOnce(&EvictionId) -> Option<EvictTask>,
-    ) -> Result<Input, Unplayable> {
+        requested: impl FnOnce(&EvictionId) -> Option<EvictTask>,
+    ) -> Result<Input, InvalidLine> {
         Ok(match self {
             Self::Pod(pod) => Input::Pod(pod.into_owned()),
             Self::PodGone(uid) => Input::PodGone(uid.into_owned()),
@@ -159,14 +161,14 @@ impl Told<'_> {
                 Input::BindFinished { uid: uid.into_owned(), outcome: end.into_outcome()? }
             }
             Self::EvictFinished(id, outcome) => {
-                let task = asked(&id).ok_or_else(|| Unplayable(format!("{id:?} was not asked for")))?;
+                let task = requested(&id).ok_or_else(|| InvalidLine(format!("{id:?} was not requested")))?;
                 Input::EvictFinished { task, outcome: outcome.into_owned() }
             }
         })
     }
 }
 
-impl<'a> From<&'a BindOutcome> for BindEnd<'a> {
+impl<'a> From<&'a BindOutcome> for RecordedBindOutcome<'a> {
     fn from(outcome: &'a BindOutcome) -> Self {
         match outcome {
             BindOutcome::Bound => Self::Bound,
@@ -179,14 +181,14 @@ impl<'a> From<&'a BindOutcome> for BindEnd<'a> {
     }
 }
 
-impl BindEnd<'_> {
-    fn into_outcome(self) -> Result<BindOutcome, Unplayable> {
+impl RecordedBindOutcome<'_> {
+    fn into_outcome(self) -> Result<BindOutcome, InvalidLine> {
         Ok(match self {
             Self::Bound => BindOutcome::Bound,
             Self::Rejected(code, reasons) => {
                 let fixes = [Fix::EvictionMayHelp, Fix::NothingHelps, Fix::Pending];
                 let fix = fixes.into_iter().find(|fix| fix.code() == code);
-                let fix = fix.ok_or_else(|| Unplayable(format!("no status code is called {code:?}")))?;
+                let fix = fix.ok_or_else(|| InvalidLine(format!("no status code is called {code:?}")))?;
                 let reasons = reasons.into_iter().map(|reason| Cow::Owned(reason.into_owned())).collect();
                 BindOutcome::Rejected(Reject { fix, reasons })
             }
@@ -195,7 +197,7 @@ impl BindEnd<'_> {
     }
 }
 
-/// What came of an attempt; null if there was no pod to try.
+/// Result of an attempt; null if there was no pod to try.
 pub(super) fn attempted(attempted: Option<&Attempted>) -> Value {
     match attempted {
         Some(Attempted { pod, outcome }) => json!({ "pod": pod.uid, "outcome": outcome }),
@@ -203,7 +205,7 @@ pub(super) fn attempted(attempted: Option<&Attempted>) -> Value {
     }
 }
 
-/// Effects by what they ask for; of pods only the UID.
+/// Recorded form of effects; pods are reduced to their UIDs.
 pub(super) fn effects(effects: &[Effect]) -> Vec<Value> {
     effects.iter().map(effect).collect()
 }
@@ -243,7 +245,7 @@ fn effect(effect: &Effect) -> Value {
         Effect::Evict(task) => json!({ "evict": { "id": EvictionId::of(task), "message": task.message } }),
         Effect::CallOff(task) => json!({ "callOff": { "pod": task.pod, "why": task.why } }),
         Effect::Call(task) => json!({ "call": { "pod": task.pod.uid, "calls": task.calls } }),
-        Effect::Trouble(trouble) => json!({ "trouble": {
+        Effect::PluginFailure(trouble) => json!({ "trouble": {
             "pod": trouble.pod.as_ref().map(|pod| &pod.uid),
             "error": trouble.error,
         } }),

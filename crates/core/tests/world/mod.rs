@@ -1,4 +1,4 @@
-//! A host for the engine in tests: it keeps the clock and collects the effects. All that happens is recorded.
+//! A host for the engine in tests: it has a clock, collects the effects, and records everything.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
@@ -16,7 +16,7 @@ use harbormaster_core::{
 };
 use harbormaster_framework::{profile::Profile, registry::Registry};
 
-/// The engine with the in-tree plugins that look at one node.
+/// Creates an engine with the row-scoped in-tree plugins.
 pub(crate) struct World {
     pub(crate) engine: Recorder<Vec<u8>>,
     pub(crate) now: Timestamp,
@@ -28,7 +28,7 @@ pub(crate) fn profile() -> Arc<Profile> {
     profile_with(|_| Vec::new())
 }
 
-/// The same, and what `add` registers and puts at other points.
+/// Creates an engine with these plugins and those that `add` registers and adds to points.
 pub(crate) fn profile_with(
     add: impl FnOnce(&mut Registry) -> Vec<(&'static str, &'static str)>,
 ) -> Arc<Profile> {
@@ -80,9 +80,9 @@ impl World {
         self.effects.extend(self.engine.take_effects());
     }
 
-    pub(crate) fn take_over(&mut self, config: EngineConfig) {
+    pub(crate) fn reconfigure(&mut self, config: EngineConfig) {
         self.now.0 += 1_000_000;
-        self.engine.take_over(config, self.now);
+        self.engine.reconfigure(config, self.now);
         self.effects.extend(self.engine.take_effects());
     }
 
@@ -110,7 +110,7 @@ impl World {
         self.input(Input::PodGone(name.into()));
     }
 
-    /// The pods that were told of, as they were told last.
+    /// Latest versions of the pods sent to the engine.
     pub(crate) fn pods(&self) -> &[Pod] {
         &self.pods
     }
@@ -128,7 +128,7 @@ impl World {
         self.input(Input::EvictFinished { task, outcome });
     }
 
-    /// The API server took the condition: the pod comes back with it.
+    /// Writes the condition as the API server does: the pod comes back with it.
     pub(crate) fn record_condition(&mut self, name: &str, reason: &str, message: &str) {
         let mut pod = self.pods.iter().find(|p| p.name == name).unwrap().clone();
         pod.resource_version = format!("{}", self.now.0).into();
@@ -157,7 +157,7 @@ impl World {
         attempted
     }
 
-    /// An attempt that takes this long.
+    /// Makes an attempt that takes this long.
     pub(crate) fn attempt_for(&mut self, time: Duration) -> Option<Attempted> {
         self.now.0 += 1_000_000;
         let (mut next, end) = (self.now, self.now + time);
@@ -167,7 +167,7 @@ impl World {
         attempted
     }
 
-    /// Pods and nodes of the bindings asked for since the last call of any of these.
+    /// Takes the pods and nodes of the bindings requested since any of these methods was called.
     pub(crate) fn bindings(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().name.to_string(), task.node().to_string())),
@@ -175,7 +175,7 @@ impl World {
         })
     }
 
-    /// UIDs and nodes of the bindings asked for since the last call of any of these.
+    /// Takes the UIDs and nodes of the bindings requested since any of these methods was called.
     pub(crate) fn binding_uids(&mut self) -> Vec<(String, String)> {
         self.drain(|e| match e {
             Effect::Bind(task) => Some((task.pod().uid.to_string(), task.node().to_string())),
@@ -183,7 +183,7 @@ impl World {
         })
     }
 
-    /// The evictions asked for since the last call of any of these.
+    /// Takes the evictions requested since any of these methods was called.
     pub(crate) fn evictions(&mut self) -> Vec<EvictTask> {
         self.drain(|e| match e {
             Effect::Evict(task) => Some(task.clone()),
@@ -191,7 +191,7 @@ impl World {
         })
     }
 
-    /// Pods and what their nominated node is patched to.
+    /// Takes the pods whose nominated node was patched, and the new value.
     pub(crate) fn nominations(&mut self) -> Vec<(String, Option<String>)> {
         self.drain(|e| match e {
             Effect::PatchStatus(patch) => {
@@ -202,7 +202,7 @@ impl World {
         })
     }
 
-    /// Every effect that was not looked at.
+    /// Takes the remaining effects.
     pub(crate) fn all_effects(&mut self) -> Vec<Effect> {
         self.drain(|e| Some(e.clone()))
     }

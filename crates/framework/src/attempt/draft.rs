@@ -1,16 +1,16 @@
-//! An attempt in the making.
+//! An attempt before its node is chosen.
 
 use std::sync::Arc;
 
 use harbormaster_api::{Str, points::ExtensionPoint};
 
-use super::{Attempt, Competed, Found, Rejections, narrowed::Narrowed};
+use super::{Attempt, Candidates, Decision, Rejections, restriction::Restriction};
 use crate::{
+    answer_cache::SlateId,
     cluster::Cluster,
     cycle::Cycle,
     diagnosis::Diagnosis,
     guard::{PointError, Stopped},
-    kept::SlateId,
     nodeset::{NodeIdx, NodeSet},
     outcome::Reject,
     plugin::Scope,
@@ -21,47 +21,47 @@ use crate::{
     window::Ranking,
 };
 
-/// What is known of the pod's chances so far.
+/// Verdicts and candidate nodes found so far in an attempt.
 pub(super) struct Draft {
     pub(super) profile: Arc<Profile>,
     pub(super) pod: Arc<PodInfo>,
-    /// What is kept for pods like this one. Nothing else is opened while the draft lives.
+    /// Slate for pods like this one. No other slate is opened while the draft exists.
     pub(super) slate: SlateId,
-    /// Filter states, by plugin: kept ones are shared.
+    /// Filter states, by plugin; cached ones are shared.
     pub(super) states: Vec<Slot>,
-    pub(super) narrowed: Narrowed,
+    pub(super) restriction: Restriction,
     /// The rows that fit, once filtered.
     pub(super) fits: NodeSet,
-    /// Whether exactly the rows fit that kept filters left.
-    pub(super) as_kept: bool,
+    /// True if the rows that fit are exactly those that cached filters accept.
+    pub(super) fits_as_cached: bool,
     /// Rejections by cluster-scoped filters and because of nominated pods.
     pub(super) overlay: Verdicts,
-    /// Rows whose rejection in `overlay` counts whatever a kept filter says.
+    /// Rows whose rejection in `overlay` takes precedence over cached filters.
     pub(super) forced: NodeSet,
 }
 
 impl Draft {
-    /// How many nodes may fit.
+    /// Number of nodes that may fit.
     pub(super) fn considered(&self, cluster: &Cluster) -> usize {
-        self.narrowed.only.as_ref().map_or(cluster.node_count(), NodeSet::len)
+        self.restriction.only.as_ref().map_or(cluster.node_count(), NodeSet::len)
     }
 
-    /// The rows that PreFilter left.
+    /// The rows that PreFilter allows.
     pub(super) fn open(&self, cluster: &Cluster) -> NodeSet {
         let mut open = cluster.live().clone();
-        if let Some(only) = &self.narrowed.only {
+        if let Some(only) = &self.restriction.only {
             open.intersect(only);
         }
         open
     }
 
-    /// Whether every Filter plugin either has its verdicts kept or has nothing to check.
-    pub(super) fn all_filters_are_kept(&self) -> bool {
+    /// Returns true if every Filter plugin either has cached verdicts or nothing to check.
+    pub(super) fn all_filters_cached(&self) -> bool {
         let filters = self.profile.at(ExtensionPoint::Filter);
         filters.iter().all(|p| self.profile.plugin(*p).scope() == Scope::Row || self.states[p.at()].is_none())
     }
 
-    /// What rejects the pod on a row as it is now.
+    /// Returns the rejection of the pod on a row in its current state.
     pub(super) fn rejection(
         &self,
         cluster: &Cluster,
@@ -70,35 +70,44 @@ impl Draft {
         rejection(&self.profile, &Cycle::new(cluster, &self.pod), &self.states, row)
     }
 
-    pub(super) fn ended_at(
+    pub(super) fn finish_at(
         self,
         row: NodeIdx,
-        competed: Vec<NodeIdx>,
+        candidates: Vec<NodeIdx>,
         evaluated: usize,
         ranking: Option<(Vec<Str>, Ranking)>,
     ) -> Attempt {
-        let found = Found::Node { row, evaluated, feasible: competed.len(), ranking };
-        self.ended(found, None, Competed::Listed(competed))
+        let decision = Decision::Node { row, evaluated, feasible: candidates.len(), ranking };
+        self.finish(decision, None, Candidates::Listed(candidates))
     }
 
-    pub(super) fn ended_best(mut self, row: NodeIdx, feasible: usize, cluster: &Cluster) -> Attempt {
+    pub(super) fn finish_best(mut self, row: NodeIdx, feasible: usize, cluster: &Cluster) -> Attempt {
         let evaluated = self.considered(cluster);
         let fits = std::mem::take(&mut self.fits);
-        let found = Found::Node { row, evaluated, feasible, ranking: None };
-        self.ended(found, None, Competed::All(fits))
+        let decision = Decision::Node { row, evaluated, feasible, ranking: None };
+        self.finish(decision, None, Candidates::All(fits))
     }
 
-    pub(super) fn ended_nowhere(self, diagnosis: Diagnosis, rejections: Rejections) -> Attempt {
-        self.ended(Found::Nowhere(diagnosis), Some(Box::new(rejections)), Competed::Listed(Vec::new()))
+    pub(super) fn finish_unschedulable(self, diagnosis: Diagnosis, rejections: Rejections) -> Attempt {
+        self.finish(
+            Decision::Unschedulable(diagnosis),
+            Some(Box::new(rejections)),
+            Candidates::Listed(Vec::new()),
+        )
     }
 
-    fn ended(self, found: Found, rejections: Option<Box<Rejections>>, competed: Competed) -> Attempt {
+    fn finish(
+        self,
+        decision: Decision,
+        rejections: Option<Box<Rejections>>,
+        candidates: Candidates,
+    ) -> Attempt {
         let Self { profile, pod, states, .. } = self;
-        Attempt { profile, pod, states, found, rejections, competed }
+        Attempt { profile, pod, states, decision, rejections, candidates }
     }
 }
 
-/// The first Filter plugin that rejects the pod on a row, with these states.
+/// Returns the first Filter plugin that rejects the pod on a row, with these states.
 pub(super) fn rejection(
     profile: &Profile,
     cx: &Cycle<'_>,

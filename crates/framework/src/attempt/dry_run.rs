@@ -1,4 +1,4 @@
-//! One row, about which is asked "what if".
+//! Dry runs of one row.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::draft::rejection;
 use crate::{
     cluster::Cluster,
     cycle::{Cycle, DryRun},
-    guard::{Guarded, PointError},
+    guard::{GuardedPlugin, PointError},
     nodeset::NodeIdx,
     outcome::{PluginResult, Reject},
     plugin::Scope,
@@ -18,18 +18,17 @@ use crate::{
     sweep::PluginIdx,
 };
 
-/// A row of the cluster that is changed for a question and changed back when this value goes.
+/// A row of the cluster that is changed for a dry run and restored when this value is dropped.
 pub struct RowDryRun<'a> {
     profile: &'a Profile,
-    /// States as they are with the pods that are off the row now. A plugin that changes one that
-    /// others hold as well changes a copy.
+    /// States without the pods that are off the row. A plugin copies a shared state before changing it.
     slots: Vec<Slot>,
     cluster: &'a mut Cluster,
     pod: &'a PodInfo,
     row: NodeIdx,
     nominated: &'a [Arc<PodInfo>],
     removed: Vec<Arc<PodInfo>>,
-    /// The row's pods as they were: their order decides who of equals is the more important one.
+    /// The row's original pods. Their order decides which of two equal pods is more important.
     before: Option<Vec<Arc<PodInfo>>>,
     added: Vec<Arc<PodInfo>>,
 }
@@ -56,18 +55,18 @@ impl<'a> RowDryRun<'a> {
         }
     }
 
-    /// What rejects the pod as if the nominated pods were on the row already.
+    /// Returns the rejection of the pod as if the nominated pods were on the row.
     pub(super) fn rejection_with_nominated(&mut self) -> Result<Option<(PluginIdx, Reject)>, PointError> {
         let mut slots = self.slots.clone();
         for other in self.nominated {
-            self.cluster.what_if().what_if_added(self.row, other.clone());
+            self.cluster.what_if().dry_run_add(self.row, other.clone());
             self.added.push(other.clone());
         }
         let cx = Cycle::new(self.cluster, self.pod);
-        let told = self.nominated.iter().try_for_each(|other| {
-            tell(self.profile, &mut slots, |plugin, slot| plugin.add_pod(&cx, slot, other, self.row))
+        let added = self.nominated.iter().try_for_each(|other| {
+            notify(self.profile, &mut slots, |plugin, slot| plugin.add_pod(&cx, slot, other, self.row))
         });
-        let rejection = told.and_then(|()| self.rejection_as_it_is(&slots));
+        let rejection = added.and_then(|()| self.rejection_as_it_is(&slots));
         self.end_nominated();
         rejection
     }
@@ -78,7 +77,7 @@ impl<'a> RowDryRun<'a> {
 
     fn end_nominated(&mut self) {
         for other in self.added.drain(..).rev() {
-            self.cluster.what_if().end_what_if(self.row, &other.uid);
+            self.cluster.what_if().dry_run_undo_add(self.row, &other.uid);
         }
     }
 }
@@ -86,22 +85,22 @@ impl<'a> RowDryRun<'a> {
 impl DryRun for RowDryRun<'_> {
     fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
         self.before.get_or_insert_with(|| self.cluster.node(self.row).pods().to_vec());
-        self.removed.extend(self.cluster.what_if().what_if_removed(self.row, &pod.uid));
+        self.removed.extend(self.cluster.what_if().dry_run_remove(self.row, &pod.uid));
         let cx = Cycle::new(self.cluster, self.pod);
-        let told =
-            tell(self.profile, &mut self.slots, |plugin, slot| plugin.remove_pod(&cx, slot, pod, self.row));
-        Ok(told?)
+        let notified =
+            notify(self.profile, &mut self.slots, |plugin, slot| plugin.remove_pod(&cx, slot, pod, self.row));
+        Ok(notified?)
     }
 
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
         if let Some(at) = self.removed.iter().position(|removed| removed.uid == pod.uid) {
             let pod = self.removed.swap_remove(at);
-            self.cluster.what_if().what_if_added(self.row, pod);
+            self.cluster.what_if().dry_run_add(self.row, pod);
         }
         let cx = Cycle::new(self.cluster, self.pod);
-        let told =
-            tell(self.profile, &mut self.slots, |plugin, slot| plugin.add_pod(&cx, slot, pod, self.row));
-        Ok(told?)
+        let notified =
+            notify(self.profile, &mut self.slots, |plugin, slot| plugin.add_pod(&cx, slot, pod, self.row));
+        Ok(notified?)
     }
 
     fn rejection(&mut self) -> PluginResult<Option<Reject>> {
@@ -118,24 +117,24 @@ impl Drop for RowDryRun<'_> {
     fn drop(&mut self) {
         self.end_nominated();
         for pod in self.removed.drain(..).rev() {
-            self.cluster.what_if().what_if_added(self.row, pod);
+            self.cluster.what_if().dry_run_add(self.row, pod);
         }
         if let Some(before) = self.before.take() {
-            self.cluster.what_if().what_if_over(self.row, before);
+            self.cluster.what_if().dry_run_end(self.row, before);
         }
     }
 }
 
-/// Tells every cluster-scoped PreFilter plugin that did not skip of a pod that joins or leaves.
-fn tell(
+/// Notifies every cluster-scoped PreFilter plugin that did not skip of a pod that joins or leaves.
+fn notify(
     profile: &Profile,
     slots: &mut [Slot],
-    mut about: impl FnMut(&Guarded, &mut Slot) -> Result<(), PointError>,
+    mut call: impl FnMut(&GuardedPlugin, &mut Slot) -> Result<(), PointError>,
 ) -> Result<(), PointError> {
     for plugin in profile.at(ExtensionPoint::PreFilter) {
         let (erased, slot) = (profile.plugin(*plugin), &mut slots[plugin.at()]);
         if erased.scope() == Scope::Cluster && slot.is_some() {
-            about(erased, slot)?;
+            call(erased, slot)?;
         }
     }
     Ok(())

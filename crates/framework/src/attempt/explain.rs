@@ -1,58 +1,66 @@
-//! Everything that plugins and extenders say about every node, for people and for the oracles.
+//! Everything that plugins and extenders answer for every node, for people and for oracles.
 
 use std::sync::Arc;
 
 use harbormaster_api::Str;
 
-use super::{Attempt, AttemptError, Competed, Found, Runner, draft::Draft, score::KeptScores};
+use super::{
+    Attempt, AttemptError, Candidates, Decision, Runner, draft::Draft, filter::Narrowing, score::CachedScores,
+};
 use crate::{
     cluster::Cluster, cycle::Cycle, extender::EXTENDER, nodeset::NodeIdx, outcome::Reject, pod::PodInfo,
     sweep::PluginIdx,
 };
 
-/// One node's scores, for people: per scorer of the profile raw, normalised and weighted.
+/// Scores of one node for people: raw, normalized and weighted, per scorer of the profile.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreSheet {
-    /// The sum of the weighted scores.
+    /// Sum of the weighted scores.
     pub total: i64,
-    /// Plugin, raw score, score in 0..=100, and that times the weight. What extenders add to the sum is in all three of the
-    /// last entry.
+    /// Plugin, raw score, score in 0..=100, and that times the weight. The last entry is for extenders: all three
+    /// values are what they add to the sum.
     pub plugins: Vec<(&'static str, i64, i64, i64)>,
 }
 
-/// Everything the plugins said, for people and for the oracles.
+/// All answers of the plugins for one pod, for people and for oracles.
 #[derive(Debug, Default)]
 pub struct Explanation {
-    /// Set when PreFilter rejected the pod everywhere: the plugin (`None` for the framework itself) and why.
+    /// The plugin that rejected the pod everywhere in PreFilter (`None` for the framework itself), and its rejection.
     pub pre_filter: Option<(Option<&'static str>, Reject)>,
-    /// Per node in walking order: why it does not fit, or `None`.
-    pub nodes: Vec<(Str, Option<Why>)>,
+    /// Per node in walking order: its rejection, or `None` if it fits.
+    pub nodes: Vec<(Str, Option<NodeRejection>)>,
     /// Scores of the nodes that fit.
     pub scores: Vec<(Str, ScoreSheet)>,
 }
 
-/// Why a node does not fit.
+/// Rejection of one node.
 #[derive(Clone, Debug)]
-pub struct Why {
+pub struct NodeRejection {
     /// Plugin that rejects it; `None` for the framework itself.
     pub plugin: Option<&'static str>,
-    /// Message of the plugin.
+    /// The rejection itself.
     pub reject: Reject,
     /// Lack of the node, in the plugin's own numbers and names.
     pub lacks: Option<String>,
 }
 
 impl Draft {
-    fn why(&self, cx: &Cycle<'_>, plugin: PluginIdx, reject: &Reject, row: NodeIdx) -> Why {
+    fn node_rejection(
+        &self,
+        cx: &Cycle<'_>,
+        plugin: PluginIdx,
+        reject: &Reject,
+        row: NodeIdx,
+    ) -> NodeRejection {
         let slot = self.states.get(plugin.at());
         let lacks = slot.and_then(|slot| self.profile.plugin(plugin).lacks(cx, slot, row));
-        Why { plugin: Some(self.profile.name_of(plugin)), reject: reject.clone(), lacks }
+        NodeRejection { plugin: Some(self.profile.name_of(plugin)), reject: reject.clone(), lacks }
     }
 }
 
 impl Runner {
-    /// Everything that every plugin says about every node, nodes of nominated pods judged as they are. Extenders are asked
-    /// as in an attempt that looks at all nodes.
+    /// Collects the answers of every plugin for every node. Nominated pods are not counted on their nodes. Extenders
+    /// are asked as in an attempt that evaluates all nodes.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -63,9 +71,9 @@ impl Runner {
     ) -> Result<Explanation, AttemptError> {
         let mut explanation = Explanation::default();
         let mut draft = match self.narrow(cluster, pod)? {
-            Ok(draft) => draft,
-            Err(attempt) => {
-                if let Found::Nowhere(diagnosis) = attempt.into_found() {
+            Narrowing::Continue(draft) => draft,
+            Narrowing::Ended(attempt) => {
+                if let Decision::Unschedulable(diagnosis) = attempt.into_decision() {
                     explanation.pre_filter = diagnosis.pre_filter;
                 }
                 return Ok(explanation);
@@ -82,8 +90,12 @@ impl Runner {
         let cx = Cycle::new(cluster, pod);
         for row in cluster.order() {
             let why = match open.contains(*row) {
-                true => verdicts.get(*row).map(|(plugin, reject)| draft.why(&cx, *plugin, reject, *row)),
-                false => Some(Why { plugin: None, reject: draft.narrowed.outside(), lacks: None }),
+                true => verdicts
+                    .get(*row)
+                    .map(|(plugin, reject)| draft.node_rejection(&cx, *plugin, reject, *row)),
+                false => {
+                    Some(NodeRejection { plugin: None, reject: draft.restriction.outside(), lacks: None })
+                }
             };
             explanation.nodes.push((cluster.node(*row).name().clone(), why));
         }
@@ -106,14 +118,14 @@ impl Runner {
     ) {
         let mut added = vec![0; rows.len()];
         self.ask_for_scores(cluster, draft, rows, &mut added);
-        for ((_, sheet), said) in sheets.iter_mut().zip(added).filter(|(_, said)| *said != 0) {
-            sheet.total = sheet.total.wrapping_add(said);
-            sheet.plugins.push((EXTENDER, said, said, said));
+        for ((_, sheet), score) in sheets.iter_mut().zip(added).filter(|(_, score)| *score != 0) {
+            sheet.total = sheet.total.wrapping_add(score);
+            sheet.plugins.push((EXTENDER, score, score, score));
         }
     }
 
-    /// The scores of the nodes that competed in an attempt that has just ended with a node; none if there was no other
-    /// node.
+    /// Returns the scores of the nodes that candidates in an attempt that has just ended with a node; none if there was
+    /// only one.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -122,16 +134,16 @@ impl Runner {
         cluster: &mut Cluster,
         attempt: &Attempt,
     ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
-        let rows: Vec<NodeIdx> = match &attempt.competed {
-            Competed::Listed(rows) => rows.clone(),
-            Competed::All(rows) => rows.iter().collect(),
+        let rows: Vec<NodeIdx> = match &attempt.candidates {
+            Candidates::Listed(rows) => rows.clone(),
+            Candidates::All(rows) => rows.iter().collect(),
         };
         if rows.len() < 2 {
             return Ok(Vec::new());
         }
         match self.narrow(cluster, &attempt.pod)? {
-            Ok(draft) => self.sheets(cluster, &draft, &rows),
-            Err(_) => Ok(Vec::new()),
+            Narrowing::Continue(draft) => self.sheets(cluster, &draft, &rows),
+            Narrowing::Ended(_) => Ok(Vec::new()),
         }
     }
 
@@ -142,7 +154,7 @@ impl Runner {
         candidates: &[NodeIdx],
     ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
         let mut sheets = vec![ScoreSheet::default(); candidates.len()];
-        self.score_into(cluster, draft, candidates, KeptScores::Serve, |at, score| {
+        self.score_into(cluster, draft, candidates, CachedScores::Use, |at, score| {
             sheets[at].total += score.weighted;
             sheets[at].plugins.push((score.plugin, score.raw, score.normalized, score.weighted));
         })?;

@@ -1,11 +1,12 @@
-//! From all nodes to those that fit: PreFilter, Filter, and why the others do not.
+//! The PreFilter and Filter stages, and the reasons why nodes do not fit.
 
 use std::sync::Arc;
 
 use harbormaster_api::points::ExtensionPoint;
 
 use super::{
-    Attempt, AttemptError, NominatedRow, Rejections, RowDryRun, Runner, draft::Draft, narrowed::Narrowed,
+    Attempt, AttemptError, NominatedRow, Rejections, RowDryRun, Runner, draft::Draft,
+    restriction::Restriction,
 };
 use crate::{
     cluster::Cluster,
@@ -20,13 +21,21 @@ use crate::{
     sweep::{PluginIdx, Sweep, Verdicts},
 };
 
+/// Result of PreFilter.
+pub(super) enum Narrowing {
+    /// Nodes may fit.
+    Continue(Draft),
+    /// No node can fit.
+    Ended(Attempt),
+}
+
 impl Runner {
-    /// Indexes get ready for the pod, then PreFilter in order. `Err`: the attempt has ended, no node can fit.
+    /// Prepares indexes for the pod, then runs PreFilter in order.
     pub(super) fn narrow(
         &mut self,
         cluster: &mut Cluster,
         pod: &Arc<PodInfo>,
-    ) -> Result<Result<Draft, Box<Attempt>>, AttemptError> {
+    ) -> Result<Narrowing, AttemptError> {
         self.prepare(cluster, pod)?;
         let cx = Cycle::new(cluster, pod);
         let mut draft = self.begin(&cx, pod)?;
@@ -40,32 +49,34 @@ impl Runner {
             match answer {
                 Ok(PreFilterAnswer::Skip | PreFilterAnswer::Continue(None)) => {}
                 Ok(PreFilterAnswer::Continue(Some(only))) => {
-                    draft.narrowed.add(self.profile.plugin(*plugin).name(), only);
+                    draft.restriction.add(self.profile.plugin(*plugin).name(), only);
                 }
                 Err(Stopped::Error(error)) => return Err(error.into()),
                 Err(Stopped::Reject(plugin, reject)) => match reject.fix {
                     Fix::NothingHelps => {
-                        draft.narrowed.by.clear();
-                        return Ok(Err(draft.ended_before(nodes, Some(plugin), reject)));
+                        draft.restriction.by.clear();
+                        return Ok(Narrowing::Ended(draft.finish_before_filter(nodes, Some(plugin), reject)));
                     }
                     Fix::EvictionMayHelp => rejected = Some((plugin, reject)),
                     Fix::Pending => return Err(cannot_wait(plugin, &reject).into()),
                 },
             }
-            if let Some(reject) = draft.narrowed.nothing_left() {
-                return Ok(Err(draft.ended_before(nodes, None, reject)));
+            if let Some(reject) = draft.restriction.nothing_left() {
+                return Ok(Narrowing::Ended(draft.finish_before_filter(nodes, None, reject)));
             }
         }
         Ok(match rejected {
-            Some((plugin, reject)) => Err(draft.ended_before(nodes, Some(plugin), reject)),
-            None => Ok(draft),
+            Some((plugin, reject)) => {
+                Narrowing::Ended(draft.finish_before_filter(nodes, Some(plugin), reject))
+            }
+            None => Narrowing::Continue(draft),
         })
     }
 
-    /// A draft with what is kept for pods like this one.
+    /// Creates a draft from the cached answers for pods like this one.
     fn begin(&mut self, cx: &Cycle<'_>, pod: &Arc<PodInfo>) -> Result<Draft, PointError> {
-        let slate = self.kept.open(&self.profile, cx)?;
-        let state = |plugin: PluginIdx| match self.kept.column(slate, plugin) {
+        let slate = self.cache.open(&self.profile, cx)?;
+        let state = |plugin: PluginIdx| match self.cache.column(slate, plugin) {
             Some(column) => column.filter_state().clone(),
             None if self.profile.filters_unprepared(plugin) => {
                 self.profile.plugin(plugin).default_filter_slot()
@@ -77,15 +88,15 @@ impl Runner {
             profile: self.profile.clone(),
             pod: pod.clone(),
             slate,
-            narrowed: Narrowed::default(),
+            restriction: Restriction::default(),
             fits: NodeSet::default(),
-            as_kept: false,
+            fits_as_cached: false,
             overlay: Verdicts::default(),
             forced: NodeSet::default(),
         })
     }
 
-    /// A row-scoped plugin's answer is kept, any other is asked.
+    /// Returns the cached answer of a row-scoped plugin, and calls any other plugin.
     fn pre_filter(
         &self,
         cx: &Cycle<'_>,
@@ -93,7 +104,7 @@ impl Runner {
         plugin: PluginIdx,
     ) -> Result<PreFilterAnswer, Stopped> {
         let erased = self.profile.plugin(plugin);
-        match self.kept.column(draft.slate, plugin) {
+        match self.cache.column(draft.slate, plugin) {
             Some(column) => {
                 let answer = column.pre_filter().cloned().unwrap_or(Ok(PreFilterAnswer::Skip));
                 answer.map_err(|reject| Stopped::Reject(erased.name(), reject))
@@ -104,14 +115,14 @@ impl Runner {
 
     fn prepare(&self, cluster: &mut Cluster, pod: &PodInfo) -> Result<(), PointError> {
         for (plugin, kind) in self.profile.indexed() {
-            cluster.keep(*kind);
+            cluster.add_index(*kind);
             let (view, indexes) = cluster.split();
             self.profile.plugin(*plugin).prepare(indexes, view, pod)?;
         }
         Ok(())
     }
 
-    /// Whether one row fits, nominated pods there included.
+    /// Returns true if the row fits, with the pods nominated to it.
     pub(super) fn fits(
         &self,
         cluster: &mut Cluster,
@@ -119,7 +130,7 @@ impl Runner {
         nominated: &[NominatedRow],
         row: NodeIdx,
     ) -> Result<bool, AttemptError> {
-        if draft.narrowed.only.as_ref().is_some_and(|only| !only.contains(row)) {
+        if draft.restriction.only.as_ref().is_some_and(|only| !only.contains(row)) {
             return Ok(false);
         }
         if draft.rejection(cluster, row)?.is_some() {
@@ -141,11 +152,11 @@ impl Runner {
     ) -> Result<(), AttemptError> {
         let (pod, profile) = (draft.pod.clone(), draft.profile.clone());
         let cx = Cycle::new(cluster, &pod);
-        self.kept.sync(draft.slate, &profile, &cx, &mut self.laps)?;
-        if nominated.is_empty() && draft.all_filters_are_kept() {
-            draft.fits.copy_from(self.kept.fits(draft.slate));
-            draft.as_kept = draft.narrowed.only.is_none();
-            if let Some(only) = &draft.narrowed.only {
+        self.cache.sync(draft.slate, &profile, &cx, &mut self.timer)?;
+        if nominated.is_empty() && draft.all_filters_cached() {
+            draft.fits.copy_from(self.cache.fits(draft.slate));
+            draft.fits_as_cached = draft.restriction.only.is_none();
+            if let Some(only) = &draft.restriction.only {
                 draft.fits.intersect(only);
             }
             return Ok(());
@@ -165,15 +176,15 @@ impl Runner {
         Ok(())
     }
 
-    /// Leaves those of the draft's rows that fit for one plugin.
+    /// Removes from the draft's rows those that one plugin rejects.
     fn filter_with(
         &mut self,
         cx: &Cycle<'_>,
         draft: &mut Draft,
         plugin: PluginIdx,
     ) -> Result<(), PointError> {
-        if let Some(column) = self.kept.column_mut(draft.slate, plugin) {
-            return column.keep_fitting(draft.profile.asked(plugin, cx), &mut draft.fits);
+        if let Some(column) = self.cache.column_mut(draft.slate, plugin) {
+            return column.keep_fitting(draft.profile.column_source(plugin, cx), &mut draft.fits);
         }
         let state = &draft.states[plugin.at()];
         if state.is_none() {
@@ -184,39 +195,39 @@ impl Runner {
         draft.profile.plugin(plugin).filter_batch(cx, state, &mut sweep)
     }
 
-    /// The attempt ends without a node: every row's reason, and all of them counted.
-    pub(super) fn nowhere(&self, cluster: &Cluster, mut draft: Draft) -> Result<Attempt, AttemptError> {
+    /// Ends the attempt without a node: collects and counts the reasons of all rows.
+    pub(super) fn unschedulable(&self, cluster: &Cluster, mut draft: Draft) -> Result<Attempt, AttemptError> {
         let open = draft.open(cluster);
         let by_row = self.verdicts(&draft, &open);
         let mut diagnosis = Diagnosis::new(cluster.node_count());
         for ((plugin, reject), n) in by_row.count(open.iter()) {
             diagnosis.add(draft.profile.name_of(*plugin), reject, n);
         }
-        let outside = draft.narrowed.only.take().map(|only| (only, draft.narrowed.outside()));
+        let outside = draft.restriction.only.take().map(|only| (only, draft.restriction.outside()));
         if let Some((only, reject)) = &outside {
-            diagnosis.add_outside(&draft.narrowed.by, reject, cluster.node_count() - only.len());
+            diagnosis.add_outside(&draft.restriction.by, reject, cluster.node_count() - only.len());
         }
-        Ok(draft.ended_nowhere(diagnosis, Rejections { all: None, outside, by_row }))
+        Ok(draft.finish_unschedulable(diagnosis, Rejections { all: None, outside, by_row }))
     }
 
-    /// Why rows do not fit, once filtered, of those that were `open` before: for each the word of the first Filter plugin
-    /// that rejects it.
+    /// Returns the rejections of those `open` rows that do not fit, after filtering: for each row that of the first
+    /// Filter plugin that rejects it.
     pub(super) fn verdicts(&self, draft: &Draft, open: &NodeSet) -> Verdicts {
         let mut by_row = Verdicts::default();
-        by_row.take_over(&draft.overlay, draft.forced.iter());
+        by_row.copy_rows(&draft.overlay, draft.forced.iter());
         let mut left = open.clone();
         left.subtract(&draft.forced);
         for plugin in draft.profile.at(ExtensionPoint::Filter) {
-            let (out, said) = match self.kept.column(draft.slate, *plugin) {
-                Some(column) => (column.rejected_of(&left), column.why()),
+            let (rejected, verdicts) = match self.cache.column(draft.slate, *plugin) {
+                Some(column) => (column.rejected_of(&left), column.verdicts()),
                 None if draft.overlay.is_empty() => continue,
                 None => {
-                    let out = left.iter().filter(|row| draft.overlay.is_by(*row, *plugin)).collect();
-                    (out, &draft.overlay)
+                    let rejected = left.iter().filter(|row| draft.overlay.is_by(*row, *plugin)).collect();
+                    (rejected, &draft.overlay)
                 }
             };
-            by_row.take_over(said, out.iter());
-            left.subtract(&out);
+            by_row.copy_rows(verdicts, rejected.iter());
+            left.subtract(&rejected);
         }
         by_row
     }
@@ -228,21 +239,21 @@ fn cannot_wait(plugin: &'static str, reject: &Reject) -> PointError {
 }
 
 impl Draft {
-    /// PreFilter left no node.
-    fn ended_before(self, nodes: usize, plugin: Option<&'static str>, reject: Reject) -> Box<Attempt> {
+    /// Ends the attempt because PreFilter left no node.
+    fn finish_before_filter(self, nodes: usize, plugin: Option<&'static str>, reject: Reject) -> Attempt {
         let rejections = Rejections { all: Some(reject.clone()), ..Rejections::default() };
-        let by = self.narrowed.by.clone();
-        Box::new(self.ended_nowhere(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections))
+        let by = self.restriction.by.clone();
+        self.finish_unschedulable(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections)
     }
 
-    /// What rejects the pod on a row as if the pods nominated to it were there already.
+    /// Returns the rejection of the pod on a row as if the pods nominated to it were there.
     fn rejection_with(
         &self,
         cluster: &mut Cluster,
         others: &NominatedRow,
     ) -> Result<Option<(PluginIdx, Reject)>, PointError> {
-        let mut asked =
+        let mut dry_run =
             RowDryRun::new(&self.profile, &self.states, cluster, &self.pod, others.row, &others.pods);
-        asked.rejection_with_nominated()
+        dry_run.rejection_with_nominated()
     }
 }

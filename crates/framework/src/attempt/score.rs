@@ -1,13 +1,13 @@
-//! Scores of the nodes that fit, and the best of them.
+//! Scoring of the nodes that fit, and the choice of the best.
 
 use harbormaster_api::points::ExtensionPoint;
 
 use super::{AttemptError, Runner, draft::Draft, walk::best_rotating};
 use crate::{
+    answer_cache::Column,
     cluster::Cluster,
     cycle::Cycle,
     guard::PointError,
-    kept::Column,
     meter::Stage,
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
@@ -15,10 +15,10 @@ use crate::{
     points::Slot,
     profile::{Profile, Scorer},
     scores::Scores,
-    table::Bare,
+    table::StrippedRow,
 };
 
-/// Allocations that outlive an attempt.
+/// Buffers that are reused by the next attempt.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     totals: Vec<i64>,
@@ -26,8 +26,8 @@ pub(super) struct Scratch {
 }
 
 impl Runner {
-    /// The best of all rows that fit, the first one at or after `start` if several are. Kept sums serve for the
-    /// row-scoped scorers; only cluster-scoped ones are asked.
+    /// Returns the best of all rows that fit, the first one at or after `start` if several are equal. Row-scoped
+    /// scorers use cached sums; only cluster-scoped ones are called.
     pub(super) fn best(
         &mut self,
         cluster: &Cluster,
@@ -39,20 +39,21 @@ impl Runner {
         if second.is_none() {
             return Ok(Some(first));
         }
-        // Row-scoped plugins come first in profiles, so their failure is the one to tell.
-        if let Some(failure) = self.kept.take_score_failure(draft.slate) {
+        // Row-scoped plugins come first in profiles, so their error is reported.
+        if let Some(failure) = self.cache.take_score_failure(draft.slate) {
             return Err(failure.into());
         }
         let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
-        let slots = pre_score_anew(profile, &cx, &draft.states, &draft.fits)?;
-        self.laps.turn(Stage::Score);
-        let totals = self.kept.totals(draft.slate);
-        let Some(totals) = totals.filter(|totals| draft.as_kept || totals.hold_for(&draft.fits)) else {
+        let slots = pre_score_cluster_scoped(profile, &cx, &draft.states, &draft.fits)?;
+        self.timer.switch_to(Stage::Score);
+        let totals = self.cache.totals(draft.slate);
+        let Some(totals) = totals.filter(|totals| draft.fits_as_cached || totals.hold_for(&draft.fits))
+        else {
             let rows: Vec<NodeIdx> = draft.fits.iter().collect();
             let totals = self.score(cluster, draft, &rows)?;
             return Ok(Some(best_rotating(&rows, &totals, start, cluster.rows())));
         };
-        // The best of all that kept filters left is also the best of some of them, if it is among these.
+        // The best row that cached filters accept is also the best of a subset that contains it.
         let best = totals.best(start).filter(|row| draft.fits.contains(*row));
         if best.is_some() && slots.iter().all(Option::is_none) {
             return Ok(best);
@@ -60,7 +61,7 @@ impl Runner {
         let Scratch { totals: sums, column } = &mut self.scratch;
         totals.copy_to(sums);
         column.resize(cluster.rows(), 0);
-        for (scorer, slot) in asked_anew(profile, &slots) {
+        for (scorer, slot) in active_cluster_scorers(profile, &slots) {
             let plugin = profile.plugin(scorer.plugin);
             plugin.score_batch(&cx, slot, &mut Scores::new(&draft.fits, NodeIdx(0), column))?;
             normalize(plugin, &cx, slot, &draft.fits, column)?;
@@ -71,28 +72,28 @@ impl Runner {
         Ok(best_of(&draft.fits, sums, start))
     }
 
-    /// The sum of the weighted scores of each candidate.
+    /// Returns the sum of the weighted scores of each candidate.
     pub(super) fn score(
         &mut self,
         cluster: &Cluster,
         draft: &Draft,
         candidates: &[NodeIdx],
     ) -> Result<Vec<i64>, AttemptError> {
-        self.sum_up(cluster, draft, candidates, KeptScores::Serve)
+        self.sum_up(cluster, draft, candidates, CachedScores::Use)
     }
 
-    /// The same, as if the candidates had neither pods nor images. Indexes know of their pods all the same.
-    pub(super) fn score_bare(
+    /// Returns the same as if the candidates had neither pods nor images. Indexes still contain their pods.
+    pub(super) fn score_stripped(
         &mut self,
         cluster: &mut Cluster,
         draft: &Draft,
         candidates: &[NodeIdx],
     ) -> Result<Vec<i64>, AttemptError> {
         let nodes = cluster.what_if();
-        let bare: Vec<Bare> = candidates.iter().map(|row| nodes.what_if_bare(*row)).collect();
-        let totals = self.sum_up(cluster, draft, candidates, KeptScores::AreLeftAside);
+        let stripped: Vec<StrippedRow> = candidates.iter().map(|row| nodes.strip(*row)).collect();
+        let totals = self.sum_up(cluster, draft, candidates, CachedScores::Ignore);
         let nodes = cluster.what_if();
-        bare.into_iter().for_each(|row| nodes.no_longer_bare(row));
+        stripped.into_iter().for_each(|row| nodes.restore(row));
         totals
     }
 
@@ -101,10 +102,10 @@ impl Runner {
         cluster: &Cluster,
         draft: &Draft,
         candidates: &[NodeIdx],
-        kept: KeptScores,
+        cached: CachedScores,
     ) -> Result<Vec<i64>, AttemptError> {
         let mut totals = vec![0; candidates.len()];
-        self.score_into(cluster, draft, candidates, kept, |at, score| totals[at] += score.weighted)?;
+        self.score_into(cluster, draft, candidates, cached, |at, score| totals[at] += score.weighted)?;
         if draft.profile.scorers().is_empty() {
             totals.fill(1);
         }
@@ -117,36 +118,36 @@ impl Runner {
         cluster: &Cluster,
         draft: &Draft,
         candidates: &[NodeIdx],
-        kept: KeptScores,
-        mut record: impl FnMut(usize, ScoreOf),
+        cached: CachedScores,
+        mut record: impl FnMut(usize, CandidateScore),
     ) -> Result<(), AttemptError> {
         let (profile, cx) = (&*draft.profile, Cycle::new(cluster, &draft.pod));
         let set: NodeSet = candidates.iter().copied().collect();
-        if let Some(failure) = self.kept.take_score_failure(draft.slate) {
+        if let Some(failure) = self.cache.take_score_failure(draft.slate) {
             return Err(failure.into());
         }
-        let fresh = pre_score_anew(profile, &cx, &draft.states, &set)?;
-        self.laps.turn(Stage::Score);
+        let fresh = pre_score_cluster_scoped(profile, &cx, &draft.states, &set)?;
+        self.timer.switch_to(Stage::Score);
         let mut column = vec![0; cluster.rows()];
         for scorer in profile.scorers() {
             let (plugin, slot) = (profile.plugin(scorer.plugin), &fresh[scorer.plugin.at()]);
-            let mut anew;
-            match self.kept.column_mut(draft.slate, scorer.plugin) {
-                Some(kept_column) => {
-                    let asked = profile.asked(scorer.plugin, &cx);
-                    let of_rows = match kept {
-                        KeptScores::Serve => kept_column,
-                        KeptScores::AreLeftAside => {
-                            anew = Column::default();
-                            anew.catch_up(asked)?;
-                            &mut anew
+            let mut fresh_column;
+            match self.cache.column_mut(draft.slate, scorer.plugin) {
+                Some(cached_column) => {
+                    let source = profile.column_source(scorer.plugin, &cx);
+                    let column_of_rows = match cached {
+                        CachedScores::Use => cached_column,
+                        CachedScores::Ignore => {
+                            fresh_column = Column::default();
+                            fresh_column.catch_up(source)?;
+                            &mut fresh_column
                         }
                     };
-                    of_rows.score(asked, &set)?;
-                    if of_rows.raw().is_empty() {
+                    column_of_rows.score(source, &set)?;
+                    if column_of_rows.raw().is_empty() {
                         continue;
                     }
-                    candidates.iter().for_each(|row| column[row.at()] = of_rows.raw()[row.at()]);
+                    candidates.iter().for_each(|row| column[row.at()] = column_of_rows.raw()[row.at()]);
                 }
                 None if slot.is_none() => continue,
                 None => {
@@ -158,31 +159,31 @@ impl Runner {
             for (at, row) in candidates.iter().enumerate() {
                 let normalized = valid(plugin.name(), column[row.at()])?;
                 let weighted = normalized * scorer.weight;
-                record(at, ScoreOf { plugin: plugin.name(), raw: raw[at], normalized, weighted });
+                record(at, CandidateScore { plugin: plugin.name(), raw: raw[at], normalized, weighted });
             }
         }
         Ok(())
     }
 }
 
-/// What becomes of scores that are kept.
+/// Use of cached scores.
 #[derive(Clone, Copy)]
-pub(super) enum KeptScores {
-    /// They serve where there are some.
-    Serve,
-    /// They are about other rows than they seem to be.
-    AreLeftAside,
+pub(super) enum CachedScores {
+    /// Take them where they exist.
+    Use,
+    /// Compute all scores, because the rows were changed temporarily.
+    Ignore,
 }
 
-/// What one plugin thinks of one candidate.
-pub(super) struct ScoreOf {
+/// One plugin's score of one candidate.
+pub(super) struct CandidateScore {
     pub(super) plugin: &'static str,
     pub(super) raw: i64,
     pub(super) normalized: i64,
     pub(super) weighted: i64,
 }
 
-/// The score, if it is one after normalizing.
+/// Returns the score if it is valid after normalization.
 ///
 /// # Errors
 /// When it is outside 0..=100.
@@ -194,7 +195,7 @@ pub fn valid(plugin: &'static str, score: i64) -> Result<i64, AttemptError> {
 }
 
 /// The cluster-scoped scorers that did not skip, with their states.
-fn asked_anew<'a>(
+fn active_cluster_scorers<'a>(
     profile: &'a Profile,
     slots: &'a [Slot],
 ) -> impl Iterator<Item = (&'a Scorer, &'a Slot)> + 'a {
@@ -202,8 +203,9 @@ fn asked_anew<'a>(
     scorers.map(|scorer| (scorer, &slots[scorer.plugin.at()])).filter(|(_, slot)| slot.is_some())
 }
 
-/// PreScore of cluster-scoped plugins, by plugin; `None` for all others and for those that skip.
-fn pre_score_anew(
+/// Runs PreScore of the cluster-scoped plugins. Returns the states by plugin; `None` for all others and for those that
+/// skip.
+fn pre_score_cluster_scoped(
     profile: &Profile,
     cx: &Cycle<'_>,
     filtered: &[Slot],
@@ -227,7 +229,7 @@ fn pre_score_anew(
     Ok(fresh)
 }
 
-/// The row with the largest sum, the first one at or after `start` (going round) if several have it.
+/// Returns the row with the largest sum, the first one at or after `start` (wrapping around) if several have it.
 fn best_of(rows: &NodeSet, sums: &[i64], start: usize) -> Option<NodeIdx> {
     let (mut before, mut after) = (None, None);
     for row in rows {

@@ -1,4 +1,4 @@
-//! Walking over nodes until enough of them fit.
+//! Walks over nodes until enough of them fit.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::{
     table::NodeTable,
 };
 
-/// The rows to be looked at, in walking order.
+/// The rows to visit, in walking order.
 pub(super) fn considered<'a>(
     nodes: &'a NodeTable,
     only: Option<&'a NodeSet>,
@@ -15,7 +15,7 @@ pub(super) fn considered<'a>(
     nodes.order().iter().copied().filter(move |row| only.is_none_or(|only| only.contains(*row)))
 }
 
-/// What a walk over the nodes came across.
+/// Result of a walk over the nodes.
 pub(super) struct Walk {
     pub(super) feasible: Vec<NodeIdx>,
     pub(super) visited: usize,
@@ -24,7 +24,7 @@ pub(super) struct Walk {
 /// Walks from `start` until `wanted` feasible nodes were seen and the next one is found, as one worker of
 /// kube-scheduler does: rejected nodes between the last wanted one and the next feasible one count as visited.
 ///
-/// `tried` was looked at before the walk: it counts as visited even if the walk does not reach it.
+/// `tried` was evaluated before the walk and counts as visited even if the walk does not reach it.
 pub(super) fn walk(
     nodes: &NodeTable,
     fits: &NodeSet,

@@ -1,4 +1,4 @@
-//! Which image is on how many nodes.
+//! Images and the number of nodes that have each of them.
 
 use harbormaster_api::{Str, node::Image};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -8,16 +8,16 @@ use crate::nodeset::NodeIdx;
 /// An image on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowImage {
-    /// As the kubelet reports it.
+    /// Name as the kubelet reports it.
     pub name: Str,
     /// Bytes, as the first node that had the image reported them.
     pub size_bytes: i64,
-    /// On how many nodes the image was when this row last changed.
+    /// Number of nodes that had the image when this row last changed.
     pub nodes: i64,
     id: ImageId,
 }
 
-/// The number of an image for as long as a node has it.
+/// Number of an image while some node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ImageId(u32);
 
@@ -77,7 +77,7 @@ impl ImageIndex {
         found
     }
 
-    /// Brings the images of a node up to date that has the same ones as when [`Self::of_row`] listed them.
+    /// Updates the images of a node that has the same ones as when [`Self::of_row`] listed them.
     pub(super) fn recount(&self, images: &mut [RowImage]) {
         for image in images {
             let entry = &self.entries[image.id.0 as usize];

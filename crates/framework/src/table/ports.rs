@@ -5,12 +5,12 @@ use harbormaster_api::pod::HostPort;
 /// The address that stands for every address of the node.
 const ANY_IP: &str = "0.0.0.0";
 
-/// A multiset of host ports: nodes use few, so a short list beats a map.
+/// Multiset of host ports. Nodes use few, so a short list is faster than a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsedPorts(Vec<(HostPort, u32)>);
 
 impl UsedPorts {
-    /// Counts one more use.
+    /// Adds one use.
     pub fn add(&mut self, port: &HostPort) {
         match self.0.iter_mut().find(|(p, _)| p == port) {
             Some((_, uses)) => *uses += 1,
@@ -18,7 +18,7 @@ impl UsedPorts {
         }
     }
 
-    /// Counts one use less.
+    /// Removes one use.
     pub fn remove(&mut self, port: &HostPort) {
         if let Some(at) = self.0.iter().position(|(p, _)| p == port) {
             self.0[at].1 -= 1;
@@ -28,18 +28,18 @@ impl UsedPorts {
         }
     }
 
-    /// Whether no port is used.
+    /// Returns true if no port is used.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `wanted` collides with a port in use: same protocol and number, and the same address or one of them
-    /// being `0.0.0.0`. Other spellings of "any address", `::` among them, are ordinary text, as in kube-scheduler.
-    pub fn conflicts(&self, wanted: &HostPort) -> bool {
+    /// Returns true if `requested` conflicts with a port in use: same protocol and number, and the same address or one of
+    /// them is `0.0.0.0`. Other spellings of "any address", such as `::`, are ordinary text, as in kube-scheduler.
+    pub fn conflicts(&self, requested: &HostPort) -> bool {
         self.0.iter().any(|(used, _)| {
-            used.port == wanted.port
-                && used.protocol == wanted.protocol
-                && (used.ip == wanted.ip || used.ip == ANY_IP || wanted.ip == ANY_IP)
+            used.port == requested.port
+                && used.protocol == requested.protocol
+                && (used.ip == requested.ip || used.ip == ANY_IP || requested.ip == ANY_IP)
         })
     }
 }

@@ -7,7 +7,7 @@ use harbormaster_api::{
 
 use crate::nodeset::NodeIdx;
 
-/// The zone a node belongs to: its region and zone labels, the beta labels winning where present. Empty without any.
+/// Returns the zone of a node from its region and zone labels; the beta labels take precedence. Empty without labels.
 pub fn zone_key(labels: &Labels) -> Str {
     let pick = |beta: &str, stable: &str| labels.get(beta).or_else(|| labels.get(stable)).cloned();
     let region = pick(LABEL_REGION_BETA, LABEL_REGION).unwrap_or_default();
@@ -35,7 +35,7 @@ impl ZoneOrder {
         }
     }
 
-    /// The first node of every zone, then the second of every zone, and so on.
+    /// Returns the first node of every zone, then the second of every zone, and so on.
     pub(super) fn round_robin(&self) -> Vec<NodeIdx> {
         let longest = self.0.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0);
         (0..longest).flat_map(|at| self.0.iter().filter_map(move |(_, rows)| rows.get(at).copied())).collect()

@@ -133,7 +133,7 @@ struct Changing {
 impl Changing {
     fn new(seed: u64) -> Self {
         let mut cluster = Cluster::default();
-        cluster.keep(IndexKind::of::<PodIndex>());
+        cluster.add_index(IndexKind::of::<PodIndex>());
         Self {
             dice: Dice::new(seed),
             cluster,

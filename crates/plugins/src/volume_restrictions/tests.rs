@@ -224,7 +224,7 @@ fn batches_and_what_if_questions_agree_with_single_answers_on_random_clusters() 
             ["0", "1", "2"]
                 .map(|name| claim("default", name, dice.pick(&["ReadWriteOncePod", "ReadWriteOnce"]))),
         );
-        nodes.keep(IndexKind::of::<VolumeUsers>());
+        nodes.add_index(IndexKind::of::<VolumeUsers>());
         let (pod, other) = (random_pod(&mut dice, "p").info(), random_pod(&mut dice, "o").info());
         batch_equals_single(&trial(), &nodes, &pod);
         adding_and_removing_is_neutral(&trial(), &mut nodes, &pod, &other);

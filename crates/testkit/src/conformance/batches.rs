@@ -117,13 +117,13 @@ pub fn adding_and_removing_is_neutral(
     let Some(before) = single_verdicts(trial, nodes, pod) else { return };
     let Some(mut slot) = filter_state(trial, nodes, pod) else { return };
     for (row, _) in &before {
-        nodes.what_if().what_if_added(*row, other.clone());
+        nodes.what_if().dry_run_add(*row, other.clone());
         failed(
             trial,
             pod,
             trial.plugin().add_pod(&Cycle::with_indexes(nodes, &indexes, pod), &mut slot, other, *row),
         );
-        nodes.what_if().end_what_if(*row, &other.uid);
+        nodes.what_if().dry_run_undo_add(*row, &other.uid);
         failed(
             trial,
             pod,

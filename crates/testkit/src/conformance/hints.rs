@@ -126,7 +126,7 @@ impl<'a> Sleeper<'a> {
     }
 
     fn is_woken_by(&self, told: &Told) -> bool {
-        let heard = self.registrations.iter().filter(|registration| registration.event.hears(told.event));
+        let heard = self.registrations.iter().filter(|registration| registration.event.matches(told.event));
         heard.into_iter().any(|registration| match &registration.hint {
             None => true,
             Some(hint) => {

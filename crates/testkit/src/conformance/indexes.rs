@@ -26,7 +26,7 @@ pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
     let mut placed: Vec<(Str, String, Str)> = Vec::new();
     for step in 0..200 {
         if step == 20 {
-            cluster.keep(kind);
+            cluster.add_index(kind);
         }
         let name = format!("n{}", dice.below(5));
         match dice.below(6) {
@@ -53,7 +53,7 @@ pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
                 cluster.remove_pod(&node, &uid);
             }
         }
-        if let Some(trouble) = cluster.take_troubles().first() {
+        if let Some(trouble) = cluster.take_errors().first() {
             panic!("seed {seed}, step {step}: {trouble}");
         }
         if step >= 20 {

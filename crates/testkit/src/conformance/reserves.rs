@@ -165,7 +165,7 @@ impl Desk<'_> {
             self.nodes.set_custom(&raw);
         }
         let assumed = self.fits();
-        self.nodes.give_back(&pod.uid);
+        self.nodes.revert_assumptions(&pod.uid);
         assert_eq!(
             assumed,
             self.fits(),

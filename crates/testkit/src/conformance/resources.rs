@@ -22,7 +22,7 @@ use crate::{custom::raw, trial::Trial};
 /// # Panics
 /// When the plugin fails.
 pub fn names_what_it_reads(trial: &Trial, nodes: &mut Cluster, pod: &Arc<PodInfo>) {
-    nodes.keep_only(trial.plugin().resources());
+    nodes.retain_resources(trial.plugin().resources());
     let plugin = trial.plugin();
     let unless_rejected = |said: Result<(), Stopped>| {
         if let Err(Stopped::Error(error)) = said {

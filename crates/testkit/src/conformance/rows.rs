@@ -59,9 +59,9 @@ pub fn row_scope_holds(trial: &Trial, nodes: &mut Cluster, pod: &PodInfo, elsewh
     answers_are_repeatable(trial, nodes, pod, elsewhere);
     let before = Said::of(trial, nodes, pod);
     for row in nodes.live().clone().iter() {
-        nodes.what_if().what_if_added(row, elsewhere.clone());
+        nodes.what_if().dry_run_add(row, elsewhere.clone());
         let now = Said::of(trial, nodes, pod).without(nodes, row);
-        nodes.what_if().end_what_if(row, &elsewhere.uid);
+        nodes.what_if().dry_run_undo_add(row, &elsewhere.uid);
         let place = nodes.node(row).name();
         assert_eq!(
             now,

@@ -2,7 +2,7 @@
 
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
-    attempt::{Found, NominatedRow, Runner, Search, unreserve},
+    attempt::{Decision, NominatedRow, Runner, Search, unreserve},
     cycle::Reservation,
     events::ClusterEvent,
     guard::Stopped,
@@ -56,10 +56,10 @@ fn find_with(
     nodes: &mut Cluster,
     pod: &Arc<PodInfo>,
     nominated: &[NominatedRow],
-) -> Found {
+) -> Decision {
     let mut rotation = Rotation::default();
     let found = runner.find(nodes, pod, Search { nominated, ..Search::all(&mut rotation) });
-    found.unwrap_or_else(|e| panic!("{e}")).into_found()
+    found.unwrap_or_else(|e| panic!("{e}")).into_decision()
 }
 
 #[test]
@@ -81,16 +81,16 @@ fn the_queue_holds_back_greedy_pods_and_serves_large_orders_first() {
 fn only_nodes_with_tickets_left_are_chosen_and_the_message_says_why_not() {
     let (mut runner, mut nodes) = (runner(), theatre());
     let found = find_with(&mut runner, &mut nodes, &wants("p", 3).info(), &[]);
-    let Found::Node { row, .. } = found else { panic!("{found:?}") };
+    let Decision::Node { row, .. } = found else { panic!("{found:?}") };
     assert_eq!(nodes.node(row).name(), "many");
     let found = find_with(&mut runner, &mut nodes, &wants("p", 5).info(), &[]);
-    let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
+    let Decision::Unschedulable(diagnosis) = found else { panic!("{found:?}") };
     assert_eq!(
         diagnosis.message(),
         "0/3 nodes are available: 1 node(s) didn't satisfy plugin(s) [Tickets], 2 Insufficient tickets."
     );
     let found = find_with(&mut runner, &mut nodes, &wants("p", -1).info(), &[]);
-    let Found::Nowhere(diagnosis) = found else { panic!("{found:?}") };
+    let Decision::Unschedulable(diagnosis) = found else { panic!("{found:?}") };
     assert_eq!(diagnosis.message(), "0/3 nodes are available: pod wants less than no ticket.");
 }
 
@@ -101,9 +101,9 @@ fn tickets_of_nominated_pods_count() {
     let nominated = [NominatedRow { row, pods: vec![wants("nominated", 3).priority(9).info()] }];
     let pod = wants("p", 2).info();
     let found = find_with(&mut runner, &mut nodes, &pod, &nominated);
-    assert!(matches!(found, Found::Nowhere(_)), "{found:?}");
+    assert!(matches!(found, Decision::Unschedulable(_)), "{found:?}");
     let found = find_with(&mut runner, &mut nodes, &pod, &[]);
-    assert!(matches!(found, Found::Node { .. }), "{found:?}");
+    assert!(matches!(found, Decision::Node { .. }), "{found:?}");
 }
 
 #[test]
@@ -219,12 +219,12 @@ fn a_choice_is_reserved_prepared_bound_and_released() {
     let pod = wants("p", 3).info();
     let mut rotation = Rotation::default();
     let attempt = runner.find(&mut nodes, &pod, Search::all(&mut rotation)).unwrap();
-    let Found::Node { row, .. } = *attempt.found() else { panic!("{attempt:?}") };
+    let Decision::Node { row, .. } = *attempt.decision() else { panic!("{attempt:?}") };
     let node = nodes.node(row).name().clone();
     let mut reservation = Reservation::new(pod.clone(), node.clone());
     assert!(attempt.reserve(&mut nodes, row, &mut reservation).is_ok());
     let given_back = unreserve(runner.profile(), &mut nodes, &reservation);
-    assert!(given_back.troubles.is_empty() && given_back.calls.is_empty());
+    assert!(given_back.errors.is_empty() && given_back.calls.is_empty());
     assert!(attempt.reserve(&mut nodes, row, &mut reservation).is_ok());
     let server = FakeApi::default();
     let cx = BindCycle { placement: reservation.of(PluginIdx(0)), api: server.api() };
@@ -243,7 +243,7 @@ fn a_choice_is_reserved_prepared_bound_and_released() {
 #[test]
 fn unreserving_gives_back_exactly_what_was_reserved() {
     let (plugin, mut nodes) = (Tickets::default(), theatre());
-    nodes.keep(IndexKind::of::<BoxOffice>());
+    nodes.add_index(IndexKind::of::<BoxOffice>());
     let pod = wants("p", 3).info();
     let cx = Cycle::new(&nodes, &pod);
     let PreFiltered::Continue { state, only: Some(only) } = plugin.pre_filter(&cx).unwrap() else {

@@ -74,7 +74,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "listens to storage classes, which it does not name",
-        said: "plugin \"Ears\" listens to changes of storage.k8s.io/StorageClass, which nobody watches",
+        said: "plugin \"Ears\" listens to changes of storage.k8s.io/StorageClass, which are not watched",
         check: || check(EventResource::StorageClass, Action::UPDATE),
     },
 ];

@@ -141,7 +141,7 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "listens to a custom resource that it does not name",
-        said: "plugin \"Quotas\" listens to changes of quotas.v1.example.com, which nobody watches",
+        said: "plugin \"Quotas\" listens to changes of quotas.v1.example.com, which are not watched",
         check: check::<LISTENS_UNNAMED>,
     },
     Planted {

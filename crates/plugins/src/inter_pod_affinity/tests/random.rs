@@ -228,12 +228,12 @@ fn what_if_answers_are_those_of_the_changed_cluster() {
             let row = dice.pick(nodes.order());
             let taken = nodes.node(row).pods().first().cloned().filter(|_| dice.one_in(2));
             if let Some(other) = taken {
-                nodes.what_if().what_if_removed(row, &other.uid);
+                nodes.what_if().dry_run_remove(row, &other.uid);
                 let cx = Cycle::with_indexes(&nodes, &indexes, &pod);
                 trial.plugin().remove_pod(&cx, &mut slot, &other, row).unwrap();
             } else {
                 let other = random_pod(&mut dice, &format!("new-{step}"), false).info();
-                nodes.what_if().what_if_added(row, other.clone());
+                nodes.what_if().dry_run_add(row, other.clone());
                 let cx = Cycle::with_indexes(&nodes, &indexes, &pod);
                 trial.plugin().add_pod(&cx, &mut slot, &other, row).unwrap();
             }

@@ -81,7 +81,7 @@ fn kept_equals_anew(nodes: &Cluster, when: &str) {
 fn the_index_equals_one_made_anew_after_changes_of_pods_nodes_and_objects() {
     for seed in 0..40 {
         let (mut dice, mut nodes, mut specs) = (Dice::new(seed), world([], None), SpecTable::default());
-        nodes.keep(IndexKind::of::<AttachedVolumes>());
+        nodes.add_index(IndexKind::of::<AttachedVolumes>());
         let mut placed = Vec::new();
         for step in 0..150 {
             let name = dice.pick(&NAMES);
@@ -101,7 +101,7 @@ fn the_index_equals_one_made_anew_after_changes_of_pods_nodes_and_objects() {
                 }
                 _ => change_an_object(&mut dice, &mut nodes),
             }
-            if let Some(trouble) = nodes.take_troubles().first() {
+            if let Some(trouble) = nodes.take_errors().first() {
                 panic!("seed {seed}, step {step}: {trouble}");
             }
             kept_equals_anew(&nodes, &format!("seed {seed}, step {step}"));

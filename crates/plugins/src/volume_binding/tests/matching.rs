@@ -12,7 +12,7 @@ const SIZES: [&str; 4] = ["1Gi", "2Gi", "2048Mi", "4Gi"];
 /// What Reserve would give the claims on that node, as `claim=volume` in the order of the claims' names; `None` if the node
 /// will not do.
 fn given(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
-    world.keep(IndexKind::of::<Supply>());
+    world.add_index(IndexKind::of::<Supply>());
     let claims = Claims::of(&Cycle::new(world, pod)).unwrap().unwrap();
     let row = world.find(node).unwrap();
     let found = claims.on(world.objects(), world.indexes().get().unwrap(), world.nodes().node(row)).ok()?;

@@ -87,10 +87,10 @@ fn the_index_equals_one_made_anew_after_changes_of_nodes_volumes_and_capacities(
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
         let mut world = world([]);
-        world.keep(IndexKind::of::<Supply>());
+        world.add_index(IndexKind::of::<Supply>());
         for step in 0..150 {
             change_something(&mut dice, &mut world);
-            if let Some(trouble) = world.take_troubles().first() {
+            if let Some(trouble) = world.take_errors().first() {
                 panic!("seed {seed}, step {step}: {trouble}");
             }
             let mut anew = Indexes::default();

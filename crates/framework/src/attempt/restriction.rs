@@ -1,19 +1,19 @@
-//! Which nodes PreFilter plugins left to look at.
+//! Restrictions of PreFilter plugins on the nodes.
 
 use std::borrow::Cow;
 
 use crate::{nodeset::NodeSet, outcome::Reject};
 
-/// What PreFilter left to look at.
+/// The nodes that PreFilter allows.
 #[derive(Debug, Default)]
-pub(super) struct Narrowed {
-    /// The only rows that count, if some plugin narrowed them.
+pub(super) struct Restriction {
+    /// The only allowed rows, if some plugin restricted them.
     pub(super) only: Option<NodeSet>,
-    /// The plugins that did.
+    /// The plugins that did, sorted.
     pub(super) by: Vec<&'static str>,
 }
 
-impl Narrowed {
+impl Restriction {
     pub(super) fn add(&mut self, plugin: &'static str, only: NodeSet) {
         self.by.push(plugin);
         self.by.sort_unstable();
@@ -23,8 +23,8 @@ impl Narrowed {
         }
     }
 
-    /// Two plugins that exclude each other leave no node. (One plugin that names only unknown nodes is not that case:
-    /// every node is then outside of its set.)
+    /// Returns the rejection for plugins that exclude each other and so leave no node. A single plugin that names only
+    /// unknown nodes is a different case: every node is then outside of its set.
     pub(super) fn nothing_left(&self) -> Option<Reject> {
         let empty = self.only.as_ref().is_some_and(NodeSet::is_empty);
         (empty && self.by.len() > 1).then(|| {

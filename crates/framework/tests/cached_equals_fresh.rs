@@ -1,4 +1,4 @@
-//! What is kept between attempts must equal what the plugins would say now, after any sequence of changes.
+//! Answers cached between attempts must equal those that the plugins would give now, after any sequence of changes.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use harbormaster_api::{Labels, Node, Pod, PodSpec, Resources, points::ExtensionPoint};
 use harbormaster_framework::{
-    attempt::{Attempt, Found, Runner, Search},
+    attempt::{Attempt, Decision, Runner, Search},
     cluster::Cluster,
     plugin::PreFilter,
     pod::SpecTable,
@@ -17,7 +17,7 @@ use harbormaster_framework::{
 };
 use proptest::prelude::*;
 
-/// Rejects nodes without enough cpu, and (through PreFilter) everything for pods of priority 13.
+/// Rejects nodes without enough cpu and, in PreFilter, all nodes for pods of priority 13.
 struct Cpu;
 
 impl Plugin for Cpu {
@@ -72,7 +72,7 @@ impl<const REVERSE: bool> Plugin for Label<REVERSE> {
     }
 }
 
-/// Has no opinion about every third class of pods.
+/// Skips every third class of pods.
 impl<const REVERSE: bool> PreScore<Row> for Label<REVERSE> {
     fn pre_score(
         &self,
@@ -92,7 +92,7 @@ impl<const REVERSE: bool> Score<Row> for Label<REVERSE> {
     }
 }
 
-/// Asked anew in every cycle: rejects full nodes for pods whose name ends in "odd".
+/// Cluster-scoped: rejects full nodes for pods whose name ends in "odd".
 struct Fickle;
 
 impl Plugin for Fickle {
@@ -193,18 +193,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The found node and, if there is none, the message.
-fn answer(found: &Found, nodes: &Cluster) -> String {
+/// The chosen node or, if there is none, the message.
+fn answer(found: &Decision, nodes: &Cluster) -> String {
     match found {
-        Found::Node { row, .. } => nodes.node(*row).name().to_string(),
-        Found::Nowhere(diagnosis) => diagnosis.message(),
+        Decision::Node { row, .. } => nodes.node(*row).name().to_string(),
+        Decision::Unschedulable(diagnosis) => diagnosis.message(),
     }
 }
 
 fn run(steps: Vec<Step>, fickle: bool, window: Window, tie: Tie) -> Result<(), TestCaseError> {
     let profile = profile(fickle);
-    // So little is kept that it changes hands.
-    let mut kept = Runner::keeping(profile.clone(), 6000);
+    // The cache is so small that entries are replaced.
+    let mut cached = Runner::with_cache_size(profile.clone(), 6000);
     let (mut nodes, mut specs) = (Cluster::default(), SpecTable::default());
     let mut placed: Vec<(Arc<PodInfo>, harbormaster_api::Str)> = Vec::new();
     let mut rotation = Rotation::default();
@@ -229,15 +229,15 @@ fn run(steps: Vec<Step>, fickle: bool, window: Window, tie: Tie) -> Result<(), T
                 let search = Search { window, tie, ..Search::all(&mut fresh_rotation) };
                 let fresh = Runner::new(profile.clone()).find(&mut nodes, &pod, search);
                 let search = Search { window, tie, ..Search::all(&mut rotation) };
-                let found = kept.find(&mut nodes, &pod, search);
-                let (found, fresh) = (found.map(Attempt::into_found), fresh.map(Attempt::into_found));
+                let found = cached.find(&mut nodes, &pod, search);
+                let (found, fresh) = (found.map(Attempt::into_decision), fresh.map(Attempt::into_decision));
                 let (Ok(found), Ok(fresh)) = (found, fresh) else {
                     prop_assert_eq!(nodes.node_count(), 0);
                     continue;
                 };
                 prop_assert_eq!(answer(&found, &nodes), answer(&fresh, &nodes));
                 prop_assert_eq!(rotation, fresh_rotation);
-                if let Found::Node { row, .. } = found {
+                if let Decision::Node { row, .. } = found {
                     let name = nodes.node(row).name().clone();
                     nodes.add_pod(&name, pod.clone());
                     placed.push((pod, name));

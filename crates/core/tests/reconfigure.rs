@@ -1,4 +1,4 @@
-//! Another configuration takes over while pods wait, are held back and are being bound.
+//! New configurations are applied while pods wait, are delayed on Permit and are being bound.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -32,7 +32,7 @@ use world::{
 const DEFAULT: &str = "default-scheduler";
 const OTHER: &str = "other";
 
-/// Lets nobody in.
+/// Gates every pod.
 struct Closed;
 
 impl Plugin for Closed {
@@ -57,7 +57,7 @@ impl Build for Closed {
     }
 }
 
-/// Holds pods back until one of odd priority comes.
+/// Delays pods until one of odd priority arrives.
 struct Turnstile;
 
 impl Plugin for Turnstile {
@@ -86,16 +86,16 @@ impl Build for Turnstile {
     }
 }
 
-/// What differs between profiles.
+/// Differences between profiles.
 #[derive(Clone, Copy, Default)]
 struct Choice {
-    /// Nodes with more on them are better.
+    /// Prefers nodes with more pods.
     packs: bool,
-    /// Nodes may be overfilled.
+    /// Allows nodes to be overcommitted.
     overfills: bool,
     closed: bool,
     turnstile: bool,
-    /// A plugin reads volumes.
+    /// Has a plugin that reads volumes.
     volumes: bool,
 }
 
@@ -162,7 +162,7 @@ fn the_next_pod_goes_where_the_new_scores_send_it() {
     world.add_pod(pod("p", 100));
     world.attempt();
     assert_eq!(world.bindings(), [("p".to_owned(), "empty".to_owned())]);
-    world.take_over(config(&[(DEFAULT, Choice { packs: true, ..Choice::default() })]));
+    world.reconfigure(config(&[(DEFAULT, Choice { packs: true, ..Choice::default() })]));
     world.add_pod(pod("q", 100));
     world.attempt();
     assert_eq!(world.bindings(), [("q".to_owned(), "half".to_owned())]);
@@ -176,7 +176,7 @@ fn what_was_rejected_before_is_tried_again() {
     world.attempt();
     world.wait(Duration::from_secs(5));
     assert_eq!(world.engine.queue_lengths().unschedulable, 1);
-    world.take_over(config(&[(DEFAULT, Choice { overfills: true, ..Choice::default() })]));
+    world.reconfigure(config(&[(DEFAULT, Choice { overfills: true, ..Choice::default() })]));
     world.attempt();
     assert_eq!(world.bindings(), [("big".to_owned(), "n".to_owned())]);
 }
@@ -193,7 +193,7 @@ fn a_backoff_goes_on_by_the_new_delays() {
     world.bind_finished("p", BindOutcome::Failed("broken".into()));
     world.wait(Duration::from_secs(60));
     assert!(!world.engine.has_work());
-    world.take_over(plain());
+    world.reconfigure(plain());
     world.wait(Duration::from_secs(2));
     assert!(world.engine.has_work());
 }
@@ -203,10 +203,10 @@ fn gates_are_asked_again() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
-    world.take_over(closed());
+    world.reconfigure(closed());
     assert_eq!(world.engine.queue_lengths().gated, 1);
     assert!(world.attempt().is_none());
-    world.take_over(plain());
+    world.reconfigure(plain());
     world.attempt();
     assert_eq!(world.bindings().len(), 1);
 }
@@ -219,7 +219,7 @@ fn pods_come_and_go_with_their_profiles() {
     world.add_pod(with_scheduler(pod("b", 100), OTHER));
     world.add_pod(with_scheduler(pod("a", 100), OTHER));
     world.add_pod(with_scheduler(pod("nobodys", 100), "nobody"));
-    world.take_over(only_other());
+    world.reconfigure(only_other());
     assert_eq!(world.engine.queue_lengths().active, 2);
     world.attempt();
     world.attempt();
@@ -227,7 +227,7 @@ fn pods_come_and_go_with_their_profiles() {
     let bound: Vec<String> = world.bindings().into_iter().map(|(pod, _)| pod).collect();
     assert_eq!(bound, ["a", "b"]);
     let two = config(&[(OTHER, Choice::default()), (DEFAULT, Choice::default())]);
-    world.take_over(two);
+    world.reconfigure(two);
     world.attempt();
     assert_eq!(world.bindings(), [("ours".to_owned(), "n".to_owned())]);
     assert!(world.attempt().is_none(), "those that are being bound are not tried again");
@@ -239,7 +239,7 @@ fn a_nomination_goes_with_the_profile() {
     let mut nominated = pod("p", 900);
     nominated.status.nominated_node_name = Some("n".into());
     world.add_pod(nominated);
-    world.take_over(only_other());
+    world.reconfigure(only_other());
     world.set_node(node("n", 1000));
     world.add_pod(with_scheduler(pod("q", 900), OTHER));
     world.attempt();
@@ -256,7 +256,7 @@ fn a_victim_stays_if_nobody_wants_its_place_any_more() {
     world.attempt();
     let mut first = world.evictions();
     assert_eq!(first.len(), 1, "the last victim waits for the others");
-    world.take_over(only_other());
+    world.reconfigure(only_other());
     world.evict_finished(first.remove(0), harbormaster_core::EvictOutcome::Evicted);
     assert!(world.evictions().is_empty());
 }
@@ -267,7 +267,7 @@ fn a_binding_finishes_under_the_profile_that_began_it() {
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
     world.attempt();
-    world.take_over(config(&[(OTHER, Choice::default()), (DEFAULT, Choice::default())]));
+    world.reconfigure(config(&[(OTHER, Choice::default()), (DEFAULT, Choice::default())]));
     assert_eq!(world.engine.bindings_in_progress(), 1);
     assert!(world.engine.cache().is_assumed("p"));
     assert!(world.attempt().is_none());
@@ -284,10 +284,10 @@ fn a_binding_that_fails_is_tried_again_if_there_is_a_profile_for_it() {
         world.set_node(node("n", 1000));
         world.add_pod(pod("p", 100));
         world.attempt();
-        world.take_over(config);
+        world.reconfigure(config);
         world.events();
         world.bind_finished("p", BindOutcome::Failed("broken".into()));
-        assert!(!world.engine.cache().is_placed("p"));
+        assert!(!world.engine.cache().is_on_node("p"));
         assert_eq!(world.engine.queue().get(&"p".into()).is_some(), again);
         assert_eq!(world.events().len(), usize::from(again));
         world.wait(Duration::from_secs(5));
@@ -303,8 +303,8 @@ fn waits_on_permit_end_and_such_pods_are_tried_again() {
     world.attempt();
     assert!(world.bindings().is_empty() && world.engine.cache().is_assumed("p"));
     world.events();
-    world.take_over(plain());
-    assert!(!world.engine.cache().is_placed("p"));
+    world.reconfigure(plain());
+    assert!(!world.engine.cache().is_on_node("p"));
     assert_eq!(
         world.events(),
         ["Warning FailedScheduling Scheduling: the configuration of the scheduler has changed"]
@@ -318,11 +318,11 @@ fn waits_on_permit_end_and_such_pods_are_tried_again() {
 fn objects_that_nobody_has_fed_are_named() {
     let with_volumes = config(&[(DEFAULT, Choice { volumes: true, ..Choice::default() })]);
     let mut world = World::with(plain());
-    assert!(world.engine.lacks(&plain().profiles).is_empty());
-    let lacking = world.engine.lacks(&with_volumes.profiles);
+    assert!(world.engine.missing_resources(&plain().profiles).is_empty());
+    let lacking = world.engine.missing_resources(&with_volumes.profiles);
     assert!(lacking.iter().any(|kind| kind.name().plural == "persistentvolumeclaims"), "{lacking:?}");
-    world.take_over(with_volumes.clone());
-    assert!(world.engine.lacks(&with_volumes.profiles).is_empty());
+    world.reconfigure(with_volumes.clone());
+    assert!(world.engine.missing_resources(&with_volumes.profiles).is_empty());
 }
 
 #[test]
@@ -330,20 +330,20 @@ fn a_recording_goes_on_through_it() {
     let mut world = World::with(plain());
     world.set_node(node("n", 1000));
     world.add_pod(pod("p", 100));
-    world.take_over(closed());
+    world.reconfigure(closed());
     world.attempt();
-    world.take_over(plain());
+    world.reconfigure(plain());
     world.attempt();
     let recording = world.engine.finish().unwrap();
     let played = replay_through(plain(), [closed(), plain()], &*recording).unwrap();
     assert_eq!(played.attempts, 1);
     let missing = replay(plain(), &*recording).unwrap_err();
-    assert!(matches!(missing, ReplayError::Unplayable(..)), "{missing}");
+    assert!(matches!(missing, ReplayError::NotReplayable(..)), "{missing}");
     let others = replay_through(plain(), [only_other(), plain()], &*recording).unwrap_err();
     assert!(matches!(others, ReplayError::Differs { .. }), "{others}");
 }
 
-// --- whatever happens ---
+// --- random steps ---
 
 #[derive(Clone, Debug)]
 enum Any {
@@ -365,7 +365,7 @@ fn any_step() -> impl Strategy<Value = Any> {
     ]
 }
 
-/// The configurations that take over, with the names of their profiles.
+/// The configurations that are applied, with the names of their profiles.
 fn numbered(which: usize) -> (EngineConfig, &'static [&'static str]) {
     let (plain, turnstile) = (Choice::default(), Choice { turnstile: true, ..Choice::default() });
     match which {
@@ -390,9 +390,9 @@ fn check(world: &World, model: &Model, live: &[&str]) -> Result<(), TestCaseErro
         prop_assert!(!(queued && bound), "{} is bound and still queued", pod.name);
         prop_assert!(!queued || ours, "{} is nobody's and still queued", pod.name);
         prop_assert!(places == 1 || bound || !ours || pod.is_terminating(), "{} is lost", pod.name);
-        prop_assert!(!(binding || bound) || engine.cache().is_placed(&pod.uid) || pod.is_terminating());
+        prop_assert!(!(binding || bound) || engine.cache().is_on_node(&pod.uid) || pod.is_terminating());
     }
-    let known = model.pods.values().filter(|p| engine.cache().is_placed(&p.uid)).count();
+    let known = model.pods.values().filter(|p| engine.cache().is_on_node(&p.uid)).count();
     prop_assert_eq!(engine.cache().pod_counts().0, known, "a pod that is gone still counts");
     let waiting = engine.bindings_in_progress() - model.bindings.len();
     prop_assert_eq!(engine.sizes().in_flight, waiting, "only pods that wait may miss something");
@@ -429,7 +429,7 @@ fn run(steps: Vec<Any>) -> Result<(), TestCaseError> {
                 let config;
                 (config, live) = numbered(which);
                 later.push(config.clone());
-                world.take_over(config);
+                world.reconfigure(config);
             }
         }
         model.bindings.extend(world.binding_uids());
@@ -458,7 +458,7 @@ fn nothing_is_asked_for_that_nobody_answers() {
     world.add_pod(pod("p", 100));
     world.attempt();
     world.all_effects();
-    world.take_over(closed());
+    world.reconfigure(closed());
     let asked = world.all_effects();
     assert!(!asked.iter().any(|effect| matches!(effect, Effect::Bind(_) | Effect::Evict(_))), "{asked:?}");
 }

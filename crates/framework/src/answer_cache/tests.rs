@@ -1,4 +1,4 @@
-//! What is kept is bounded, and what stays is still found.
+//! The cache is bounded, and its entries are found.
 
 use harbormaster_api::{Node, Pod, PodSpec, points::ExtensionPoint};
 
@@ -55,25 +55,25 @@ fn pod(priority: i32) -> Arc<PodInfo> {
     PodInfo::standalone(Pod { spec, ..Pod::default() })
 }
 
-/// What is kept for such a pod is made or brought up to date, and is what it should be.
-fn use_for(kept: &mut Kept, profile: &Profile, cluster: &Cluster, pod: &PodInfo) {
+/// Opens and synchronizes the slate for the pod and checks its scores.
+fn use_for(cache: &mut AnswerCache, profile: &Profile, cluster: &Cluster, pod: &PodInfo) {
     let cx = Cycle::new(cluster, pod);
-    let slate = kept.open(profile, &cx).unwrap();
-    kept.sync(slate, profile, &cx, &mut Laps::of(None)).unwrap();
-    let raw = kept.column(slate, PluginIdx(0)).unwrap().raw();
+    let slate = cache.open(profile, &cx).unwrap();
+    cache.sync(slate, profile, &cx, &mut StageTimer::new(None)).unwrap();
+    let raw = cache.column(slate, PluginIdx(0)).unwrap().raw();
     assert_eq!(raw, vec![i64::from(pod.priority()); cluster.rows()]);
 }
 
-/// How much one slate with its columns takes.
+/// Size of one slate with its columns.
 fn size_of_one(profile: &Profile, cluster: &Cluster) -> usize {
-    let mut kept = Kept::new(usize::MAX);
-    use_for(&mut kept, profile, cluster, &pod(0));
-    kept.size()
+    let mut cache = AnswerCache::new(usize::MAX);
+    use_for(&mut cache, profile, cluster, &pod(0));
+    cache.size()
 }
 
-impl Kept {
+impl AnswerCache {
     fn slates(&self) -> usize {
-        self.slates.iter().filter(|slate| slate.is_there()).count()
+        self.slates.iter().filter(|slate| slate.exists()).count()
     }
 
     fn finds(&self, pod: &PodInfo) -> bool {
@@ -85,96 +85,96 @@ impl Kept {
 fn of_what_is_asked_for_once_the_last_ones_are_kept_and_no_more() {
     let (profile, cluster) = (profile(), cluster(50));
     let one = size_of_one(&profile, &cluster);
-    let mut kept = Kept::new(160 * one);
+    let mut cache = AnswerCache::new(160 * one);
     for priority in 0..300 {
-        use_for(&mut kept, &profile, &cluster, &pod(priority));
-        assert!(kept.slates() <= 24, "{} slates at {priority}", kept.slates());
-        assert!(kept.slates() >= 17.min(priority as usize), "{} slates at {priority}", kept.slates());
+        use_for(&mut cache, &profile, &cluster, &pod(priority));
+        assert!(cache.slates() <= 24, "{} slates at {priority}", cache.slates());
+        assert!(cache.slates() >= 17.min(priority as usize), "{} slates at {priority}", cache.slates());
     }
-    assert!(kept.slates.len() <= 24, "places are used again");
-    assert!(kept.columns.len() <= 24, "places are used again");
+    assert!(cache.slates.len() <= 24, "positions are reused");
+    assert!(cache.columns.len() <= 24, "positions are reused");
 }
 
 #[test]
 fn what_is_asked_for_again_is_kept_up_to_the_bound_and_little_more() {
     let (profile, cluster) = (profile(), cluster(50));
     let one = size_of_one(&profile, &cluster);
-    let mut kept = Kept::new(32 * one);
+    let mut cache = AnswerCache::new(32 * one);
     for priority in 0..300 {
         for _ in 0..2 {
-            use_for(&mut kept, &profile, &cluster, &pod(priority));
+            use_for(&mut cache, &profile, &cluster, &pod(priority));
         }
-        assert!(kept.slates() <= 38, "{} slates at {priority}", kept.slates());
-        assert!(kept.slates() >= 27.min(priority as usize), "{} slates at {priority}", kept.slates());
+        assert!(cache.slates() <= 38, "{} slates at {priority}", cache.slates());
+        assert!(cache.slates() >= 27.min(priority as usize), "{} slates at {priority}", cache.slates());
     }
 }
 
 #[test]
 fn templates_that_take_turns_are_kept_from_the_second_turn_on() {
     let (profile, cluster) = (profile(), cluster(50));
-    let mut kept = Kept::new(160 * size_of_one(&profile, &cluster));
+    let mut cache = AnswerCache::new(160 * size_of_one(&profile, &cluster));
     let pods: Vec<_> = (0..100).map(pod).collect();
     for _ in 0..2 {
-        pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+        pods.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
     }
-    assert!(pods.iter().all(|pod| kept.finds(pod)));
-    (1000..2000).for_each(|other| use_for(&mut kept, &profile, &cluster, &pod(other)));
-    assert!(pods.iter().all(|pod| kept.finds(pod)), "what comes once does not push them out");
+    assert!(pods.iter().all(|pod| cache.finds(pod)));
+    (1000..2000).for_each(|other| use_for(&mut cache, &profile, &cluster, &pod(other)));
+    assert!(pods.iter().all(|pod| cache.finds(pod)), "entries that are used once do not evict them");
 }
 
 #[test]
 fn what_is_used_all_the_time_stays_and_is_found_by_its_spec() {
     let (profile, cluster) = (profile(), cluster(50));
-    let mut kept = Kept::new(8 * size_of_one(&profile, &cluster));
+    let mut cache = AnswerCache::new(8 * size_of_one(&profile, &cluster));
     let often: Vec<_> = [1, 2, 3].map(pod).into();
     for _ in 0..2 {
-        often.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+        often.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
     }
     let others: Vec<_> = (10..100).map(pod).collect();
     for other in &others {
-        // Each of them is worth keeping, too.
+        // These become protected, too.
         for _ in 0..2 {
-            use_for(&mut kept, &profile, &cluster, other);
+            use_for(&mut cache, &profile, &cluster, other);
         }
         for pod in &often {
-            assert!(kept.finds(pod), "{} is forgotten for {}", pod.priority(), other.priority());
-            use_for(&mut kept, &profile, &cluster, pod);
+            assert!(cache.finds(pod), "{} is forgotten for {}", pod.priority(), other.priority());
+            use_for(&mut cache, &profile, &cluster, pod);
         }
     }
-    assert!(!kept.finds(&others[0]), "the slate of this one is gone");
-    others.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+    assert!(!cache.finds(&others[0]), "its slate was evicted");
+    others.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
 }
 
 #[test]
 fn a_cluster_that_grows_makes_room_as_well() {
     let (profile, mut cluster) = (profile(), cluster(10));
-    let mut kept = Kept::new(20 * size_of_one(&profile, &cluster));
+    let mut cache = AnswerCache::new(20 * size_of_one(&profile, &cluster));
     let pods: Vec<_> = (0..16).map(pod).collect();
     for _ in 0..2 {
-        pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+        pods.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
     }
-    assert_eq!(kept.slates(), 16);
+    assert_eq!(cache.slates(), 16);
     for at in 10..1000 {
         cluster.set_node(Arc::new(Node { name: format!("n{at}").into(), ..Node::default() }));
     }
     cluster.refresh();
-    pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
-    use_for(&mut kept, &profile, &cluster, &pod(100));
-    assert_eq!(kept.slates(), 2, "the last one and the new one");
+    pods.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
+    use_for(&mut cache, &profile, &cluster, &pod(100));
+    assert_eq!(cache.slates(), 2, "the last one and the new one");
 }
 
 #[test]
 fn a_small_table_gets_less_room_than_a_large_one() {
     let profile = profile();
     let held = |nodes: usize| {
-        let (mut kept, cluster) = (Kept::new(usize::MAX), cluster(nodes));
+        let (mut cache, cluster) = (AnswerCache::new(usize::MAX), cluster(nodes));
         let pods: Vec<_> = (0..3000).map(pod).collect();
         for pod in pods {
             for _ in 0..2 {
-                use_for(&mut kept, &profile, &cluster, &pod);
+                use_for(&mut cache, &profile, &cluster, &pod);
             }
         }
-        kept.size()
+        cache.size()
     };
     let (small, large) = (held(200), held(400));
     assert!((3 << 20..5 << 20).contains(&small), "{small} bytes");
@@ -184,18 +184,18 @@ fn a_small_table_gets_less_room_than_a_large_one() {
 #[test]
 fn what_is_not_used_for_long_is_let_go_of() {
     let (profile, cluster) = (profile(), cluster(50));
-    let mut kept = Kept::new(usize::MAX);
+    let mut cache = AnswerCache::new(usize::MAX);
     let pods: Vec<_> = (0..10).map(pod).collect();
     for _ in 0..2 {
-        pods.iter().for_each(|pod| use_for(&mut kept, &profile, &cluster, pod));
+        pods.iter().for_each(|pod| use_for(&mut cache, &profile, &cluster, pod));
     }
-    kept.forget_unused();
-    assert!(pods.iter().all(|pod| kept.finds(pod)), "they were used before the first call");
-    use_for(&mut kept, &profile, &cluster, &pods[0]);
-    kept.forget_unused();
-    assert!(kept.finds(&pods[0]));
-    assert!(!pods[1..].iter().any(|pod| kept.finds(pod)));
-    assert_eq!((kept.slates(), kept.by_reads.len()), (1, 1));
-    kept.forget_unused();
-    assert_eq!((kept.slates(), kept.by_reads.len(), kept.by_columns.len()), (0, 0, 0));
+    cache.forget_unused();
+    assert!(pods.iter().all(|pod| cache.finds(pod)), "they were used before the first call");
+    use_for(&mut cache, &profile, &cluster, &pods[0]);
+    cache.forget_unused();
+    assert!(cache.finds(&pods[0]));
+    assert!(!pods[1..].iter().any(|pod| cache.finds(pod)));
+    assert_eq!((cache.slates(), cache.by_reads.len()), (1, 1));
+    cache.forget_unused();
+    assert_eq!((cache.slates(), cache.by_reads.len(), cache.by_columns.len()), (0, 0, 0));
 }

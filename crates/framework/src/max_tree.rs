@@ -1,21 +1,22 @@
-//! The largest of many numbers, kept while they change one by one.
+//! The largest of many numbers, maintained while they change one by one.
 
-/// How many numbers, and how many maxima of them, share a maximum one level up.
+/// Number of neighbours that share a maximum one level up.
 const FAN: usize = 16;
 
-/// Numbers with their maxima: of every [`FAN`] neighbours, of every [`FAN`] of these maxima, and so on, up to one.
+/// Numbers with their maxima: of every [`FAN`] neighbours, of every [`FAN`] of these maxima, and so on, up to one
+/// group.
 ///
-/// To change a number, to find the largest and to find who has it all look at a few neighbours per level.
+/// Changing a number, finding the largest and finding its position each visit a few neighbours per level.
 ///
-/// Invariant: behind [`Best::rebuild`] and [`Best::set`] every maximum is that of what is below it.
+/// Invariant: after [`MaxTree::rebuild`] and [`MaxTree::set`] every maximum is that of the numbers below it.
 #[derive(Debug)]
-pub(crate) struct Best {
+pub(crate) struct MaxTree {
     /// The numbers first, then their maxima; the last level has at most [`FAN`] entries.
     levels: Vec<Vec<i64>>,
 }
 
-impl Best {
-    /// As many times the same number.
+impl MaxTree {
+    /// Creates `len` numbers with the same value.
     pub(crate) fn new(len: usize, number: i64) -> Self {
         let mut levels = vec![vec![number; len]];
         while let Some(below) = levels.last().map(Vec::len).filter(|below| *below > FAN) {
@@ -29,12 +30,12 @@ impl Best {
         &self.levels[0]
     }
 
-    /// The numbers, to change many of them; [`Self::rebuild`] comes next.
+    /// The numbers, for changing many of them. Call [`Self::rebuild`] afterwards.
     pub(crate) fn numbers_mut(&mut self) -> &mut [i64] {
         &mut self.levels[0]
     }
 
-    /// Finds all maxima anew.
+    /// Recomputes all maxima.
     pub(crate) fn rebuild(&mut self) {
         for level in 1..self.levels.len() {
             let (below, above) = self.levels.split_at_mut(level);
@@ -58,7 +59,7 @@ impl Best {
         }
     }
 
-    /// The largest number, and the first place at or after `start` (going round) that has it; `None` if there are no
+    /// Returns the largest number and its first position at or after `start` (wrapping around); `None` if there are no
     /// numbers.
     pub(crate) fn largest_from(&self, start: usize) -> Option<(i64, usize)> {
         let best = self.levels.last()?.iter().copied().max()?;
@@ -67,10 +68,10 @@ impl Best {
         Some((best, at))
     }
 
-    /// The first place at or after `start` that has `best`, which is the largest number.
+    /// Returns the first position at or after `start` of `best`, which is the largest number.
     fn first_from(&self, best: i64, start: usize) -> Option<usize> {
         let (mut level, mut at) = (0, start);
-        // Up, to the first group of neighbours that has it.
+        // Up to the first group of neighbours that contains it.
         let mut found = loop {
             let numbers = &self.levels[level];
             let end = numbers.len().min((at / FAN + 1) * FAN);
@@ -92,7 +93,7 @@ impl Best {
         Some(found)
     }
 
-    /// About how many bytes it holds.
+    /// Approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         8 * self.levels.iter().map(Vec::len).sum::<usize>()
     }
@@ -126,7 +127,7 @@ mod tests {
             len in prop_oneof![0usize..40, 250usize..600],
             changes in prop::collection::vec((any::<prop::sample::Index>(), -2i64..3, 0usize..700), 0..60),
         ) {
-            let mut best = Best::new(len, 0);
+            let mut best = MaxTree::new(len, 0);
             let mut numbers = vec![0; len];
             for (at, number, start) in changes {
                 if len > 0 {

@@ -1,0 +1,76 @@
+//! Applies a new configuration while the engine has pods.
+//!
+//! Between two attempts every pod is in the queue, waits on Permit or is being bound:
+//! - Bindings finish under the profile that started them, which they hold.
+//! - Waits on Permit end, because the plugins that would end them may not exist any more. The pods return to the queue
+//!   like any rejected pod, so Unreserve of the old profile runs.
+//! - Pods in the queue move to the part that the new configuration requires. Their reasons for waiting may not apply
+//!   any more, so no pod stays to wait for an event that may never be reported.
+//! - Pods of removed profiles are dropped, except for running bindings. Pods that had no profile so far are added.
+//!
+//! Pods on nodes, indexes and the position in the walk over nodes are kept.
+
+use std::sync::Arc;
+
+use harbormaster_api::{Str, Timestamp};
+use harbormaster_framework::{outcome::Reject, pod::PodInfo, profile::Profile, resource::ResourceKind};
+
+use super::{Engine, EngineConfig};
+use crate::failure::Failure;
+
+/// Message for pods that waited on Permit.
+const CHANGED: &str = "the configuration of the scheduler has changed";
+
+impl Engine {
+    /// Applies new profiles, delays, extenders and limits of the search. Meter and notes are unchanged.
+    ///
+    /// Custom objects of new kinds are stored from now on, so the host has to supply all of them again; see
+    /// [`Self::missing_resources`].
+    pub fn reconfigure(&mut self, config: EngineConfig, now: Timestamp) {
+        self.handling = None;
+        self.end_waits(now);
+        self.report_plugin_failures();
+        let config = EngineConfig { meter: self.meter.clone(), ..config }.metered();
+        self.cache.prepare_for(&config.profiles);
+        let before = self.queue.profile_names();
+        let (search, batches) = (config.search(), config.batches());
+        let extended = !config.extenders.is_empty();
+        self.finder.reconfigure(&config.profiles, search, batches, config.extenders);
+        let at = self.cache.at(now);
+        let gone = self.queue.reconfigure(config.profiles, config.backoff, config.max_wait, extended, at);
+        gone.iter().for_each(|pod| self.drop_pod(pod));
+        self.add_new_pods(&before, now);
+    }
+
+    /// Returns the kinds of custom objects that those profiles read and that are not stored yet.
+    pub fn missing_resources(&self, profiles: &[Arc<Profile>]) -> Vec<ResourceKind> {
+        self.cache.missing_resources(profiles)
+    }
+
+    fn end_waits(&mut self, now: Timestamp) {
+        let waiting: Vec<Str> = self.bindings.waiting().map(|binding| binding.entry.uid().clone()).collect();
+        for uid in waiting {
+            self.end_wait(&uid, Failure::BindRejected(Reject::evictable(CHANGED)), now);
+        }
+    }
+
+    /// Drops a pod whose profile was removed.
+    fn drop_pod(&mut self, pod: &PodInfo) {
+        self.nominator.clear(&pod.uid);
+        self.evictions.give_up(&pod.uid);
+        self.queue.release_from_eviction(&pod.uid);
+    }
+
+    /// Adds pods that had no profile so far, ordered by name because they did not arrive one after the other.
+    fn add_new_pods(&mut self, before: &[Str], now: Timestamp) {
+        let is_new = |pod: &&Arc<PodInfo>| {
+            let name = &pod.spec.scheduler_name;
+            pod.node_name.is_none() && !before.contains(name) && self.queue.profile_of(name).is_some()
+        };
+        let is_free =
+            |pod: &&Arc<PodInfo>| !self.bindings.contains(&pod.uid) && !self.cache.is_on_node(&pod.uid);
+        let mut new: Vec<Arc<PodInfo>> = self.pods.all().filter(is_new).filter(is_free).cloned().collect();
+        new.sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
+        new.into_iter().for_each(|pod| self.new_pending_pod(pod, now));
+    }
+}

@@ -1,0 +1,165 @@
+//! Requests to extenders and their answers: recorded with an attempt, and used in its replay.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use harbormaster_api::Str;
+use harbormaster_framework::{
+    extender::{ExtenderClient, Extenders, Filtered, NodeVictims, Remark},
+    pod::PodInfo,
+};
+use serde::{Deserialize, Serialize};
+
+/// A request to an extender and its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ExtenderExchange {
+    Filter(ExtenderRequest<Vec<Str>>, Result<Filtered, String>),
+    Prioritize(ExtenderRequest<Vec<Str>>, Result<Vec<(Str, i64)>, String>),
+    Preempt(ExtenderRequest<Vec<NodeVictims>>, Result<Vec<NodeVictims>, String>),
+}
+
+/// A request: the extender, the pod, and the nodes or evictions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ExtenderRequest<T> {
+    extender: usize,
+    pod: Str,
+    about: T,
+}
+
+impl<T> ExtenderRequest<T> {
+    fn new(extender: usize, pod: &PodInfo, about: T) -> Self {
+        Self { extender, pod: pod.uid.clone(), about }
+    }
+}
+
+/// Passes requests on and records them with their answers.
+#[derive(Debug)]
+pub(super) struct ExtenderRecorder {
+    client: Arc<dyn ExtenderClient>,
+    exchanges: Mutex<Vec<ExtenderExchange>>,
+}
+
+impl ExtenderRecorder {
+    /// Wraps the client of the extenders; `None` if there is no client.
+    pub(super) fn wrap(extenders: &mut Extenders) -> Option<Arc<Self>> {
+        let recorder = Arc::new(Self { client: extenders.client()?.clone(), exchanges: Mutex::default() });
+        *extenders = extenders.with_client(recorder.clone());
+        Some(recorder)
+    }
+
+    /// Takes the exchanges since the last call.
+    pub(super) fn take(&self) -> Vec<ExtenderExchange> {
+        std::mem::take(&mut *locked(&self.exchanges))
+    }
+}
+
+impl ExtenderClient for ExtenderRecorder {
+    fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
+        let answer = self.client.filter(extender, pod, nodes);
+        let request = ExtenderRequest::new(extender, pod, nodes.to_vec());
+        locked(&self.exchanges).push(ExtenderExchange::Filter(request, answer.clone()));
+        answer
+    }
+
+    fn prioritize(
+        &self,
+        extenders: &[usize],
+        pod: &PodInfo,
+        nodes: &[Str],
+    ) -> Vec<Result<Vec<(Str, i64)>, String>> {
+        let answer = self.client.prioritize(extenders, pod, nodes);
+        let request = |extender: &usize| ExtenderRequest::new(*extender, pod, nodes.to_vec());
+        let exchanges = extenders
+            .iter()
+            .zip(&answer)
+            .map(|(at, answer)| ExtenderExchange::Prioritize(request(at), answer.clone()));
+        locked(&self.exchanges).extend(exchanges);
+        answer
+    }
+
+    fn preempt(
+        &self,
+        extender: usize,
+        pod: &PodInfo,
+        plans: &[NodeVictims],
+    ) -> Result<Vec<NodeVictims>, String> {
+        let answer = self.client.preempt(extender, pod, plans);
+        let request = ExtenderRequest::new(extender, pod, plans.to_vec());
+        locked(&self.exchanges).push(ExtenderExchange::Preempt(request, answer.clone()));
+        answer
+    }
+
+    fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {
+        self.client.remark(extender, pod, remark);
+    }
+}
+
+/// Returns the recorded answers as long as the requests are the same.
+#[derive(Debug, Default)]
+pub(super) struct ExtenderReplay(Mutex<VecDeque<ExtenderExchange>>);
+
+/// Error for a request that was not recorded.
+fn not_recorded<T>(request: &ExtenderRequest<T>) -> String {
+    format!("the recording has no answer of extender {} here", request.extender)
+}
+
+impl ExtenderReplay {
+    /// Adds recorded exchanges for the next attempt.
+    pub(super) fn add(&self, exchanges: Vec<ExtenderExchange>) {
+        locked(&self.0).extend(exchanges);
+    }
+
+    /// Drops exchanges that were not requested and returns their number.
+    pub(super) fn clear(&self) -> usize {
+        locked(&self.0).drain(..).count()
+    }
+}
+
+impl ExtenderClient for ExtenderReplay {
+    fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
+        let request = ExtenderRequest::new(extender, pod, nodes.to_vec());
+        match locked(&self.0).pop_front() {
+            Some(ExtenderExchange::Filter(recorded, answer)) if recorded == request => answer,
+            _ => Err(not_recorded(&request)),
+        }
+    }
+
+    fn prioritize(
+        &self,
+        extenders: &[usize],
+        pod: &PodInfo,
+        nodes: &[Str],
+    ) -> Vec<Result<Vec<(Str, i64)>, String>> {
+        let mut answers = locked(&self.0);
+        let mut answer = |extender: &usize| {
+            let request = ExtenderRequest::new(*extender, pod, nodes.to_vec());
+            match answers.pop_front() {
+                Some(ExtenderExchange::Prioritize(recorded, answer)) if recorded == request => answer,
+                _ => Err(not_recorded(&request)),
+            }
+        };
+        extenders.iter().map(&mut answer).collect()
+    }
+
+    fn preempt(
+        &self,
+        extender: usize,
+        pod: &PodInfo,
+        plans: &[NodeVictims],
+    ) -> Result<Vec<NodeVictims>, String> {
+        let request = ExtenderRequest::new(extender, pod, plans.to_vec());
+        match locked(&self.0).pop_front() {
+            Some(ExtenderExchange::Preempt(recorded, answer)) if recorded == request => answer,
+            _ => Err(not_recorded(&request)),
+        }
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic cannot leave the content half updated.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,263 @@
+//! Cache of answers that outlive an attempt: those of [row-scoped](crate::scope::Row) plugins.
+//!
+//! - A [`column`] holds the answers of one plugin for all pods that are equal in what it [reads](crate::reads). Pod
+//!   templates that differ only in other parts share it.
+//! - A [`slate`] combines the columns of a pod: which rows fit, and the sums of their scores. Placing a pod changes one
+//!   row, so the next pod of the same template needs one row to be judged again. This makes the cost of a decision
+//!   almost independent of the number of nodes.
+//! - The [`budget`] keeps what is used repeatedly, as a segmented LRU cache does. New slates and columns enter a small
+//!   probationary segment; the second use moves them to the protected one. An entry that leaves the probationary
+//!   segment is remembered for a while as a fingerprint ([`recently_evicted`]); if it is needed again it is protected
+//!   at once. Both segments have a bound in bytes, which grows with the node table, and evict the least recently used
+//!   entries first.
+//!
+//! Invariant: cached answers equal those that the plugins would give now.
+
+mod budget;
+mod column;
+mod recently_evicted;
+mod slate;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::{Arc, Weak},
+};
+
+use harbormaster_api::Str;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use budget::{Budget, Segment, Usage};
+pub(crate) use column::{Column, ColumnSource};
+use recently_evicted::RecentlyEvicted;
+use slate::{ColumnId, Slate, SyncContext};
+
+use crate::{
+    cycle::Cycle,
+    guard::PointError,
+    meter::StageTimer,
+    nodeset::NodeSet,
+    plugin::Scope,
+    pod::{PodInfo, SpecInfo},
+    profile::Profile,
+    reads::Reads,
+    sweep::PluginIdx,
+    totals::Totals,
+};
+
+/// Identifies a cached slate. Valid until the next call of [`AnswerCache::open`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlateId(usize);
+
+/// Cached columns and slates of one profile.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerCache {
+    columns: Vec<Column>,
+    /// By column.
+    column_entries: Vec<ColumnEntry>,
+    by_reads: FxHashMap<(PluginIdx, Reads), ColumnId>,
+    free_columns: Vec<ColumnId>,
+    slates: Vec<Slate>,
+    by_columns: FxHashMap<Box<[Option<ColumnId>]>, usize>,
+    free_slates: Vec<usize>,
+    by_spec: SlatesBySpec,
+    recently_evicted: RecentlyEvicted,
+    budget: Budget,
+    /// Number of the current attempt.
+    clock: u64,
+}
+
+/// Key and usage of a cached column.
+#[derive(Debug, Default)]
+struct ColumnEntry {
+    /// Number of slates that use it.
+    users: usize,
+    /// Key under which it is found; `None` if the entry is free.
+    key: Option<(PluginIdx, Reads)>,
+    usage: Usage,
+}
+
+impl ColumnEntry {
+    /// Approximate size in bytes, including the entry in the map.
+    fn size(&self) -> usize {
+        let reads = self.key.as_ref().map_or(0, |(_, reads)| reads.size());
+        2 * (size_of::<Self>() + reads)
+    }
+}
+
+impl AnswerCache {
+    /// Creates a cache of at most about `bytes`, however large the node table is.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { budget: Budget::new(bytes), ..Self::default() }
+    }
+
+    /// Returns the slate for pods like this one, after updating its columns to the current nodes.
+    pub(crate) fn open(&mut self, profile: &Profile, cx: &Cycle<'_>) -> Result<SlateId, PointError> {
+        self.clock += 1;
+        let at = match self.by_spec.get(cx.pod, &self.slates) {
+            Some(known) => known,
+            None => {
+                self.enforce_budget(cx.nodes.rows());
+                let found = self.find(profile, cx.pod)?;
+                self.by_spec.insert(cx.pod, found, &self.slates);
+                found
+            }
+        };
+        self.use_slate(at);
+        for (plugin, column) in self.slates[at].columns.iter().enumerate() {
+            if let Some(column) = column {
+                self.column_entries[*column].usage.last_used = self.clock;
+                self.columns[*column].catch_up(profile.column_source(PluginIdx(plugin as u16), cx))?;
+            }
+        }
+        Ok(SlateId(at))
+    }
+
+    /// Moves a slate that another attempt created to the protected segment, with its columns.
+    fn use_slate(&mut self, at: usize) {
+        let slate = &mut self.slates[at];
+        slate.usage.last_used = self.clock;
+        if slate.usage.segment == Segment::Protected || slate.created == self.clock {
+            return;
+        }
+        self.budget.promote(&mut slate.usage);
+        for column in slate.columns.iter().flatten() {
+            self.budget.promote(&mut self.column_entries[*column].usage);
+        }
+    }
+
+    /// Brings the slate's rows and totals up to date.
+    pub(crate) fn sync(
+        &mut self,
+        slate: SlateId,
+        profile: &Profile,
+        cx: &Cycle<'_>,
+        timer: &mut StageTimer,
+    ) -> Result<(), PointError> {
+        self.slates[slate.0].sync(SyncContext { profile, cx, columns: &mut self.columns, timer })
+    }
+
+    /// Rows that no row-scoped Filter plugin rejects, after [`Self::sync`].
+    pub(crate) fn fits(&self, slate: SlateId) -> &NodeSet {
+        self.slates[slate.0].fits()
+    }
+
+    /// Number of these rows.
+    pub(crate) fn fit_count(&self, slate: SlateId) -> usize {
+        self.slates[slate.0].fit_count()
+    }
+
+    /// Sums of cached scores after [`Self::sync`], if they can be used.
+    pub(crate) fn totals(&self, slate: SlateId) -> Option<&Totals> {
+        self.slates[slate.0].totals()
+    }
+
+    /// Takes the error of the plugin because of which there are no totals.
+    pub(crate) fn take_score_failure(&mut self, slate: SlateId) -> Option<PointError> {
+        self.slates[slate.0].take_score_failure()
+    }
+
+    /// The column of a row-scoped plugin.
+    pub(crate) fn column(&self, slate: SlateId, plugin: PluginIdx) -> Option<&Column> {
+        self.slates[slate.0].columns[plugin.at()].map(|column| &self.columns[column])
+    }
+
+    /// The column of a row-scoped plugin, for calling the plugin.
+    pub(crate) fn column_mut(&mut self, slate: SlateId, plugin: PluginIdx) -> Option<&mut Column> {
+        self.slates[slate.0].columns[plugin.at()].map(|column| &mut self.columns[column])
+    }
+
+    /// Finds or creates the slate of a pod whose spec was not seen recently.
+    fn find(&mut self, profile: &Profile, pod: &PodInfo) -> Result<usize, PointError> {
+        let mut keys = Vec::with_capacity(profile.plugins().len());
+        for (at, plugin) in profile.plugins().iter().enumerate() {
+            keys.push(match plugin.scope() {
+                Scope::Cluster => None,
+                Scope::Row => Some((PluginIdx(at as u16), plugin.reads(pod)?)),
+            });
+        }
+        let fingerprint = fingerprint(&keys);
+        let columns: Box<[Option<ColumnId>]> =
+            keys.into_iter().map(|key| key.map(|key| self.column_for(key))).collect();
+        if let Some(known) = self.by_columns.get(&columns) {
+            return Ok(*known);
+        }
+        for column in columns.iter().flatten() {
+            self.column_entries[*column].users += 1;
+        }
+        let at = self.free_slates.pop().unwrap_or(self.slates.len());
+        if at == self.slates.len() {
+            self.slates.push(Slate::default());
+        }
+        let usage = self.budget.admit(fingerprint, self.clock, &mut self.recently_evicted);
+        self.by_columns.insert(columns.clone(), at);
+        self.slates[at] = Slate::new(columns, usage, self.clock);
+        Ok(at)
+    }
+
+    /// Finds or creates a column. An existing one is used again and so becomes protected.
+    fn column_for(&mut self, key: (PluginIdx, Reads)) -> ColumnId {
+        if let Some(known) = self.by_reads.get(&key) {
+            self.budget.promote(&mut self.column_entries[*known].usage);
+            return *known;
+        }
+        let id = self.free_columns.pop().unwrap_or(self.columns.len());
+        if id == self.columns.len() {
+            self.columns.push(Column::default());
+            self.column_entries.push(ColumnEntry::default());
+        }
+        let usage = self.budget.admit(fingerprint(&key), self.clock, &mut self.recently_evicted);
+        self.by_reads.insert(key.clone(), id);
+        self.column_entries[id] = ColumnEntry { users: 0, key: Some(key), usage };
+        id
+    }
+}
+
+fn fingerprint(key: &impl Hash) -> u64 {
+    FxBuildHasher.hash_one(key)
+}
+
+/// Slates of recently seen specs. Entries of dropped specs are removed eventually.
+#[derive(Debug, Default)]
+struct SlatesBySpec {
+    entries: FxHashMap<(usize, Option<Str>), SpecEntry>,
+    cleanup_at: usize,
+}
+
+/// Below this number of specs no cleanup happens.
+const MIN_SPECS_FOR_CLEANUP: usize = 1024;
+
+/// A spec's slate and the attempt that created it. By now the position may hold another slate.
+#[derive(Debug)]
+struct SpecEntry {
+    spec: Weak<SpecInfo>,
+    slate: usize,
+    created: u64,
+}
+
+impl SpecEntry {
+    fn slate(&self, slates: &[Slate]) -> Option<usize> {
+        slates.get(self.slate).is_some_and(|slate| slate.created == self.created).then_some(self.slate)
+    }
+}
+
+impl SlatesBySpec {
+    /// Specs are shared, so the address identifies a spec as long as it is alive.
+    fn key(pod: &PodInfo) -> (usize, Option<Str>) {
+        (Arc::as_ptr(&pod.spec).addr(), pod.node_name.clone())
+    }
+
+    fn get(&self, pod: &PodInfo, slates: &[Slate]) -> Option<usize> {
+        self.entries.get(&Self::key(pod)).and_then(|entry| entry.slate(slates))
+    }
+
+    fn insert(&mut self, pod: &PodInfo, slate: usize, slates: &[Slate]) {
+        if self.entries.len() >= self.cleanup_at.max(MIN_SPECS_FOR_CLEANUP) {
+            self.entries.retain(|_, entry| entry.spec.strong_count() > 0 && entry.slate(slates).is_some());
+            self.cleanup_at = 2 * self.entries.len();
+        }
+        let entry = SpecEntry { spec: Arc::downgrade(&pod.spec), slate, created: slates[slate].created };
+        self.entries.insert(Self::key(pod), entry);
+    }
+}

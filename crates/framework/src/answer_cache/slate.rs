@@ -1,0 +1,265 @@
+//! The combined answers of all row-scoped plugins for every row, shared by pods that the plugins cannot tell apart.
+
+use harbormaster_api::points::ExtensionPoint;
+
+use super::{
+    budget::Usage,
+    column::{Column, ColumnSource},
+};
+use crate::{
+    cycle::Cycle,
+    guard::PointError,
+    meter::{Stage, StageTimer},
+    nodeset::{NodeIdx, NodeSet},
+    profile::Profile,
+    sweep::PluginIdx,
+    table::{LogPosition, NodeTable},
+    totals::Totals,
+};
+
+/// Position of a column in the cache.
+pub(super) type ColumnId = usize;
+
+/// Up to this many changed rows are updated one by one, more of them together.
+const MAX_SINGLE_UPDATES: usize = 8;
+
+/// A pod's columns combined: which rows fit, and their totals.
+///
+/// Invariant: after [`Slate::sync`] they equal the answers that the plugins would give now.
+#[derive(Debug, Default)]
+pub(super) struct Slate {
+    /// By plugin; `None` for cluster-scoped ones.
+    pub(super) columns: Box<[Option<ColumnId>]>,
+    pub(super) usage: Usage,
+    /// The attempt that created it; zero if the position is free.
+    pub(super) created: u64,
+    shape: Option<u64>,
+    synced: LogPosition,
+    /// Rows that no row-scoped Filter plugin rejects.
+    fits: NodeSet,
+    fit_count: usize,
+    /// `None` if scoring failed.
+    totals: Option<Totals>,
+    /// Error of a scoring plugin. It fails only attempts that need scores.
+    score_failure: Option<PointError>,
+    /// Rows that changed, each once.
+    changed: Vec<NodeIdx>,
+}
+
+/// Everything that a slate needs to update itself.
+pub(super) struct SyncContext<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) cx: &'a Cycle<'a>,
+    pub(super) columns: &'a mut [Column],
+    /// Measures the time spent on Filter, PreScore and Score.
+    pub(super) timer: &'a mut StageTimer,
+}
+
+impl<'a> SyncContext<'a> {
+    /// Returns the slate's column of a plugin and the source of its answers; `None` for a cluster-scoped plugin.
+    fn column(
+        &mut self,
+        slate_columns: &[Option<ColumnId>],
+        plugin: PluginIdx,
+    ) -> Option<(&mut Column, ColumnSource<'a>)> {
+        let column = slate_columns[plugin.at()]?;
+        Some((&mut self.columns[column], self.profile.column_source(plugin, self.cx)))
+    }
+}
+
+impl Slate {
+    pub(super) fn new(columns: Box<[Option<ColumnId>]>, usage: Usage, created: u64) -> Self {
+        Self { columns, usage, created, ..Self::default() }
+    }
+
+    /// Returns true if this is a slate and not a free position.
+    pub(super) fn exists(&self) -> bool {
+        self.created != 0
+    }
+
+    /// Rows that no row-scoped Filter plugin rejects.
+    pub(super) fn fits(&self) -> &NodeSet {
+        &self.fits
+    }
+
+    /// Number of these rows.
+    pub(super) fn fit_count(&self) -> usize {
+        self.fit_count
+    }
+
+    /// The sums of scores, if they can be used.
+    pub(super) fn totals(&self) -> Option<&Totals> {
+        self.totals.as_ref().filter(|totals| totals.valid())
+    }
+
+    /// Takes the error of a scoring plugin, if there was one. The next attempt then rebuilds the slate.
+    pub(super) fn take_score_failure(&mut self) -> Option<PointError> {
+        let failure = self.score_failure.take()?;
+        self.shape = None;
+        Some(failure)
+    }
+
+    /// Brings the slate up to date with the nodes.
+    pub(super) fn sync(&mut self, mut context: SyncContext<'_>) -> Result<(), PointError> {
+        let nodes = context.cx.nodes;
+        if self.shape == Some(nodes.shape()) && self.synced == nodes.log_end() {
+            return Ok(());
+        }
+        let known = self.find_changed(nodes);
+        // Unusable until all rows are done: an error must not leave the slate half updated.
+        self.shape = None;
+        let done = match known {
+            true => self.update(&mut context),
+            false => self.rebuild(&mut context),
+        };
+        done?;
+        self.shape = Some(nodes.shape());
+        self.synced = nodes.log_end();
+        Ok(())
+    }
+
+    /// Collects the changed rows; returns false if all rows must be judged again.
+    fn find_changed(&mut self, nodes: &NodeTable) -> bool {
+        self.changed.clear();
+        if self.shape != Some(nodes.shape()) || self.score_failure.is_some() {
+            return false;
+        }
+        let Some(rows) = nodes.changed_since(self.synced) else { return false };
+        self.changed.extend(rows.filter(|row| nodes.live().contains(*row)));
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        true
+    }
+
+    fn rebuild(&mut self, context: &mut SyncContext<'_>) -> Result<(), PointError> {
+        self.totals = None;
+        self.score_failure = None;
+        let mut fits = std::mem::take(&mut self.fits);
+        fits.copy_from(context.cx.nodes.live());
+        self.keep_fitting(context, &mut fits)?;
+        self.fits = fits;
+        self.fit_count = self.fits.len();
+        let scored = self.score(context, &self.fits);
+        if scored.is_ok() {
+            let raw = raw(context, &self.columns);
+            let rows = context.cx.nodes.rows();
+            self.totals = Some(Totals::new(context.profile.scorers(), raw, &self.fits, rows));
+        }
+        context.timer.switch_to(Stage::Filter);
+        self.keep_failure(scored);
+        Ok(())
+    }
+
+    /// Removes from `rows` those that a row-scoped Filter plugin rejects.
+    fn keep_fitting(&self, context: &mut SyncContext<'_>, rows: &mut NodeSet) -> Result<(), PointError> {
+        for plugin in context.profile.row_filters() {
+            if let Some((column, source)) = context.column(&self.columns, *plugin) {
+                column.keep_fitting(source, rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Scores `rows`. PreScore is called first, including that of plugins whose Score is not in the profile: it may
+    /// fail.
+    fn score(&self, context: &mut SyncContext<'_>, rows: &NodeSet) -> Result<(), PointError> {
+        context.timer.switch_to(Stage::PreScore);
+        for plugin in context.profile.at(ExtensionPoint::PreScore) {
+            if let Some((column, source)) = context.column(&self.columns, *plugin) {
+                column.prepare_scoring(source)?;
+            }
+        }
+        context.timer.switch_to(Stage::Score);
+        for scorer in context.profile.scorers() {
+            if let Some((column, source)) = context.column(&self.columns, scorer.plugin) {
+                column.score(source, rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps an error of scoring. It also drops the totals, so an attempt that needs scores finds the error.
+    fn keep_failure(&mut self, scored: Result<(), PointError>) {
+        if let Err(failure) = scored {
+            self.score_failure = Some(failure);
+            self.totals = None;
+        }
+    }
+
+    fn update(&mut self, context: &mut SyncContext<'_>) -> Result<(), PointError> {
+        let changed = std::mem::take(&mut self.changed);
+        if let Some(totals) = &mut self.totals {
+            changed.iter().filter(|row| self.fits.contains(**row)).for_each(|row| totals.leave(*row));
+        }
+        let updated = match changed.len() <= MAX_SINGLE_UPDATES {
+            true => changed.iter().try_for_each(|row| self.update_row(context, *row)),
+            false => self.update_rows(context, &changed.iter().copied().collect()),
+        };
+        if let Some(totals) = &mut self.totals {
+            let raw = raw(context, &self.columns);
+            changed.iter().for_each(|row| totals.enter(*row, self.fits.contains(*row), &raw));
+            totals.settle(&raw, &self.fits);
+        }
+        self.changed = changed;
+        updated
+    }
+
+    fn update_row(&mut self, context: &mut SyncContext<'_>, row: NodeIdx) -> Result<(), PointError> {
+        if self.fits.contains(row) {
+            self.fits.remove(row);
+            self.fit_count -= 1;
+        }
+        for plugin in context.profile.row_filters() {
+            if let Some((column, source)) = context.column(&self.columns, *plugin)
+                && !column.fits_row(source, row)?
+            {
+                return Ok(());
+            }
+        }
+        self.fits.insert(row);
+        self.fit_count += 1;
+        context.timer.switch_to(Stage::Score);
+        let scored = self.score_row(context, row);
+        context.timer.switch_to(Stage::Filter);
+        self.keep_failure(scored);
+        Ok(())
+    }
+
+    /// Scores one row. PreScore has been called before.
+    fn score_row(&self, context: &mut SyncContext<'_>, row: NodeIdx) -> Result<(), PointError> {
+        for scorer in context.profile.scorers() {
+            if let Some((column, source)) = context.column(&self.columns, scorer.plugin) {
+                column.score_row(source, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn update_rows(&mut self, context: &mut SyncContext<'_>, rows: &NodeSet) -> Result<(), PointError> {
+        let mut fitting = rows.clone();
+        self.keep_fitting(context, &mut fitting)?;
+        self.fits.subtract(rows);
+        self.fits.unite(&fitting);
+        self.fit_count = self.fits.len();
+        let scored = self.score(context, &fitting);
+        context.timer.switch_to(Stage::Filter);
+        self.keep_failure(scored);
+        Ok(())
+    }
+
+    /// Approximate size in bytes, including the entry in the map.
+    pub(super) fn size(&self) -> usize {
+        let totals = self.totals.as_ref().map_or(0, Totals::size);
+        let columns = 2 * size_of_val(&*self.columns);
+        let rows = 8 * self.fits.words().len() + 4 * self.changed.capacity();
+        size_of::<Self>() + columns + rows + totals
+    }
+}
+
+/// Returns a function from a scorer's position to its raw scores, which are empty if its plugin has no column.
+fn raw<'a>(context: &'a SyncContext<'_>, columns: &'a [Option<ColumnId>]) -> impl Fn(usize) -> &'a [i64] {
+    |at| {
+        let column = columns[context.profile.scorers()[at].plugin.at()];
+        column.map_or(&[], |column| context.columns[column].raw())
+    }
+}
