@@ -8,7 +8,7 @@ use harbormaster_testkit as testkit;
 
 use super::{Engine, EngineConfig, Input, Metrics, Registry, Timestamp, node, pod, samples};
 
-/// Pods wait for one whose name is `key`, at most a minute.
+/// Makes pods wait for one named `key`, for at most a minute.
 struct Locked;
 
 impl Plugin for Locked {
