@@ -115,7 +115,7 @@ fn refused(config: &KubeSchedulerConfiguration, profile: usize, error: &ProfileE
         let entries = &config.profiles[profile].plugin_config;
         let entry = entries.iter().position(|entry| entry.name == plugin)?;
         let args = format!("profiles[{profile}].pluginConfig[{entry}].args");
-        config.is_written(&args).then_some(args)
+        config.is_set_in_file(&args).then_some(args)
     };
     let at =
         |field: &str, message: &dyn std::fmt::Display| config.error(field, format!("{field}: {message}"));
@@ -226,7 +226,7 @@ fn left_out(plugin: &str, points: PointSet) -> Option<&'static str> {
 fn not_built(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
     let mut asked: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {
-        for (plugin, points) in plan.missing.iter().filter(|(plugin, _)| profile.asks_for(plugin)) {
+        for (plugin, points) in plan.missing.iter().filter(|(plugin, _)| profile.enables_by_name(plugin)) {
             let what = match left_out(plugin, *points) {
                 Some(preference) => format!("{plugin} (with its {preference})"),
                 None => plugin.clone(),
@@ -269,7 +269,7 @@ fn weightless(config: &KubeSchedulerConfiguration) -> Vec<String> {
         {
             for (at, plugin) in set.enabled.iter().enumerate().filter(|(_, plugin)| plugin.weight == 0) {
                 let field = format!("profiles[{i}].plugins.{list}.enabled[{at}].weight");
-                if config.is_written(&field) {
+                if config.is_set_in_file(&field) {
                     let message =
                         format!("{field}: 0 counts as 1; {list}.disabled turns {:?} off", plugin.name);
                     warnings.push(config.error(&field, message).to_string());
