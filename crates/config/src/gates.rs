@@ -37,7 +37,7 @@ pub enum GateError {
     InvalidValue {
         /// The gate.
         name: String,
-        /// What it was set to.
+        /// The rejected value.
         value: String,
     },
     /// No component of Kubernetes has this gate.
@@ -48,7 +48,7 @@ pub enum GateError {
     Locked {
         /// The gate.
         name: String,
-        /// What it was set to.
+        /// The rejected value.
         value: bool,
     },
     /// The emulated version does not have the gate.
@@ -59,7 +59,7 @@ pub enum GateError {
     PreAlpha {
         /// The gate.
         name: String,
-        /// What it was set to.
+        /// The rejected value.
         value: bool,
         /// The emulated version.
         emulation: Emulation,
@@ -103,7 +103,7 @@ fn known(name: &str, emulation: Emulation) -> Option<Gate> {
     if let Some(feature) = Feature::from_name(name) {
         let history = HISTORY.iter().find(|(known, _)| *known == name && !emulation.is_none());
         return Some(match history {
-            Some((_, history)) => past(history, emulation),
+            Some((_, history)) => gate_as_of(history, emulation),
             None => Gate::new(feature.stage(), feature.on_by_default(), feature.locked()),
         });
     }
@@ -118,7 +118,7 @@ fn known(name: &str, emulation: Emulation) -> Option<Gate> {
 }
 
 /// A gate as of the emulated version.
-fn past(history: &[GateChange], emulation: Emulation) -> Gate {
+fn gate_as_of(history: &[GateChange], emulation: Emulation) -> Gate {
     match history.iter().rev().find(|(since, ..)| *since <= emulation.minor()) {
         Some((_, stage, on, locked)) => Gate::new(*stage, *on, *locked),
         None => Gate { is_future: true, ..Gate::new(Stage::Alpha, false, true) },

@@ -142,7 +142,7 @@ impl<'a> Planner<'a> {
         let sort = self.check_counts(&lists)?;
         let score = self.weights(ExtensionPoint::Score, "score plugins")?;
         let placement = self.weights(ExtensionPoint::PlacementScore, "placement score plugins")?;
-        Ok((self.assembled(lists, &score, &placement), sort))
+        Ok((self.assemble(lists, &score, &placement), sort))
     }
 
     /// Returns the points of a plugin: the catalog's, or kube-scheduler's if the catalog does not have the plugin.
@@ -310,7 +310,7 @@ impl<'a> Planner<'a> {
         Ok(weights)
     }
 
-    fn assembled(
+    fn assemble(
         &self,
         lists: Lists<'_>,
         score: &BTreeMap<&str, i64>,

@@ -26,7 +26,7 @@ fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {
         engine.handle(Input::Node(node(&format!("n{at}")).allocatable("4", "32Gi", 110).build()), now);
     }
     let pods: Vec<Pod> = (0..pods).map(|at| pod(&format!("p{at}")).cpu("10m").build()).collect();
-    let begin = Instant::now();
+    let start = Instant::now();
     for pod in pods {
         now.0 += 1_000_000;
         engine.handle(Input::Pod(pod.clone()), now);
@@ -39,7 +39,7 @@ fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {
             }
         }
     }
-    begin.elapsed()
+    start.elapsed()
 }
 
 fn main() {

@@ -184,11 +184,11 @@ fn the_same_calls_have_the_same_effects_with_and_without_a_meter() {
         for at in 0..30 {
             engine.handle(Input::Pod(pod(&format!("p{at}")).cpu("100m").build()), now);
         }
-        let mut said = String::new();
+        let mut log = String::new();
         while let Some(attempted) = engine.schedule_one(now) {
-            said += &format!("{:?} {:?}\n", attempted.outcome, engine.take_effects());
+            log += &format!("{:?} {:?}\n", attempted.outcome, engine.take_effects());
         }
-        said
+        log
     };
     // Meters appear nowhere in the debug text of profiles' plugins.
     assert_eq!(run(None), run(Some(Metrics::new().meter())));

@@ -65,11 +65,11 @@ fn read(page: &str) -> BTreeMap<String, ParsedFamily> {
             let (series, value) = line.rsplit_once(' ').expect("a sample has a value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
             let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-            let seen = families.get_mut(&current).expect("HELP comes first");
-            seen.samples.insert(name.to_owned());
+            let parsed = families.get_mut(&current).expect("HELP comes first");
+            parsed.samples.insert(name.to_owned());
             // No value in these pages contains a quote followed by a comma.
             let labels = labels.trim_end_matches('}').split("\",").filter_map(|label| label.split_once('='));
-            seen.labels.extend(labels.map(|(label, _)| label.to_owned()));
+            parsed.labels.extend(labels.map(|(label, _)| label.to_owned()));
         }
     }
     families
@@ -78,13 +78,13 @@ fn read(page: &str) -> BTreeMap<String, ParsedFamily> {
 /// The families of the table.
 fn table() -> BTreeMap<String, ParsedFamily> {
     let families = METRICS.iter().chain(POD_RESOURCES);
-    let seen = families.map(|family| {
+    let parsed = families.map(|family| {
         let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
         let kind = family.kind.name().to_owned();
-        let seen = ParsedFamily { help: family.full_help(), kind, labels, samples: BTreeSet::new() };
-        (family.name.to_owned(), seen)
+        let parsed = ParsedFamily { help: family.full_help(), kind, labels, samples: BTreeSet::new() };
+        (family.name.to_owned(), parsed)
     });
-    seen.collect()
+    parsed.collect()
 }
 
 fn is_snake_case(name: &str) -> bool {
@@ -92,8 +92,8 @@ fn is_snake_case(name: &str) -> bool {
 }
 
 /// Rules that a family breaks.
-fn faults(name: &str, seen: &ParsedFamily) -> Vec<&'static str> {
-    let ParsedFamily { help, kind, labels, samples } = seen;
+fn faults(name: &str, parsed: &ParsedFamily) -> Vec<&'static str> {
+    let ParsedFamily { help, kind, labels, samples } = parsed;
     let is = |wanted: &str| kind == wanted;
     let has_label = |label: &str| labels.contains(label);
     let mut rules = vec![
@@ -122,7 +122,7 @@ fn faults(name: &str, seen: &ParsedFamily) -> Vec<&'static str> {
 }
 
 fn all_faults(families: &BTreeMap<String, ParsedFamily>) -> Vec<(&str, Vec<&'static str>)> {
-    let faults = families.iter().map(|(name, seen)| (name.as_str(), faults(name, seen)));
+    let faults = families.iter().map(|(name, parsed)| (name.as_str(), faults(name, parsed)));
     faults.filter(|(_, faults)| !faults.is_empty()).collect()
 }
 

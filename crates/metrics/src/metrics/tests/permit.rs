@@ -1,4 +1,4 @@
-//! How long pods wait on Permit.
+//! Durations of waits on Permit.
 
 use std::time::Duration;
 
