@@ -1,4 +1,4 @@
-//! The rules of plugin arguments, with kube-scheduler's messages.
+//! Validation of plugin arguments, with kube-scheduler's messages.
 
 use harbormaster_api::{
     args::{
@@ -12,51 +12,51 @@ use harbormaster_api::{
 use rustc_hash::FxHashSet;
 
 use crate::{
-    fields::{Findings, quoted},
+    fields::{FieldErrors, quoted},
     plugin_args::{PluginArgs, binding_timeout_allowed},
 };
 
-/// Checks the arguments of one plugin, except for NodeResourcesFit, which is checked by [`check_fit`].
-pub(crate) fn check(path: &str, args: &PluginArgs, features: &Features, findings: &mut Findings<'_>) {
+/// Checks the arguments of a plugin, except for NodeResourcesFit; see [`check_fit`].
+pub(crate) fn check(path: &str, args: &PluginArgs, features: &Features, errors: &mut FieldErrors<'_>) {
     match args {
-        PluginArgs::DefaultPreemption(args) => check_preemption(path, args, findings),
-        PluginArgs::DynamicResources(args) => check_dynamic_resources(path, args, features, findings),
+        PluginArgs::DefaultPreemption(args) => check_preemption(path, args, errors),
+        PluginArgs::DynamicResources(args) => check_dynamic_resources(path, args, features, errors),
         PluginArgs::InterPodAffinity(args) => {
             let weight = args.hard_pod_affinity_weight;
-            check_range(&format!("{path}.hardPodAffinityWeight"), weight, 100, findings);
+            check_range(&format!("{path}.hardPodAffinityWeight"), weight, 100, errors);
         }
         PluginArgs::NodeAffinity(args) => {
             if let Some(affinity) = &args.added_affinity {
-                check_affinity(&format!("{path}.addedAffinity"), affinity, findings);
+                check_affinity(&format!("{path}.addedAffinity"), affinity, errors);
             }
         }
         PluginArgs::NodeResourcesBalancedAllocation(args) => {
-            check_balanced(&format!("{path}.resources"), &args.resources, findings);
+            check_balanced(&format!("{path}.resources"), &args.resources, errors);
         }
-        PluginArgs::PodTopologySpread(args) => check_spread(path, args, findings),
-        PluginArgs::VolumeBinding(args) => check_volume_binding(path, args, features, findings),
+        PluginArgs::PodTopologySpread(args) => check_spread(path, args, errors),
+        PluginArgs::VolumeBinding(args) => check_volume_binding(path, args, features, errors),
         PluginArgs::NodeResourcesFit(_) | PluginArgs::Other(_) | PluginArgs::Absent => {}
     }
 }
 
-fn check_range(path: &str, value: i32, max: i32, findings: &mut Findings<'_>) {
+fn check_range(path: &str, value: i32, max: i32, errors: &mut FieldErrors<'_>) {
     if !(0..=max).contains(&value) {
-        findings.invalid(path, value, &format!("not in valid range [0, {max}]"));
+        errors.invalid(path, value, &format!("not in valid range [0, {max}]"));
     }
 }
 
-fn check_preemption(path: &str, args: &DefaultPreemptionArgs, findings: &mut Findings<'_>) {
+fn check_preemption(path: &str, args: &DefaultPreemptionArgs, errors: &mut FieldErrors<'_>) {
     let (percentage, absolute) = (args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute);
     let percentage_path = format!("{path}.minCandidateNodesPercentage");
     let absolute_path = format!("{path}.minCandidateNodesAbsolute");
-    check_range(&percentage_path, percentage, 100, findings);
+    check_range(&percentage_path, percentage, 100, errors);
     if absolute < 0 {
-        findings.invalid(&absolute_path, absolute, "not in valid range [0, inf)");
+        errors.invalid(&absolute_path, absolute, "not in valid range [0, inf)");
     }
     if percentage == 0 && absolute == 0 {
         let detail = "cannot be zero at the same time as minCandidateNodesAbsolute";
-        findings.invalid(&percentage_path, 0, detail);
-        findings.invalid(&absolute_path, 0, "cannot be zero at the same time as minCandidateNodesPercentage");
+        errors.invalid(&percentage_path, 0, detail);
+        errors.invalid(&absolute_path, 0, "cannot be zero at the same time as minCandidateNodesPercentage");
     }
 }
 
@@ -64,14 +64,14 @@ fn check_dynamic_resources(
     path: &str,
     args: &DynamicResourcesArgs,
     features: &Features,
-    findings: &mut Findings<'_>,
+    errors: &mut FieldErrors<'_>,
 ) {
     if let Some(timeout) = args.filter_timeout {
         let path = format!("{path}.filterTimeout");
         if !features.enabled(Feature::DRASchedulerFilterTimeout) {
-            findings.forbidden(&path, "DRASchedulingFilterTimeout feature gate is disabled");
+            errors.forbidden(&path, "DRASchedulingFilterTimeout feature gate is disabled");
         } else if timeout.nanos() < 0 {
-            findings.invalid(&path, quoted(timeout), "must be zero or positive");
+            errors.invalid(&path, quoted(timeout), "must be zero or positive");
         }
     }
     if let Some(timeout) = args.binding_timeout {
@@ -79,55 +79,55 @@ fn check_dynamic_resources(
         if !binding_timeout_allowed(features) {
             let detail =
                 "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled";
-            findings.forbidden(&path, detail);
+            errors.forbidden(&path, detail);
         } else if timeout.nanos() < 1_000_000_000 {
-            findings.invalid(&path, quoted(timeout), "must be at least 1 second");
+            errors.invalid(&path, quoted(timeout), "must be at least 1 second");
         }
     }
 }
 
-fn check_affinity(path: &str, affinity: &AddedAffinity, findings: &mut Findings<'_>) {
+fn check_affinity(path: &str, affinity: &AddedAffinity, errors: &mut FieldErrors<'_>) {
     if let Some(required) = &affinity.required {
         let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
         for (i, term) in required.node_selector_terms.iter().enumerate() {
-            check_term(&format!("{path}[{i}]"), term, findings);
+            check_term(&format!("{path}[{i}]"), term, errors);
         }
     }
     let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution");
     for (i, term) in affinity.preferred.iter().flatten().enumerate() {
-        // A term without weight never counts, so it is not looked at.
+        // A term without weight has no effect, so it is not validated.
         if term.weight != 0 {
-            check_term(&format!("{path}[{i}]"), &term.preference, findings);
+            check_term(&format!("{path}[{i}]"), &term.preference, errors);
         }
     }
 }
 
-fn check_term(path: &str, term: &NodeSelectorTermArg, findings: &mut Findings<'_>) {
+fn check_term(path: &str, term: &NodeSelectorTermArg, errors: &mut FieldErrors<'_>) {
     for (i, requirement) in term.match_expressions.iter().enumerate() {
-        check_expression(&format!("{path}.matchExpressions[{i}]"), requirement, findings);
+        check_expression(&format!("{path}.matchExpressions[{i}]"), requirement, errors);
     }
     for (i, requirement) in term.match_fields.iter().enumerate() {
         let path = format!("{path}.matchFields[{i}]");
         if !["In", "NotIn"].contains(&requirement.operator.as_str()) {
-            findings.unsupported(&format!("{path}.operator"), &requirement.operator, &["In", "NotIn"]);
+            errors.unsupported(&format!("{path}.operator"), &requirement.operator, &["In", "NotIn"]);
         } else if requirement.values.len() != 1 {
-            findings.invalid(&format!("{path}.values"), list(&requirement.values), "must have one element");
+            errors.invalid(&format!("{path}.values"), list(&requirement.values), "must have one element");
         }
     }
 }
 
-fn check_expression(path: &str, requirement: &RequirementArg, findings: &mut Findings<'_>) {
+fn check_expression(path: &str, requirement: &RequirementArg, errors: &mut FieldErrors<'_>) {
     const OPERATORS: [&str; 6] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
     let RequirementArg { key, operator, values } = requirement;
     if !OPERATORS.contains(&operator.as_str()) {
-        return findings.unsupported(&format!("{path}.operator"), operator, &OPERATORS);
+        return errors.unsupported(&format!("{path}.operator"), operator, &OPERATORS);
     }
     let key_errors = labels::qualified_name_errors(key);
     if !key_errors.is_empty() {
-        findings.invalid(&format!("{path}.key"), quoted(key), &key_errors.join("; "));
+        errors.invalid(&format!("{path}.key"), quoted(key), &key_errors.join("; "));
     }
     let values_path = format!("{path}.values");
-    let wrong_number = match operator.as_str() {
+    let wrong_count = match operator.as_str() {
         "In" | "NotIn" if values.is_empty() => Some("for 'in', 'notin' operators, values set can't be empty"),
         "Exists" | "DoesNotExist" if !values.is_empty() => {
             Some("values set must be empty for exists and does not exist")
@@ -135,24 +135,24 @@ fn check_expression(path: &str, requirement: &RequirementArg, findings: &mut Fin
         "Gt" | "Lt" if values.len() != 1 => Some("for 'Gt', 'Lt' operators, exactly one value is required"),
         _ => None,
     };
-    if let Some(detail) = wrong_number {
-        findings.invalid(&values_path, list(values), detail);
+    if let Some(detail) = wrong_count {
+        errors.invalid(&values_path, list(values), detail);
     }
     if ["Gt", "Lt"].contains(&operator.as_str()) {
         for (i, value) in values.iter().enumerate().filter(|(_, v)| v.parse::<i64>().is_err()) {
             let detail = "for 'Gt', 'Lt' operators, the value must be an integer";
-            findings.invalid(&format!("{values_path}[{i}]"), quoted(value), detail);
+            errors.invalid(&format!("{values_path}[{i}]"), quoted(value), detail);
         }
     }
     for (i, value) in values.iter().enumerate() {
-        let errors = labels::label_value_errors(value);
-        if !errors.is_empty() {
-            findings.invalid(&format!("{values_path}[{i}][{key}]"), quoted(value), &errors.join("; "));
+        let value_errors = labels::label_value_errors(value);
+        if !value_errors.is_empty() {
+            errors.invalid(&format!("{values_path}[{i}][{key}]"), quoted(value), &value_errors.join("; "));
         }
     }
 }
 
-/// A list of texts as a field error prints it.
+/// Formats a list of strings as field errors do.
 fn list(values: &[String]) -> String {
     match values {
         [] => "null".to_owned(),
@@ -160,62 +160,62 @@ fn list(values: &[String]) -> String {
     }
 }
 
-fn check_balanced(path: &str, resources: &[ResourceSpec], findings: &mut Findings<'_>) {
+fn check_balanced(path: &str, resources: &[ResourceSpec], errors: &mut FieldErrors<'_>) {
     let mut seen = FxHashSet::default();
     for (i, resource) in resources.iter().enumerate() {
         if !seen.insert(resource.name.as_str()) {
-            findings.duplicate(&format!("{path}[{i}].name"), quoted(&resource.name));
+            errors.duplicate(&format!("{path}[{i}].name"), quoted(&resource.name));
         }
         if resource.weight != 1 {
-            findings.invalid(&format!("{path}[{i}].weight"), resource.weight, "must be 1");
+            errors.invalid(&format!("{path}[{i}].weight"), resource.weight, "must be 1");
         }
     }
 }
 
-fn check_spread(path: &str, args: &PodTopologySpreadArgs, findings: &mut Findings<'_>) {
+fn check_spread(path: &str, args: &PodTopologySpreadArgs, errors: &mut FieldErrors<'_>) {
     let type_path = format!("{path}.defaultingType");
     match &args.defaulting_type {
-        DefaultingType::Unknown(text) => findings.unsupported(&type_path, text, &["System", "List"]),
+        DefaultingType::Unknown(text) => errors.unsupported(&type_path, text, &["System", "List"]),
         DefaultingType::System if !args.default_constraints.is_empty() => {
-            findings.invalid(&type_path, quoted("System"), "when .defaultConstraints are not empty");
+            errors.invalid(&type_path, quoted("System"), "when .defaultConstraints are not empty");
         }
         _ => {}
     }
     for (i, constraint) in args.default_constraints.iter().enumerate() {
         let path = format!("{path}.defaultConstraints[{i}]");
-        check_constraint(&path, constraint, findings);
+        check_constraint(&path, constraint, errors);
         let same = |other: &DefaultConstraint| {
             (&other.topology_key, &other.when_unsatisfiable)
                 == (&constraint.topology_key, &constraint.when_unsatisfiable)
         };
         if args.default_constraints[..i].iter().any(same) {
             let value = format!("{{{}, {}}}", constraint.topology_key, constraint.when_unsatisfiable);
-            findings.duplicate(&path, quoted(value));
+            errors.duplicate(&path, quoted(value));
         }
     }
 }
 
-fn check_constraint(path: &str, constraint: &DefaultConstraint, findings: &mut Findings<'_>) {
+fn check_constraint(path: &str, constraint: &DefaultConstraint, errors: &mut FieldErrors<'_>) {
     if constraint.max_skew <= 0 {
-        findings.invalid(&format!("{path}.maxSkew"), constraint.max_skew, "not in valid range (0, inf)");
+        errors.invalid(&format!("{path}.maxSkew"), constraint.max_skew, "not in valid range (0, inf)");
     }
     let (key, key_path) = (&constraint.topology_key, format!("{path}.topologyKey"));
     if key.is_empty() {
-        findings.required(&key_path, "can not be empty");
+        errors.required(&key_path, "can not be empty");
     } else {
         for error in labels::qualified_name_errors(key) {
-            findings.invalid(&key_path, quoted(key), &error);
+            errors.invalid(&key_path, quoted(key), &error);
         }
     }
     let actions = ["DoNotSchedule", "ScheduleAnyway"];
     match constraint.when_unsatisfiable.as_str() {
-        "" => findings.required(&format!("{path}.whenUnsatisfiable"), "can not be empty"),
+        "" => errors.required(&format!("{path}.whenUnsatisfiable"), "can not be empty"),
         action if actions.contains(&action) => {}
-        action => findings.unsupported(&format!("{path}.whenUnsatisfiable"), action, &actions),
+        action => errors.unsupported(&format!("{path}.whenUnsatisfiable"), action, &actions),
     }
     if constraint.label_selector.is_some() {
         let detail = "constraint must not define a selector, as they deduced for each pod";
-        findings.forbidden(&format!("{path}.labelSelector"), detail);
+        errors.forbidden(&format!("{path}.labelSelector"), detail);
     }
 }
 
@@ -223,15 +223,15 @@ fn check_volume_binding(
     path: &str,
     args: &VolumeBindingArgs,
     features: &Features,
-    findings: &mut Findings<'_>,
+    errors: &mut FieldErrors<'_>,
 ) {
     if args.bind_timeout_seconds < 0 {
         let detail = "invalid BindTimeoutSeconds, should not be a negative value";
-        findings.invalid(&format!("{path}.bindTimeoutSeconds"), args.bind_timeout_seconds, detail);
+        errors.invalid(&format!("{path}.bindTimeoutSeconds"), args.bind_timeout_seconds, detail);
     }
     let path = format!("{path}.shape");
     if features.enabled(Feature::StorageCapacityScoring) {
-        check_shape(&path, &args.shape, findings);
+        check_shape(&path, &args.shape, errors);
     } else if !args.shape.is_empty() {
         let points: Vec<_> = args
             .shape
@@ -239,60 +239,60 @@ fn check_volume_binding(
             .map(|p| format!("{{\"Utilization\":{},\"Score\":{}}}", p.utilization, p.score))
             .collect();
         let detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
-        findings.invalid(&path, format!("[{}]", points.join(",")), detail);
+        errors.invalid(&path, format!("[{}]", points.join(",")), detail);
     }
 }
 
-fn check_shape(path: &str, shape: &[UtilizationShapePoint], findings: &mut Findings<'_>) {
+fn check_shape(path: &str, shape: &[UtilizationShapePoint], errors: &mut FieldErrors<'_>) {
     if shape.is_empty() {
-        return findings.required(path, "at least one point must be specified");
+        return errors.required(path, "at least one point must be specified");
     }
     if let Some(i) = (1..shape.len()).find(|&i| shape[i - 1].utilization >= shape[i].utilization) {
         let detail = "values must be sorted in increasing order";
-        findings.invalid(&format!("{path}[{i}].utilization"), shape[i].utilization, detail);
+        errors.invalid(&format!("{path}[{i}].utilization"), shape[i].utilization, detail);
     }
     for (i, point) in shape.iter().enumerate() {
-        check_range(&format!("{path}[{i}].utilization"), point.utilization, 100, findings);
-        check_range(&format!("{path}[{i}].score"), point.score, 10, findings);
+        check_range(&format!("{path}[{i}].utilization"), point.utilization, 100, errors);
+        check_range(&format!("{path}[{i}].score"), point.score, 10, errors);
     }
 }
 
-/// Checks the arguments of NodeResourcesFit; paths start at the arguments.
-pub(crate) fn check_fit(args: &NodeResourcesFitArgs, findings: &mut Findings<'_>) {
+/// Checks the arguments of NodeResourcesFit; paths are relative to the arguments.
+pub(crate) fn check_fit(args: &NodeResourcesFitArgs, errors: &mut FieldErrors<'_>) {
     for (i, resource) in args.ignored_resources.iter().enumerate() {
         for error in labels::qualified_name_errors(resource) {
-            findings.invalid(&format!("ignoredResources[{i}]"), quoted(resource), &error);
+            errors.invalid(&format!("ignoredResources[{i}]"), quoted(resource), &error);
         }
     }
     for (i, group) in args.ignored_resource_groups.iter().enumerate() {
         let path = format!("ignoredResourceGroups[{i}]");
         if group.contains('/') {
-            findings.invalid(&path, quoted(group), "resource group name can't contain '/'");
+            errors.invalid(&path, quoted(group), "resource group name can't contain '/'");
         }
         for error in labels::qualified_name_errors(group) {
-            findings.invalid(&path, quoted(group), &error);
+            errors.invalid(&path, quoted(group), &error);
         }
     }
     let strategy = &args.scoring_strategy;
     if let ScoringStrategyType::Unknown(text) = &strategy.strategy {
         let supported = ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"];
-        findings.unsupported("scoringStrategy.type", text, &supported);
+        errors.unsupported("scoringStrategy.type", text, &supported);
     }
     for (i, resource) in strategy.resources.iter().enumerate() {
         if !(1..=100).contains(&resource.weight) {
             let detail = format!("resource weight of {} not in valid range (0, 100]", resource.name);
-            findings.invalid(&format!("scoringStrategy.resources[{i}].weight"), resource.weight, &detail);
+            errors.invalid(&format!("scoringStrategy.resources[{i}].weight"), resource.weight, &detail);
         }
     }
     let path = "scoringStrategy.requestedToCapacityRatio";
     match (&strategy.strategy, &strategy.requested_to_capacity_ratio) {
         (ScoringStrategyType::RequestedToCapacityRatio, None) => {
-            findings.required(path, "must be specified when type is RequestedToCapacityRatio");
+            errors.required(path, "must be specified when type is RequestedToCapacityRatio");
         }
         (ScoringStrategyType::RequestedToCapacityRatio, Some(ratio)) => {
-            check_shape(&format!("{path}.shape"), &ratio.shape, findings);
+            check_shape(&format!("{path}.shape"), &ratio.shape, errors);
         }
-        (_, Some(_)) => findings.forbidden(path, "must be nil when type is not RequestedToCapacityRatio"),
+        (_, Some(_)) => errors.forbidden(path, "must be nil when type is not RequestedToCapacityRatio"),
         (_, None) => {}
     }
 }
@@ -473,7 +473,7 @@ mod tests {
         assert!(
             errors.contains(&format!("{path}.values[0][/]: Invalid value: \" \": a valid label must be"))
         );
-        assert!(!errors.contains("Execution[0]"), "a preference without weight is not looked at: {errors}");
+        assert!(!errors.contains("Execution[0]"), "a preference without weight is not validated: {errors}");
     }
 
     #[test]
@@ -521,9 +521,9 @@ mod tests {
             );
             let Ok(PluginArgs::NodeResourcesFit(read)) = read else { panic!("{args}") };
             let source = Source::default();
-            let mut findings = Findings::new(&source);
-            check_fit(&read, &mut findings);
-            let errors = crate::ConfigErrors::from(findings.into_errors());
+            let mut errors = FieldErrors::new(&source);
+            check_fit(&read, &mut errors);
+            let errors = crate::ConfigErrors::from(errors.into_errors());
             let text = if errors.errors.is_empty() { String::new() } else { errors.kube_text() };
             assert_eq!(text, message, "{args}");
         }

@@ -10,43 +10,43 @@ use crate::{
     plugins::Plugins,
 };
 
-/// The only version of the API that is read.
+/// The only API version that is supported.
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
-/// Its kind.
+/// Kind of the configuration.
 pub const KIND: &str = "KubeSchedulerConfiguration";
-/// The name of a single profile that has none.
+/// Default name of a profile, if it is the only one.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 /// `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, with all defaults filled in.
 ///
-/// Comes from [`crate::load`] or [`KubeSchedulerConfiguration::default_config`]; not validated yet: flags may still
-/// change it, then [`crate::validate`] has its say.
+/// Returned by [`crate::load`] and [`KubeSchedulerConfiguration::default_config`]. It is not validated yet: apply flags, then
+/// call [`crate::validate`].
 #[derive(Clone, Debug)]
 pub struct KubeSchedulerConfiguration {
-    /// How many workers filter and score nodes.
+    /// Number of workers that filter and score nodes.
     pub parallelism: i32,
     /// Leader election.
     pub leader_election: LeaderElection,
-    /// How the API server is talked to.
+    /// Connection to the API server.
     pub client_connection: ClientConnection,
     /// Serve profiles over HTTP.
     pub enable_profiling: bool,
     /// Profile lock contention too.
     pub enable_contention_profiling: bool,
-    /// Percent of nodes to find feasible before scoring, 0 for the adaptive number. `None` if not given, which
-    /// kube-scheduler takes for 0.
+    /// Percentage of nodes to find feasible before scoring, 0 for the adaptive number. `None` if not given, which
+    /// kube-scheduler treats as 0.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// First backoff of an unschedulable pod, seconds.
+    /// First backoff of an unschedulable pod in seconds.
     pub pod_initial_backoff_seconds: i64,
-    /// Longest backoff, seconds.
+    /// Longest backoff in seconds.
     pub pod_max_backoff_seconds: i64,
-    /// At least one.
+    /// Profiles; at least one.
     pub profiles: Vec<Profile>,
     /// HTTP extenders.
     pub extenders: Vec<Extender>,
-    /// Fill the cache only when leading.
+    /// Fill the cache only while leading.
     pub delay_cache_until_active: bool,
-    /// Where it came from, for error messages.
+    /// The file, for error messages.
     pub source: Source,
 }
 
@@ -54,15 +54,15 @@ pub struct KubeSchedulerConfiguration {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderElection {
-    /// Whether replicas elect a leader.
+    /// True if replicas elect a leader.
     pub leader_elect: bool,
-    /// How long a lease that is not renewed is respected.
+    /// Time for which a lease that is not renewed is respected.
     pub lease_duration: GoDuration,
-    /// How long the leader tries to renew before it gives up.
+    /// Time for which the leader tries to renew the lease before it gives up.
     pub renew_deadline: GoDuration,
-    /// Time between tries.
+    /// Time between attempts to acquire or renew the lease.
     pub retry_period: GoDuration,
-    /// Kind of the lock object; only `leases`.
+    /// Resource of the lock object; only `leases`.
     pub resource_lock: String,
     /// Name of the lock object.
     pub resource_name: String,
@@ -96,7 +96,7 @@ pub struct ClientConnection {
     pub content_type: String,
     /// Requests per second.
     pub qps: f32,
-    /// Requests that may exceed [`Self::qps`] for a moment.
+    /// Number of requests by which a burst may exceed [`Self::qps`].
     pub burst: i32,
 }
 
@@ -112,10 +112,10 @@ impl Default for ClientConnection {
     }
 }
 
-/// `KubeSchedulerProfile`: how the pods that name one scheduler are scheduled.
+/// `KubeSchedulerProfile`: plugins and settings for the pods with one scheduler name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// `spec.schedulerName` of its pods; empty (and refused) if absent among several profiles.
+    /// `spec.schedulerName` of its pods; empty (and invalid) if absent and there are several profiles.
     pub scheduler_name: String,
     /// Overrides the global value.
     pub percentage_of_nodes_to_score: Option<i32>,
@@ -123,69 +123,69 @@ pub struct Profile {
     pub plugins: Plugins,
     /// The user's entries in order, then the defaults of the enabled in-tree plugins that have none.
     pub plugin_config: Vec<PluginConfig>,
-    /// Names of the user's own `multiPoint.enabled`, to point at them in errors.
-    pub(crate) multi_point_as_written: Vec<String>,
+    /// Names in `multiPoint.enabled` of the file, for positions in errors.
+    pub(crate) multi_point_in_file: Vec<String>,
 }
 
 impl Profile {
-    /// The arguments of a plugin.
+    /// Returns the arguments of a plugin.
     pub fn args(&self, plugin: &str) -> Option<&PluginArgs> {
         self.plugin_config.iter().find(|c| c.name == plugin).map(|c| &c.args)
     }
 
-    /// Whether the user enables that plugin by its name, as opposed to getting it by default.
-    pub fn asks_for(&self, plugin: &str) -> bool {
+    /// Returns true if the file enables the plugin by name, as opposed to getting it by default.
+    pub fn enables_by_name(&self, plugin: &str) -> bool {
         let at_a_point = || ExtensionPoint::ALL.iter().any(|point| self.plugins.at(*point).enables(plugin));
-        self.multi_point_as_written.iter().any(|name| name == plugin) || at_a_point()
+        self.multi_point_in_file.iter().any(|name| name == plugin) || at_a_point()
     }
 }
 
 /// Arguments of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginConfig {
-    /// Which plugin.
+    /// Name of the plugin.
     pub name: String,
-    /// Its arguments.
+    /// Arguments.
     pub args: PluginArgs,
 }
 
-/// `Extender`: a web hook that takes part in scheduling.
+/// `Extender`: a webhook that takes part in scheduling.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Extender {
-    /// Where it listens.
+    /// URL that the verbs are appended to.
     pub url_prefix: String,
-    /// Empty if it does not filter.
+    /// Verb for filtering; empty if it does not filter.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filter_verb: String,
-    /// Empty if it has no say in preemption.
+    /// Verb for preemption; empty if it does not take part.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub preempt_verb: String,
-    /// Empty if it does not score.
+    /// Verb for scoring; empty if it does not score.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prioritize_verb: String,
-    /// Factor of its scores.
+    /// Factor for its scores.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: i64,
-    /// Empty if it does not bind.
+    /// Verb for binding; empty if it does not bind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bind_verb: String,
     /// Use TLS.
     #[serde(rename = "enableHTTPS", skip_serializing_if = "std::ops::Not::not")]
     pub enable_https: bool,
-    /// How to use TLS.
+    /// TLS settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<ExtenderTls>,
-    /// Longest wait for an answer; zero means 5 s.
+    /// Timeout of a request; zero means 5 s.
     #[serde(rename = "httpTimeout")]
     pub http_timeout: GoDuration,
-    /// It knows nodes by name and needs no node objects.
+    /// The extender caches nodes and receives only their names.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub node_cache_capable: bool,
-    /// Only pods that ask for one of these resources concern it; empty means all pods.
+    /// The extender is called only for pods that request one of these resources; empty means all pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed_resources: Vec<ManagedResource>,
-    /// Scheduling goes on when it fails.
+    /// Scheduling continues when the extender fails.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignorable: bool,
 }
@@ -194,10 +194,10 @@ fn is_zero(value: &i64) -> bool {
     *value == 0
 }
 
-/// `ExtenderTLSConfig`; the `*Data` fields are base64 and win over the files.
+/// `ExtenderTLSConfig`; the `*Data` fields are base64 and take precedence over the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(missing_docs, reason = "the usual files and data of a TLS client")]
+#[expect(missing_docs, reason = "common files and data of a TLS client")]
 pub struct ExtenderTls {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
@@ -221,36 +221,36 @@ pub struct ExtenderTls {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedResource {
-    /// An extended resource.
+    /// Name of an extended resource.
     pub name: String,
-    /// The scheduler itself leaves it out of its account.
+    /// The scheduler itself ignores the resource.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignored_by_scheduler: bool,
 }
 
 impl KubeSchedulerConfiguration {
-    /// The configuration of a scheduler that is given none, with default feature gates.
+    /// The configuration without a file, with default feature gates.
     pub fn default_config() -> Self {
         Self::default_for(&Features::default())
     }
 
-    /// The configuration of a scheduler that is given none.
+    /// The configuration without a file.
     pub fn default_for(features: &Features) -> Self {
         crate::load::defaults(features)
     }
 
-    /// The extenders in the order in which they are asked: those that may be ignored come last.
+    /// Returns the extenders in the order in which they are called: ignorable ones come last.
     pub fn extenders_in_order(&self) -> Vec<&Extender> {
         let mut extenders: Vec<&Extender> = self.extenders.iter().collect();
         extenders.sort_by_key(|extender| extender.ignorable);
         extenders
     }
 
-    /// Leaves out of NodeResourcesFit's account what extenders say they manage and want ignored: in every profile that replaces
-    /// the plugin's `ignoredResources`.
+    /// Makes NodeResourcesFit ignore the resources that extenders manage and that the scheduler shall ignore. In every profile
+    /// they replace the plugin's `ignoredResources`.
     ///
     /// # Errors
-    /// When a profile has no arguments of that plugin, as kube-scheduler says it.
+    /// If a profile has no arguments of that plugin, with kube-scheduler's message.
     pub fn ignore_managed_resources(&mut self) -> Result<(), ConfigError> {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<String> = managed
@@ -277,12 +277,12 @@ impl KubeSchedulerConfiguration {
         Ok(())
     }
 
-    /// Whether the field (`leaderElection.leaderElect`) is written in the file, as opposed to having its default.
-    pub fn is_written(&self, field: &str) -> bool {
-        self.source.is_written(field)
+    /// Returns true if the file sets the field (`leaderElection.leaderElect`), as opposed to getting its default.
+    pub fn is_set_in_file(&self, field: &str) -> bool {
+        self.source.has_field(field)
     }
 
-    /// An error about a field (`profiles[0].pluginConfig[1].args.weight`), with its place in the file.
+    /// Creates an error about a field (`profiles[0].pluginConfig[1].args.weight`), with its position in the file.
     pub fn error(&self, field: &str, message: impl Into<String>) -> ConfigError {
         self.source.error(field, message)
     }

@@ -1,6 +1,6 @@
-//! Strict decoding of a tree into structs: serde tells which fields a struct has, everything else is recorded.
+//! Strict decoding of a tree into structs: serde knows the fields of a struct, all others are recorded.
 //!
-//! The rules are those of Kubernetes' JSON decoder: an unknown field is an error, but not the last one; null means
+//! The rules are those of Kubernetes' JSON decoder: an unknown field is an error, but decoding continues; null means
 //! absent; a value of the wrong type ends decoding.
 
 use std::{cell::RefCell, fmt};
@@ -18,17 +18,17 @@ use harbormaster_api::similar::similar;
 
 use harbormaster_yaml::{Content, Entry, Node, Position};
 
-/// What decoding found besides the value.
+/// A field that the struct does not have, or a repeated one.
 #[derive(Debug)]
 pub(crate) struct UnknownField {
     /// Path below the decoded node.
     pub(crate) path: String,
     pub(crate) at: Position,
-    /// The field that may have been meant.
-    pub(crate) meant: Option<&'static str>,
+    /// A known field with a similar name.
+    pub(crate) suggestion: Option<&'static str>,
 }
 
-/// A value that cannot be what it should be.
+/// A value of the wrong type.
 #[derive(Debug)]
 pub(crate) struct WrongValue {
     /// Path below the decoded node.
@@ -37,7 +37,7 @@ pub(crate) struct WrongValue {
     pub(crate) message: String,
 }
 
-/// Decodes a tree; the unknown fields come in the order of the document.
+/// Decodes a tree; unknown fields are in the order of the document.
 pub(crate) fn decode<T: for<'de> Deserialize<'de>>(
     node: &Node,
 ) -> (Result<T, WrongValue>, Vec<UnknownField>) {
@@ -47,7 +47,7 @@ pub(crate) fn decode<T: for<'de> Deserialize<'de>>(
     (result, unknown.into_inner())
 }
 
-/// Every key that is given more than once: its path and where it is repeated.
+/// Adds every repeated key to `found`, with its path and the position of the repetition.
 pub(crate) fn repeated_keys(node: &Node, path: &str, found: &mut Vec<UnknownField>) {
     for (i, item) in node.items().iter().enumerate() {
         repeated_keys(item, &format!("{path}[{i}]"), found);
@@ -55,15 +55,15 @@ pub(crate) fn repeated_keys(node: &Node, path: &str, found: &mut Vec<UnknownFiel
     let entries = node.entries();
     for (i, entry) in entries.iter().enumerate() {
         let path = below(path, &entry.key);
-        let is_known = |e: &Entry| e.key == entry.key && !e.is_merged;
-        if !entry.is_merged && entries[..i].iter().any(is_known) {
-            found.push(UnknownField { path: path.clone(), at: entry.at, meant: None });
+        let is_same = |e: &Entry| e.key == entry.key && !e.is_merged;
+        if !entry.is_merged && entries[..i].iter().any(is_same) {
+            found.push(UnknownField { path: path.clone(), at: entry.at, suggestion: None });
         }
         repeated_keys(&entry.value, &path, found);
     }
 }
 
-/// The path of a field.
+/// The path of a field below `path`.
 pub(crate) fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
@@ -96,11 +96,11 @@ impl<'a> Decoder<'a> {
         WrongValue { path: self.path.clone(), at: Some(self.node.at), message }
     }
 
-    fn wrong_type<T>(&self, wanted: &str) -> Result<T, WrongValue> {
-        Err(self.error(format!("cannot unmarshal {} into type {wanted}", self.node.type_name())))
+    fn wrong_type<T>(&self, expected: &str) -> Result<T, WrongValue> {
+        Err(self.error(format!("cannot unmarshal {} into type {expected}", self.node.type_name())))
     }
 
-    /// Gives an error that came up while this value was read its place, unless it has a deeper one.
+    /// Adds the position of this value to an error, unless the error has a deeper one.
     fn located<T>(path: String, at: Position, result: Result<T, WrongValue>) -> Result<T, WrongValue> {
         result.map_err(|e| match e.at {
             Some(_) => e,
@@ -108,24 +108,24 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn integer(&self, wanted: &str) -> Result<i128, WrongValue> {
+    fn integer(&self, expected: &str) -> Result<i128, WrongValue> {
         match &self.node.content {
             Content::Null => Ok(0),
             Content::Int(value) => Ok(*value),
-            // `1e1` and `3.0` are integers in JSON as Kubernetes reads it.
+            // Kubernetes' JSON decoder accepts `1e1` and `3.0` as integers.
             Content::Float(value) if value.fract() == 0.0 && value.abs() < 1e18 => Ok(*value as i128),
             Content::Float(_) => {
                 let written = &self.node.written;
-                Err(self.error(format!("cannot unmarshal number {written} into type {wanted}")))
+                Err(self.error(format!("cannot unmarshal number {written} into type {expected}")))
             }
-            _ => self.wrong_type(wanted),
+            _ => self.wrong_type(expected),
         }
     }
 
-    fn narrow<T: TryFrom<i128>>(&self, wanted: &str) -> Result<T, WrongValue> {
-        let value = self.integer(wanted)?;
+    fn narrow<T: TryFrom<i128>>(&self, expected: &str) -> Result<T, WrongValue> {
+        let value = self.integer(expected)?;
         T::try_from(value)
-            .map_err(|_| self.error(format!("cannot unmarshal number {value} into type {wanted}")))
+            .map_err(|_| self.error(format!("cannot unmarshal number {value} into type {expected}")))
     }
 
     fn fields(self, known: Option<&'static [&'static str]>) -> Result<Fields<'a>, WrongValue> {
@@ -203,8 +203,8 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongValue> {
-        // A type that is built from a string (a duration) reports its own error after the string was read, and
-        // that error passes through the struct that holds the field, which knows the place.
+        // A type that is parsed from a string (a duration) fails after the string was read. The error passes through the
+        // struct with the field, which adds the position.
         self.deserialize_str(visitor)
     }
 
@@ -253,7 +253,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 }
 
-/// The entries of a mapping; those a struct does not know are recorded and left out, as are nulls.
+/// Entries of a mapping. Those that a struct does not have are recorded and skipped; nulls are skipped.
 struct Fields<'a> {
     rest: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
@@ -267,12 +267,12 @@ impl<'a> Fields<'a> {
         loop {
             let entry = self.rest.next()?;
             let Some(known) = self.known else { return Some(entry) };
-            // Repeated keys are reported elsewhere; the last one counts.
+            // Repeated keys are reported elsewhere; the last one is used.
             let repeated = self.rest.as_slice().iter().any(|e| e.key == entry.key);
             if !known.contains(&entry.key.as_str()) {
                 let path = below(&self.path, &entry.key);
-                let meant = similar(&entry.key, known.iter().copied());
-                self.unknown.borrow_mut().push(UnknownField { path, at: entry.at, meant });
+                let suggestion = similar(&entry.key, known.iter().copied());
+                self.unknown.borrow_mut().push(UnknownField { path, at: entry.at, suggestion });
             } else if entry.value.content != Content::Null && !repeated {
                 return Some(entry);
             }
@@ -292,8 +292,8 @@ impl<'de> MapAccess<'de> for Fields<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, WrongValue> {
         let Some(entry) = self.value.take() else {
-            let nothing = MapDeserializer::new(std::iter::empty::<(&str, &str)>());
-            return seed.deserialize(nothing);
+            let empty = MapDeserializer::new(std::iter::empty::<(&str, &str)>());
+            return seed.deserialize(empty);
         };
         let path = below(&self.path, &entry.key);
         let decoder = Decoder { node: &entry.value, path: path.clone(), unknown: self.unknown };
@@ -335,34 +335,36 @@ mod tests {
 
     #[derive(Debug, Default, Deserialize, PartialEq)]
     #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-    struct Thing {
+    struct Settings {
         count: i32,
         share: f32,
         name: String,
         wait: Option<GoDuration>,
-        things: Vec<Thing>,
+        things: Vec<Settings>,
         raw: Option<serde_json::Value>,
     }
 
-    fn read(text: &str) -> (Result<Thing, WrongValue>, Vec<(String, u32)>) {
+    fn read(text: &str) -> (Result<Settings, WrongValue>, Vec<(String, u32)>) {
         let (result, unknown) = decode(&harbormaster_yaml::parse(text).unwrap());
         (result, unknown.into_iter().map(|u| (u.path, u.at.line)).collect())
     }
 
     #[test]
     fn all_unknown_fields_are_found_and_do_not_stop_decoding() {
-        let (thing, unknown) = read("count: 1\nbogus: 2\nthings:\n- count: 3\n  Count: 4\nraw: {any: [1]}\n");
-        let thing = thing.unwrap();
-        assert_eq!((thing.count, thing.things[0].count), (1, 3));
-        assert_eq!(thing.raw, Some(serde_json::json!({"any": [1]})));
+        let (settings, unknown) =
+            read("count: 1\nbogus: 2\nthings:\n- count: 3\n  Count: 4\nraw: {any: [1]}\n");
+        let settings = settings.unwrap();
+        assert_eq!((settings.count, settings.things[0].count), (1, 3));
+        assert_eq!(settings.raw, Some(serde_json::json!({"any": [1]})));
         assert_eq!(unknown, [("bogus".to_owned(), 2), ("things[0].Count".to_owned(), 5)]);
     }
 
     #[test]
     fn null_is_absent_and_whole_floats_are_integers() {
-        let (thing, _) = read("count: 1e1\nshare: 3\nname: null\nwait:\nthings: [null]\n");
-        let expected = Thing { count: 10, share: 3.0, things: vec![Thing::default()], ..Thing::default() };
-        assert_eq!(thing.unwrap(), expected);
+        let (settings, _) = read("count: 1e1\nshare: 3\nname: null\nwait:\nthings: [null]\n");
+        let expected =
+            Settings { count: 10, share: 3.0, things: vec![Settings::default()], ..Settings::default() };
+        assert_eq!(settings.unwrap(), expected);
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use thiserror::Error;
 
-/// The minor version of Kubernetes 1 whose behaviour this is, and the oldest one that can be emulated.
+/// The minor version of Kubernetes 1 whose behaviour is implemented.
 const BINARY: u64 = 36;
+/// The oldest minor version that can be emulated.
 const FLOOR: u64 = 33;
-/// The only component here.
+/// The only registered component.
 const COMPONENT: &str = "kube";
 
-/// The version of Kubernetes that is emulated, which says what feature gates there are and which are on by default, and the
-/// oldest version to be compatible with.
+/// The emulated version of Kubernetes, which determines feature gates and their defaults, and the oldest compatible version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulation {
     emulated: u32,
@@ -22,7 +22,7 @@ impl Default for Emulation {
     }
 }
 
-/// Why a version cannot be emulated; the words are kube-scheduler's.
+/// Reason why a version cannot be emulated, with kube-scheduler's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct EmulationError(String);
@@ -32,10 +32,10 @@ pub struct EmulationError(String);
 struct Version(Vec<u64>);
 
 impl Emulation {
-    /// Reads the values of all flags of both kinds: `1.35`, `kube=1.35`.
+    /// Parses the values of all flags of both kinds: `1.35`, `kube=1.35`.
     ///
     /// # Errors
-    /// Texts that are no versions, versions of other components, and versions out of range.
+    /// Values that are not versions, versions of other components, and versions out of range.
     pub fn parse<'a>(
         emulated: impl IntoIterator<Item = &'a str>,
         min_compatible: impl IntoIterator<Item = &'a str>,
@@ -71,29 +71,29 @@ impl Emulation {
         Ok(Self { emulated: minor(&emulated), min_compatible: minor(&min_compatible) })
     }
 
-    /// The minor version of Kubernetes 1 that is emulated.
+    /// The emulated minor version of Kubernetes 1.
     pub(crate) fn minor(self) -> u32 {
         self.emulated
     }
 
-    /// Whether the version is that whose behaviour this is.
+    /// Returns true if no older version is emulated.
     pub(crate) fn is_none(self) -> bool {
         self.emulated == Self::default().emulated
     }
 
-    /// For example `1.36`.
+    /// The emulated version, for example `1.36`.
     pub fn emulated(self) -> String {
         format!("1.{}", self.emulated)
     }
 
-    /// For example `1.35`.
+    /// The oldest compatible version, for example `1.35`.
     pub fn min_compatible(self) -> String {
         format!("1.{}", self.min_compatible)
     }
 }
 
 impl Version {
-    /// Of Kubernetes 1; versions of another major version are out of every range.
+    /// The minor version of Kubernetes 1. Other major versions are out of every range.
     fn minor(&self) -> u64 {
         match self.0.as_slice() {
             [1, minor, ..] => *minor,
@@ -102,7 +102,7 @@ impl Version {
         }
     }
 
-    /// The minor version before, if that can be emulated.
+    /// The previous minor version, or the oldest one that can be emulated.
     fn before(&self) -> Self {
         let Some((major, minor)) = self.0.first().zip(self.0.get(1)) else { return self.clone() };
         let before = Self(vec![*major, minor.saturating_sub(1)]);
@@ -115,7 +115,7 @@ impl Version {
     }
 }
 
-/// The version of the only component, if it is given.
+/// Parses flags into the version of the only component.
 fn read<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Option<Version>, EmulationError> {
     let mut found: Vec<(&str, Version)> = Vec::new();
     for pair in flags.into_iter().flat_map(|flag| flag.split(',')).filter(|pair| !pair.is_empty()) {
@@ -141,7 +141,7 @@ fn read<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Option<Version>,
     Ok(found.pop().map(|(_, version)| version))
 }
 
-/// Numbers between dots, a `v` before them or not; what follows is not looked at.
+/// Parses numbers between dots with an optional leading `v`; the rest of the text is ignored.
 fn parse(text: &str) -> Result<Version, EmulationError> {
     let trimmed = text.trim_start();
     let trimmed = trimmed.strip_prefix('v').unwrap_or(trimmed);

@@ -1,4 +1,4 @@
-//! Errors that say where in which file, and what to do.
+//! Errors with file, position and advice.
 
 use std::{fmt, sync::Arc};
 
@@ -8,23 +8,23 @@ use harbormaster_yaml::Position;
 
 use crate::positions::Positions;
 
-/// One thing that is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigError {
-    /// The file, as it was named to [`crate::load`]; empty for a configuration that was not read from a file.
+    /// Name of the file as passed to [`crate::load`]; empty for a configuration that was not read from a file.
     pub file: String,
-    /// Where in the file: the field itself, or the closest one around it that is written down.
+    /// Position of the field in the file, or of its closest parent that the file contains.
     pub position: Option<Position>,
-    /// The field (`profiles[0].plugins.filter.enabled[1]`); empty for the whole file.
+    /// Path of the field (`profiles[0].plugins.filter.enabled[1]`); empty for the whole file.
     pub field: String,
-    /// kube-scheduler's words, which name the field where it names it.
+    /// kube-scheduler's message, which includes the field if kube-scheduler's does.
     pub message: String,
-    /// What to do about it, where that is not obvious.
+    /// Advice on how to fix the error.
     pub help: Option<String>,
 }
 
 impl ConfigError {
-    /// With the name that may have been meant, if there is one and nothing better to say.
+    /// Suggests a similar name, unless the error already has help.
     #[must_use]
     pub fn meaning(mut self, meant: Option<&str>) -> Self {
         let question = || meant.map(|name| format!("did you mean `{name}`?"));
@@ -48,7 +48,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Everything that is wrong with a configuration; never empty when returned as an error.
+/// All errors in a configuration; never empty when returned as an error.
 ///
 /// `Display` prints one error per line, each with file, line and column. [`ConfigErrors::kube_text`] is the one-line
 /// form of kube-scheduler.
@@ -59,7 +59,7 @@ pub struct ConfigErrors {
     style: Style,
 }
 
-/// How kube-scheduler joins several errors of one kind.
+/// kube-scheduler's format for a list of errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `[a, b]`.
@@ -74,7 +74,7 @@ impl ConfigErrors {
         Self { errors, style: Style::StrictDecoding }
     }
 
-    /// The errors in kube-scheduler's one-line form: `a`, `[a, b]` or `strict decoding error: a, b`.
+    /// Returns the errors in kube-scheduler's one-line form: `a`, `[a, b]` or `strict decoding error: a, b`.
     pub fn kube_text(&self) -> String {
         let mut messages: Vec<&str> = Vec::new();
         for error in &self.errors {
@@ -89,7 +89,7 @@ impl ConfigErrors {
         }
     }
 
-    /// `Err` with these errors if there are any.
+    /// Returns `Err` with these errors if there are any.
     ///
     /// # Errors
     /// Itself, unless empty.
@@ -122,7 +122,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// Which file a configuration was read from, and where its fields stand there.
+/// The file that a configuration was read from, with the positions of its fields.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     file: Arc<str>,
@@ -134,7 +134,7 @@ impl Source {
         Self { file: file.into(), positions: Arc::new(positions) }
     }
 
-    /// An error about a field.
+    /// Creates an error about a field.
     pub(crate) fn error(&self, field: impl Into<String>, message: impl Into<String>) -> ConfigError {
         let field = field.into();
         ConfigError {
@@ -146,12 +146,12 @@ impl Source {
         }
     }
 
-    /// Whether the field itself is written down.
-    pub(crate) fn is_written(&self, field: &str) -> bool {
+    /// Returns true if the file contains the field itself.
+    pub(crate) fn has_field(&self, field: &str) -> bool {
         self.positions.has(field)
     }
 
-    /// An error about a place.
+    /// Creates an error at a position.
     pub(crate) fn error_at(
         &self,
         at: Option<Position>,

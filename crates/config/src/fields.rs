@@ -1,29 +1,29 @@
-//! Findings about fields, in the words of Kubernetes' field errors.
+//! Errors about fields, in the format of Kubernetes' field errors.
 
 use std::fmt::Display;
 
 use crate::error::{ConfigError, Source};
 
-/// Collects what is wrong with fields.
-pub(crate) struct Findings<'a> {
+/// Collects errors about fields.
+pub(crate) struct FieldErrors<'a> {
     source: &'a Source,
-    /// Where in the file the paths start.
+    /// Field of the file that paths are relative to.
     base: String,
-    found: Vec<ConfigError>,
+    errors: Vec<ConfigError>,
 }
 
-impl<'a> Findings<'a> {
+impl<'a> FieldErrors<'a> {
     pub(crate) fn new(source: &'a Source) -> Self {
         Self::below(source, "")
     }
 
-    /// For rules whose paths start at some field of the file.
+    /// Creates a list for rules whose paths are relative to a field of the file.
     pub(crate) fn below(source: &'a Source, base: &str) -> Self {
-        Self { source, base: base.to_owned(), found: Vec::new() }
+        Self { source, base: base.to_owned(), errors: Vec::new() }
     }
 
     pub(crate) fn into_errors(self) -> Vec<ConfigError> {
-        self.found
+        self.errors
     }
 
     fn add(&mut self, path: &str, message: String) {
@@ -31,17 +31,17 @@ impl<'a> Findings<'a> {
             "" => path.to_owned(),
             base => format!("{base}.{path}"),
         };
-        self.found.push(self.source.error(field, format!("{path}: {message}")));
+        self.errors.push(self.source.error(field, format!("{path}: {message}")));
     }
 
-    /// `path: Invalid value: value: detail`. Texts come [`quoted`], structures as JSON.
+    /// Adds `path: Invalid value: value: detail`. Pass strings [`quoted`] and structures as JSON.
     pub(crate) fn invalid(&mut self, path: &str, value: impl Display, detail: &str) {
         self.add(path, format!("Invalid value: {value}: {detail}"));
     }
 
-    /// The last finding gets a word of advice.
+    /// Adds help to the last error.
     pub(crate) fn help(&mut self, help: Option<&str>) {
-        if let (Some(last), Some(help)) = (self.found.last_mut(), help) {
+        if let (Some(last), Some(help)) = (self.errors.last_mut(), help) {
             last.help = Some(help.to_owned());
         }
     }
@@ -71,7 +71,7 @@ fn with_detail(what: &str, detail: &str) -> String {
     if detail.is_empty() { what.to_owned() } else { format!("{what}: {detail}") }
 }
 
-/// A text as a field error prints it.
+/// Quotes a string as field errors do.
 pub(crate) fn quoted(text: impl Display) -> String {
     format!("{:?}", text.to_string())
 }

@@ -1,4 +1,4 @@
-//! What gates of the scheduler were in the versions of Kubernetes that can be emulated.
+//! Feature gates of the scheduler in the older versions of Kubernetes that can be emulated.
 
 use harbormaster_api::features::Stage::{self, Alpha, Beta, Ga};
 
@@ -7,13 +7,13 @@ const OFF: bool = false;
 const LOCKED: bool = true;
 const FREE: bool = false;
 
-/// From that minor version of Kubernetes 1 on: how mature, whether on by default, whether locked.
-pub(crate) type Since = (u32, Stage, bool, bool);
+/// State of a gate from a minor version of Kubernetes 1 on: the version, its stage, on by default, locked.
+pub(crate) type GateChange = (u32, Stage, bool, bool);
 
-/// Gates that were something else between 1.33 and 1.35 than they are in 1.36. Before the first entry there is no such
-/// gate. A gate that is not here has not changed since 1.33.
+/// Gates that differ between 1.33 and 1.36. Before its first entry a gate does not exist. A gate that is not listed has not
+/// changed since 1.33.
 #[rustfmt::skip] // a table
-pub(crate) const HISTORY: &[(&str, &[Since])] = &[
+pub(crate) const HISTORY: &[(&str, &[GateChange])] = &[
     ("ClearingNominatedNodeNameAfterBinding", &[(34, Alpha, OFF, FREE), (35, Beta, ON, FREE)]),
     ("ComponentFlagz", &[(33, Alpha, OFF, FREE)]),
     ("ComponentStatusz", &[(33, Alpha, OFF, FREE)]),

@@ -1,20 +1,20 @@
 //! Gates of other Kubernetes components and their dependencies.
 //!
-//! kube-scheduler accepts every gate of the Kubernetes tree, because one `--feature-gates` value is often given to
-//! all components; so does Harbormaster, to which only those of [`harbormaster_api::features`] mean something.
+//! kube-scheduler accepts every gate of the Kubernetes tree, because one `--feature-gates` value is often passed to all
+//! components. So does Harbormaster, which uses only those of [`harbormaster_api::features`].
 
 use harbormaster_api::features::Stage;
 
-/// Gates that mean nothing to a scheduler, of one kind: stage, default, locked, names.
-pub(crate) struct Others {
+/// Gates of other components with the same stage, default and lock.
+pub(crate) struct ForeignGates {
     pub(crate) stage: Stage,
     pub(crate) on: bool,
     pub(crate) locked: bool,
     pub(crate) names: &'static str,
 }
 
-pub(crate) const OTHERS: &[Others] = &[
-    Others {
+pub(crate) const FOREIGN_GATES: &[ForeignGates] = &[
+    ForeignGates {
         stage: Stage::Alpha,
         on: false,
         locked: false,
@@ -31,7 +31,7 @@ pub(crate) const OTHERS: &[Others] = &[
                 ShardedListAndWatch StorageVersionAPI TopologyManagerPolicyAlphaOptions \
                 UserNamespacesHostNetworkSupport WindowsCPUAndMemoryAffinity WorkloadWithJob",
     },
-    Others {
+    ForeignGates {
         stage: Stage::Beta,
         on: false,
         locked: false,
@@ -39,7 +39,7 @@ pub(crate) const OTHERS: &[Others] = &[
                 LocalStorageCapacityIsolationFSQuotaMonitoring MaxUnavailableStatefulSet \
                 PodCertificateRequest SELinuxMount StorageVersionMigrator",
     },
-    Others {
+    ForeignGates {
         stage: Stage::Beta,
         on: true,
         locked: false,
@@ -71,7 +71,7 @@ pub(crate) const OTHERS: &[Others] = &[
                 UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO \
                 WatchCacheInitializationPostStartHook WatchList WindowsGracefulNodeShutdown",
     },
-    Others {
+    ForeignGates {
         stage: Stage::Deprecated,
         on: false,
         locked: false,
@@ -79,28 +79,28 @@ pub(crate) const OTHERS: &[Others] = &[
                 ChangeContainerStatusOnKubeletRestart DeclarativeValidationTakeover KMSv1 \
                 KubeletRegistrationGetOnExistsOnly WindowsHostNetwork",
     },
-    Others {
+    ForeignGates {
         stage: Stage::Deprecated,
         on: true,
         locked: false,
         names: "DisableCPUQuotaWithExclusiveCPUs KubeletPodResourcesListUseActivePods \
                 ServiceCIDRStatusFieldWiping StorageNamespaceIndex",
     },
-    Others {
+    ForeignGates {
         stage: Stage::Deprecated,
         on: true,
         locked: true,
         names: "AggregatedDiscoveryRemoveBetaType AllowOverwriteTerminationGracePeriodSeconds \
                 DisableNodeKubeProxyVersion GitRepoVolumeDriver SeparateCacheWatchRPC",
     },
-    Others {
+    ForeignGates {
         stage: Stage::Ga,
         on: true,
         locked: false,
         names: "AllowServiceExternalIPs CPUCFSQuotaPeriod InformerResourceVersion \
                 MutatingAdmissionPolicy",
     },
-    Others {
+    ForeignGates {
         stage: Stage::Ga,
         on: true,
         locked: true,
@@ -128,7 +128,7 @@ pub(crate) const OTHERS: &[Others] = &[
     },
 ];
 
-/// A gate that is on needs the gates after the colon on as well.
+/// Dependencies: a gate can be enabled only if the gates after the colon are.
 pub(crate) const DEPENDENCIES: &str = "\
     AuthorizeNodeWithSelectors: AuthorizeWithSelectors
     ClusterTrustBundleProjection: ClusterTrustBundle

@@ -10,48 +10,48 @@ use thiserror::Error;
 
 use crate::{
     emulation::Emulation,
-    gate_history::{HISTORY, Since},
-    gate_table::{DEPENDENCIES, OTHERS},
+    gate_history::{GateChange, HISTORY},
+    gate_table::{DEPENDENCIES, FOREIGN_GATES},
 };
 
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
-/// The feature gates of this process.
+/// Feature gates of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// What was set, by name or through `AllAlpha` and `AllBeta`.
+    /// Gates that were set, by name or through `AllAlpha` and `AllBeta`.
     set: BTreeMap<String, bool>,
-    /// Whose gates they are.
+    /// The version whose gates and defaults apply.
     emulation: Emulation,
 }
 
-/// Why feature gates cannot be set so; the messages are kube-scheduler's.
+/// Reason why feature gates cannot be set, with kube-scheduler's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GateError {
-    /// No `=`.
+    /// There is no `=`.
     #[error("missing bool value for {0}")]
     MissingValue(String),
-    /// Neither true nor false.
+    /// The value is neither true nor false.
     #[error("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
     InvalidValue {
         /// The gate.
         name: String,
-        /// What it was set to.
+        /// The rejected value.
         value: String,
     },
-    /// No component of Kubernetes has that gate.
+    /// No component of Kubernetes has this gate.
     #[error("unrecognized feature gate: {0}{hint}", hint = did_you_mean(.0, all()))]
     Unknown(String),
-    /// The gate cannot be changed any more.
+    /// The gate can no longer be changed.
     #[error("cannot set feature gate {name} to {value}, feature is locked to {}", !value)]
     Locked {
         /// The gate.
         name: String,
-        /// What it was set to.
+        /// The rejected value.
         value: bool,
     },
-    /// The version that is emulated has no such gate.
+    /// The emulated version does not have the gate.
     #[error(
         "cannot set feature gate {name} to {value}, feature is PreAlpha at emulated version {}, min compatibility version {}",
         emulation.emulated(), emulation.min_compatible()
@@ -59,26 +59,26 @@ pub enum GateError {
     PreAlpha {
         /// The gate.
         name: String,
-        /// What it was set to.
+        /// The rejected value.
         value: bool,
-        /// The version.
+        /// The emulated version.
         emulation: Emulation,
     },
-    /// A gate is on that needs others.
+    /// The gate is enabled, but it depends on gates that are disabled.
     #[error("{name} is enabled, but depends on features that are disabled: [{}]", needs.join(" "))]
     Dependency {
         /// The gate.
         name: String,
-        /// What it needs.
+        /// The disabled gates that it depends on.
         needs: Vec<String>,
     },
-    /// `component:gate=value` for another component than `kube`.
+    /// `component:gate=value` names a component other than `kube`.
     #[error("component not registered: {0}")]
     Component(String),
-    /// With and without `kube:`.
+    /// Gates are set both with and without `kube:`.
     #[error("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")]
     MixedPrefix,
-    /// Several of them.
+    /// Several errors.
     #[error("[{}]", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     Several(Vec<GateError>),
 }
@@ -88,72 +88,71 @@ struct Gate {
     stage: Stage,
     on: bool,
     locked: bool,
-    /// It came with a later version than that which is emulated.
-    is_to_come: bool,
+    /// The gate was added after the emulated version.
+    is_future: bool,
 }
 
 impl Gate {
     const fn new(stage: Stage, on: bool, locked: bool) -> Self {
-        Self { stage, on, locked, is_to_come: false }
+        Self { stage, on, locked, is_future: false }
     }
 }
 
-/// A gate of the scheduler, as it was in the version that is emulated, or of another component.
+/// A gate of the scheduler, as of the emulated version, or of another component.
 fn known(name: &str, emulation: Emulation) -> Option<Gate> {
     if let Some(feature) = Feature::from_name(name) {
         let history = HISTORY.iter().find(|(known, _)| *known == name && !emulation.is_none());
         return Some(match history {
-            Some((_, history)) => past(history, emulation),
+            Some((_, history)) => gate_as_of(history, emulation),
             None => Gate::new(feature.stage(), feature.on_by_default(), feature.locked()),
         });
     }
     match name {
         ALL_ALPHA => Some(Gate::new(Stage::Alpha, false, false)),
         ALL_BETA => Some(Gate::new(Stage::Beta, false, false)),
-        _ => OTHERS
+        _ => FOREIGN_GATES
             .iter()
-            .find(|others| others.names.split_whitespace().any(|n| n == name))
-            .map(|others| Gate::new(others.stage, others.on, others.locked)),
+            .find(|foreign| foreign.names.split_whitespace().any(|n| n == name))
+            .map(|foreign| Gate::new(foreign.stage, foreign.on, foreign.locked)),
     }
 }
 
-/// What a gate was then.
-fn past(history: &[Since], emulation: Emulation) -> Gate {
+/// A gate as of the emulated version.
+fn gate_as_of(history: &[GateChange], emulation: Emulation) -> Gate {
     match history.iter().rev().find(|(since, ..)| *since <= emulation.minor()) {
         Some((_, stage, on, locked)) => Gate::new(*stage, *on, *locked),
-        None => Gate { is_to_come: true, ..Gate::new(Stage::Alpha, false, true) },
+        None => Gate { is_future: true, ..Gate::new(Stage::Alpha, false, true) },
     }
 }
 
-/// All gates but `AllAlpha` and `AllBeta`.
+/// All gates except `AllAlpha` and `AllBeta`.
 fn all() -> impl Iterator<Item = &'static str> {
-    let others = OTHERS.iter().flat_map(|others| others.names.split_whitespace());
-    Feature::ALL.iter().map(|f| f.name()).chain(others)
+    let foreign = FOREIGN_GATES.iter().flat_map(|foreign| foreign.names.split_whitespace());
+    Feature::ALL.iter().map(|f| f.name()).chain(foreign)
 }
 
 impl FeatureGates {
-    /// Every gate of the scheduler with its stage, and whether it is on.
+    /// Iterates over the scheduler's gates: name, stage, and true if enabled.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         let features = self.features();
         let emulation = self.emulation;
         let known = move |gate: &'static Feature| Some((gate, known(gate.name(), emulation)?));
-        let there = Feature::ALL.iter().filter_map(known).filter(|(_, gate)| !gate.is_to_come);
-        there.map(move |(feature, gate)| (feature.name(), gate.stage, features.enabled(*feature)))
+        let existing = Feature::ALL.iter().filter_map(known).filter(|(_, gate)| !gate.is_future);
+        existing.map(move |(feature, gate)| (feature.name(), gate.stage, features.enabled(*feature)))
     }
 
-    /// Reads the values of all `--feature-gates` flags: `A=true,B=false`, each gate with `kube:` before it or not.
+    /// Parses the values of all `--feature-gates` flags: `A=true,B=false`, each gate with or without `kube:`.
     ///
     /// # Errors
-    /// Text that cannot be read, unknown gates, locked gates, gates without those that they need.
+    /// Invalid syntax, unknown gates, locked gates, gates without those that they depend on.
     pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self, GateError> {
         Self::parse_at(flags, Emulation::default())
     }
 
-    /// [`Self::parse`] with the gates and defaults of the version that is emulated. Gates of other components are those of
-    /// 1.36 in any case.
+    /// [`Self::parse`] with the gates and defaults of the emulated version. Gates of other components are always those of 1.36.
     ///
     /// # Errors
-    /// As [`Self::parse`], and gates that the version does not have.
+    /// Those of [`Self::parse`], and gates that the version does not have.
     pub fn parse_at<'a>(
         flags: impl IntoIterator<Item = &'a str>,
         emulation: Emulation,
@@ -172,32 +171,32 @@ impl FeatureGates {
         }
         let refused = |(name, &value): (&String, &bool)| {
             let (gate, name) = (known(name, emulation)?, name.clone());
-            match gate.is_to_come {
+            match gate.is_future {
                 true => Some(GateError::PreAlpha { name, value, emulation }),
                 false => (gate.locked && gate.on != value).then_some(GateError::Locked { name, value }),
             }
         };
         several(given.iter().filter_map(refused).collect())?;
         let mut gates = Self { set: given, emulation };
-        gates.spread(ALL_ALPHA, Stage::Alpha);
-        gates.spread(ALL_BETA, Stage::Beta);
+        gates.apply_to_stage(ALL_ALPHA, Stage::Alpha);
+        gates.apply_to_stage(ALL_BETA, Stage::Beta);
         several(gates.unmet_dependencies())?;
         Ok(gates)
     }
 
-    /// `AllAlpha` and `AllBeta` set what is not set by name.
-    fn spread(&mut self, name: &str, stage: Stage) {
+    /// Applies `AllAlpha` or `AllBeta` to the gates that are not set by name.
+    fn apply_to_stage(&mut self, name: &str, stage: Stage) {
         let Some(&on) = self.set.get(name) else { return };
-        let is_of = |gate: Gate| gate.stage == stage && !gate.is_to_come;
+        let is_affected = |gate: Gate| gate.stage == stage && !gate.is_future;
         let emulation = self.emulation;
-        for gate in all().filter(|name| known(name, emulation).is_some_and(is_of)) {
+        for gate in all().filter(|name| known(name, emulation).is_some_and(is_affected)) {
             self.set.entry(gate.to_owned()).or_insert(on);
         }
     }
 
     fn unmet_dependencies(&self) -> Vec<GateError> {
         let mut unmet = Vec::new();
-        // What gates of other components were in older versions is not known here.
+        // The gates of other components are not known for older versions.
         let is_known = |name: &str| self.emulation.is_none() || Feature::from_name(name).is_some();
         for (name, needs) in DEPENDENCIES.lines().filter_map(|line| line.trim().split_once(": ")) {
             let off: Vec<_> =
@@ -209,19 +208,19 @@ impl FeatureGates {
         unmet
     }
 
-    /// Whether a gate is on; one that does not exist is off.
+    /// Returns true if a gate is enabled; one that does not exist is not.
     pub fn enabled(&self, name: &str) -> bool {
         self.set.get(name).copied().unwrap_or_else(|| known(name, self.emulation).is_some_and(|gate| gate.on))
     }
 
-    /// The gates that a scheduler reads.
+    /// Returns the gates that the scheduler uses.
     pub fn features(&self) -> Features {
         let mut features = Features::default();
         Feature::ALL.iter().for_each(|&feature| features.set(feature, self.enabled(feature.name())));
         features
     }
 
-    /// Lines for `--help`, sorted: gates that are alpha or beta and may be set.
+    /// Sorted lines for `--help`: the alpha and beta gates.
     pub fn help() -> Vec<String> {
         let line = |name: &str| {
             let gate = known(name, Emulation::default())
@@ -234,7 +233,7 @@ impl FeatureGates {
     }
 }
 
-/// The gates and values of the flags, as written.
+/// Splits flags into names and values, unparsed.
 fn split<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Vec<(String, String)>, GateError> {
     let mut pairs = Vec::new();
     let (mut bare, mut prefixed) = (false, false);
@@ -355,8 +354,8 @@ mod tests {
         let at = |version| Emulation::parse([version], []).unwrap();
         let features = FeatureGates::parse_at([], at("1.34")).unwrap().features();
         assert!(!features.enabled(Feature::OpportunisticBatching), "it came with 1.35");
-        assert!(!features.enabled(Feature::NodeDeclaredFeatures), "it came with 1.35, too");
-        assert!(features.enabled(Feature::PodLevelResources), "it is on since 1.34");
+        assert!(!features.enabled(Feature::NodeDeclaredFeatures), "it came with 1.35 too");
+        assert!(features.enabled(Feature::PodLevelResources), "it has been on since 1.34");
         assert!(!FeatureGates::parse_at([], at("1.33")).unwrap().enabled("PodLevelResources"));
         assert_eq!(FeatureGates::parse_at([], at("1.36")).unwrap().features(), Features::default());
         let gates = FeatureGates::parse_at(["NodeDeclaredFeatures=true"], at("1.35")).unwrap();

@@ -1,4 +1,4 @@
-//! The plugins of kube-scheduler 1.36: which points they extend, which are on by default, and names that are gone.
+//! The plugins of kube-scheduler 1.36, their extension points and defaults, and replacements for removed names.
 
 use harbormaster_api::{
     features::{Feature, Features},
@@ -10,16 +10,16 @@ use ExtensionPoint::{
     PreScore, QueueSort, Reserve, Score,
 };
 
-/// A plugin that kube-scheduler 1.36 knows.
+/// A plugin of kube-scheduler 1.36.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InTreePlugin {
-    /// Its name in profiles.
+    /// Name in profiles.
     pub name: &'static str,
-    /// The points it extends.
+    /// Extension points that it implements.
     pub points: PointSet,
-    /// Its weight in the default `multiPoint` list; 0 if it gives none.
+    /// Weight in the default `multiPoint` list; 0 if it has none.
     pub default_weight: i32,
-    /// Without this gate it is not in the default list and does nothing.
+    /// Feature gate without which it is not in the default list and does nothing.
     pub gate: Option<Feature>,
 }
 
@@ -69,21 +69,21 @@ pub const IN_TREE: &[InTreePlugin] = &[
 ];
 
 impl InTreePlugin {
-    /// Whether its gate, if it has one, is on.
+    /// Returns true unless its gate is disabled.
     pub fn active(&self, features: &Features) -> bool {
         self.gate.is_none_or(|gate| features.enabled(gate))
     }
 }
 
-/// The in-tree plugin of that name.
+/// Returns the in-tree plugin with a name.
 pub fn in_tree(name: &str) -> Option<&'static InTreePlugin> {
     IN_TREE.iter().find(|p| p.name == name)
 }
 
-/// Plugins that `kubescheduler.config.k8s.io/v1` refuses by name.
+/// Plugins that `kubescheduler.config.k8s.io/v1` rejects by name.
 pub(crate) const REMOVED_IN_V1: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// What replaces a plugin, predicate or priority of older releases; `None` for a name that never was one.
+/// Advice on what replaces a plugin, predicate or priority of older releases; `None` for other names.
 pub(crate) fn replacement(name: &str) -> Option<&'static str> {
     Some(match name {
         "NodeResourcesLeastAllocated" | "LeastRequestedPriority" => {
@@ -110,13 +110,13 @@ pub(crate) fn replacement(name: &str) -> Option<&'static str> {
         | "SelectorSpreadPriority"
         | "EvenPodsSpread"
         | "EvenPodsSpreadPriority" => {
-            "use PodTopologySpread; its default constraints spread pods of a service"
+            "use PodTopologySpread, whose default constraints spread the pods of a service"
         }
         "NodeLabel" | "CheckNodeLabelPresence" | "NodeLabelPriority" => {
             "use NodeAffinity with args.addedAffinity"
         }
         "ServiceAffinity" | "CheckServiceAffinity" | "ServiceAntiAffinity" => {
-            "use pod affinity or topology spread constraints in the pods themselves"
+            "use pod affinity or topology spread constraints in the pods"
         }
         "NodePreferAvoidPods" | "NodePreferAvoidPodsPriority" => "use taints and TaintToleration",
         "GeneralPredicates" => "use NodeResourcesFit, NodeName, NodePorts and NodeAffinity",

@@ -1,15 +1,14 @@
 //! Configuration of the scheduler: `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1` and feature
 //! gates.
 //!
-//! The way of a configuration: [`load`] decodes strictly and fills in defaults, flags may change the result,
-//! [`validate`] checks it, [`plan_profiles`] expands each
-//! profile into one ordered list of plugins per extension point. [`FeatureGates`] comes before all of that.
+//! Steps: parse [`FeatureGates`]; [`load`] decodes strictly and fills in defaults; flags may change the result; [`validate`]
+//! checks it; [`plan_profiles`] expands each profile into one ordered list of plugins per extension point.
 //!
-//! Messages are kube-scheduler's; file, line and column are added. Texts are arguments here: nothing reads files.
+//! Messages are kube-scheduler's, with file, line and column added. The crate reads no files: it is passed their text.
 //!
-//! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging),
-//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates` with `emulation`; below them `positions` (of fields in a file),
-//! `decode` (tree to structs), `error` and `fields` (messages). `schema` is what editors are told, made of the types that are decoded.
+//! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging), `plan`
+//! (expanding), `in_tree` (kube-scheduler's table), `gates` and `emulation`; then `positions` (of fields in a file), `decode`
+//! (tree to structs), `error` and `fields` (messages). `schema` generates a JSON schema for editors from the decoded types.
 
 mod args_rules;
 mod config;

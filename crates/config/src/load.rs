@@ -1,4 +1,4 @@
-//! From text to a defaulted configuration.
+//! Parsing of a configuration, with defaults.
 
 use harbormaster_api::{args::GoDuration, features::Features, similar::similar};
 use harbormaster_yaml::{Content, Node};
@@ -18,40 +18,40 @@ use crate::{
     positions::Positions,
 };
 
-/// The configuration as written; absent fields have the defaults that need no second look.
+/// The configuration as in the file; absent fields have the defaults that do not depend on other fields.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Written {
+pub(crate) struct FileConfig {
     #[serde(rename = "apiVersion")]
     _api_version: String,
     #[serde(rename = "kind")]
     _kind: String,
-    /// How many workers filter and score nodes in kube-scheduler; without effect here.
+    /// Number of workers that filter and score nodes in kube-scheduler; no effect in Harbormaster.
     parallelism: i32,
-    /// How replicas elect the one that schedules.
+    /// Leader election among replicas.
     leader_election: LeaderElection,
-    /// How the API server is talked to.
+    /// Connection to the API server.
     client_connection: ClientConnection,
     /// Serve /debug/flags/v on the secure port.
     enable_profiling: bool,
-    /// Profile lock contention in kube-scheduler; without effect here.
+    /// Profile lock contention in kube-scheduler; no effect in Harbormaster.
     enable_contention_profiling: Option<bool>,
-    /// Percent of nodes to find feasible before scoring. 0 or absent: as many as the cluster's size asks for in
-    /// kube-scheduler and with --parity, else all.
+    /// Percentage of nodes to find feasible before scoring. If 0 or absent, kube-scheduler (and Harbormaster with --parity)
+    /// chooses it by the size of the cluster; Harbormaster otherwise considers all nodes.
     percentage_of_nodes_to_score: Option<i32>,
-    /// First backoff of a pod that fits nowhere, in seconds.
+    /// First backoff of an unschedulable pod, in seconds.
     pod_initial_backoff_seconds: i64,
     /// Longest backoff, in seconds.
     pod_max_backoff_seconds: i64,
-    /// How pods are scheduled, by the scheduler name that they ask for.
-    profiles: Vec<WrittenProfile>,
+    /// Plugins and settings by the scheduler name of pods.
+    profiles: Vec<FileProfile>,
     /// HTTP extenders.
     extenders: Vec<Extender>,
-    /// Fill the cache only when leading.
+    /// Fill the cache only while leading.
     delay_cache_until_active: bool,
 }
 
-impl Default for Written {
+impl Default for FileConfig {
     fn default() -> Self {
         Self {
             _api_version: String::new(),
@@ -74,39 +74,39 @@ impl Default for Written {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "KubeSchedulerProfile")]
-/// How the pods that name one scheduler are scheduled.
-pub(crate) struct WrittenProfile {
+/// Plugins and settings for the pods with one scheduler name.
+pub(crate) struct FileProfile {
     /// `spec.schedulerName` of its pods; default-scheduler if it is the only profile.
     scheduler_name: Option<String>,
     /// Overrides the global value for this profile.
     percentage_of_nodes_to_score: Option<i32>,
-    /// Plugins that are on and off, by extension point, beside those that are on by default.
+    /// Plugins to enable and disable, by extension point, in addition to the defaults.
     plugins: Plugins,
     /// Arguments of plugins.
-    plugin_config: Vec<WrittenPluginConfig>,
+    plugin_config: Vec<FilePluginConfig>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "PluginConfig")]
 /// Arguments of one plugin.
-pub(crate) struct WrittenPluginConfig {
-    /// Which plugin.
+pub(crate) struct FilePluginConfig {
+    /// Name of the plugin.
     name: String,
-    /// Its arguments.
+    /// Arguments of the plugin.
     // Read again from the tree when the plugin is known.
     #[serde(rename = "args")]
     #[schemars(with = "serde_json::Value")]
     _args: serde::de::IgnoredAny,
 }
 
-/// Reads a configuration (YAML or JSON) and fills in the defaults. `file` only names it in errors.
+/// Parses a configuration (YAML or JSON) and fills in the defaults. `file` is its name in errors.
 ///
-/// Decoding is strict, as kube-scheduler's: fields that do not exist and fields that are given twice are errors.
-/// The result is *not* validated: apply flags, then call [`crate::validate`].
+/// Decoding is strict, as in kube-scheduler: unknown and duplicate fields are errors. The result is *not* validated: apply
+/// flags, then call [`crate::validate`].
 ///
 /// # Errors
-/// Everything that is wrong with the text, or with its API version.
+/// All errors in the text, or in its API version.
 pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeSchedulerConfiguration, ConfigErrors> {
     let root = harbormaster_yaml::parse(text).map_err(|e| {
         let source = Source::new(file, Positions::default());
@@ -125,13 +125,13 @@ pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeScheduler
             source.error_at(Some(field.at), field.path.clone(), message)
         })
         .collect();
-    let (written, unknown) = decode::decode::<Written>(&root);
+    let (decoded, unknown) = decode::decode::<FileConfig>(&root);
     strict.extend(unknown.into_iter().map(|f| {
         let message = format!("unknown field {:?}", f.path);
-        source.error_at(Some(f.at), f.path.clone(), message).meaning(f.meant)
+        source.error_at(Some(f.at), f.path.clone(), message).meaning(f.suggestion)
     }));
-    let written = match written {
-        Ok(written) => written,
+    let config = match decoded {
+        Ok(config) => config,
         Err(wrong) => {
             strict.push(source.error_at(wrong.at, wrong.path.clone(), wrong.to_string()));
             return Err(strict.into());
@@ -139,20 +139,20 @@ pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeScheduler
     };
     let mut args = ArgsReader { root: &root, source: &source, features, strict };
     let mut profiles = Vec::new();
-    for (i, profile) in written.profiles.into_iter().enumerate() {
+    for (i, profile) in config.profiles.into_iter().enumerate() {
         let plugin_config = args.read_profile(i, &profile.plugin_config)?;
         profiles.push((profile, plugin_config));
     }
     if !args.strict.is_empty() {
         return Err(ConfigErrors::strict_decoding(args.strict));
     }
-    let written = Written { profiles: Vec::new(), ..written };
-    Ok(completed(written, profiles, source, features))
+    let config = FileConfig { profiles: Vec::new(), ..config };
+    Ok(with_defaults(config, profiles, source, features))
 }
 
-/// The configuration of a scheduler without a file.
+/// The configuration without a file.
 pub(crate) fn defaults(features: &Features) -> KubeSchedulerConfiguration {
-    completed(Written::default(), Vec::new(), Source::default(), features)
+    with_defaults(FileConfig::default(), Vec::new(), Source::default(), features)
 }
 
 fn check_type(root: &Node, file: &str, source: &Source) -> Result<(), ConfigErrors> {
@@ -184,12 +184,12 @@ fn check_type(root: &Node, file: &str, source: &Source) -> Result<(), ConfigErro
         let message = format!(
             "couldn't decode as KubeSchedulerConfiguration, got kubescheduler.config.k8s.io/v1, Kind={kind}: "
         );
-        return error("kind", message, "arguments of plugins belong into profiles[].pluginConfig[].args");
+        return error("kind", message, "put the arguments of plugins into profiles[].pluginConfig[].args");
     }
     Err(old_versions::errors(root, version, kind, source))
 }
 
-/// What kube-scheduler says of a version and kind it does not know.
+/// kube-scheduler's message about an unknown version or kind.
 pub(crate) fn not_registered(kind: &str, version: &str) -> String {
     format!(
         "no kind {kind:?} is registered for version {version:?} in scheme \
@@ -208,12 +208,12 @@ impl ArgsReader<'_> {
     fn read_profile(
         &mut self,
         profile: usize,
-        written: &[WrittenPluginConfig],
+        configs: &[FilePluginConfig],
     ) -> Result<Vec<PluginConfig>, ConfigErrors> {
         let entries = self.root.get("profiles").map_or(&[][..], Node::items).get(profile);
         let entries = entries.and_then(|p| p.get("pluginConfig")).map_or(&[][..], Node::items);
         let mut read = Vec::new();
-        for (i, config) in written.iter().enumerate() {
+        for (i, config) in configs.iter().enumerate() {
             let node = entries.get(i).and_then(|entry| entry.get("args"));
             let path = format!("profiles[{profile}].pluginConfig[{i}]");
             read.push(PluginConfig {
@@ -226,13 +226,13 @@ impl ArgsReader<'_> {
 
     fn read(&mut self, plugin: &str, node: Option<&Node>, path: &str) -> Result<PluginArgs, ConfigErrors> {
         let Some(node) = node else { return Ok(PluginArgs::default_for(plugin, self.features)) };
-        let wanted = format!("{plugin}Args");
-        if !ARGS_KINDS.contains(&wanted.as_str()) {
+        let expected = format!("{plugin}Args");
+        if !ARGS_KINDS.contains(&expected.as_str()) {
             let (args, _) = PluginArgs::read(plugin, node, self.features);
             return args.map_err(|wrong| self.source.error_at(wrong.at, path, wrong.to_string()).into());
         }
         let text = |key: &str| node.get(key).and_then(Node::text).filter(|text| !text.is_empty());
-        let kind = text("kind").unwrap_or(&wanted);
+        let kind = text("kind").unwrap_or(&expected);
         let version = text("apiVersion").unwrap_or(API_VERSION);
         let at = |field: &str| format!("{path}.args.{field}");
         if version != API_VERSION || !ARGS_KINDS.contains(&kind) && kind != KIND {
@@ -241,16 +241,16 @@ impl ArgsReader<'_> {
                 not_registered(kind, version)
             );
             let error = match version == API_VERSION {
-                true => self.source.error(at("kind"), message).meaning(similar(kind, [wanted.as_str()])),
+                true => self.source.error(at("kind"), message).meaning(similar(kind, [expected.as_str()])),
                 false => {
                     self.source.error(at("apiVersion"), message).meaning(similar(version, [API_VERSION]))
                 }
             };
             return Err(error.into());
         }
-        if kind != wanted {
+        if kind != expected {
             let message = format!(
-                "decoding .{path}: args for plugin {plugin} were not of type {wanted}.kubescheduler.config.k8s.io, \
+                "decoding .{path}: args for plugin {plugin} were not of type {expected}.kubescheduler.config.k8s.io, \
                  got {kind}.kubescheduler.config.k8s.io"
             );
             return Err(self.source.error(at("kind"), message).into());
@@ -262,7 +262,7 @@ impl ArgsReader<'_> {
                  unknown field {:?}",
                 field.path
             );
-            self.source.error_at(Some(field.at), at(&field.path), message).meaning(field.meant)
+            self.source.error_at(Some(field.at), at(&field.path), message).meaning(field.suggestion)
         }));
         args.map_err(|wrong| {
             let message = format!("decoding .{path}: decoding args for plugin {plugin}: {wrong}");
@@ -271,7 +271,7 @@ impl ArgsReader<'_> {
     }
 }
 
-/// Arguments may name their version and kind; the types do not have them.
+/// Removes version and kind, which arguments may have but the types do not.
 fn without_type(node: &Node) -> Node {
     let mut node = node.clone();
     if let Content::Mapping(entries) = &mut node.content {
@@ -280,9 +280,9 @@ fn without_type(node: &Node) -> Node {
     node
 }
 
-fn completed(
-    written: Written,
-    profiles: Vec<(WrittenProfile, Vec<PluginConfig>)>,
+fn with_defaults(
+    file: FileConfig,
+    profiles: Vec<(FileProfile, Vec<PluginConfig>)>,
     source: Source,
     features: &Features,
 ) -> KubeSchedulerConfiguration {
@@ -290,35 +290,35 @@ fn completed(
     if profiles.is_empty() {
         profiles.push(Default::default());
     }
-    let only = profiles.len() == 1;
+    let is_only = profiles.len() == 1;
     KubeSchedulerConfiguration {
-        parallelism: written.parallelism,
-        leader_election: with_lease(written.leader_election),
-        client_connection: with_limits(written.client_connection),
-        enable_profiling: written.enable_profiling,
-        enable_contention_profiling: written.enable_contention_profiling.unwrap_or(written.enable_profiling),
-        percentage_of_nodes_to_score: written.percentage_of_nodes_to_score,
-        pod_initial_backoff_seconds: written.pod_initial_backoff_seconds,
-        pod_max_backoff_seconds: written.pod_max_backoff_seconds,
+        parallelism: file.parallelism,
+        leader_election: leader_election_with_defaults(file.leader_election),
+        client_connection: connection_with_defaults(file.client_connection),
+        enable_profiling: file.enable_profiling,
+        enable_contention_profiling: file.enable_contention_profiling.unwrap_or(file.enable_profiling),
+        percentage_of_nodes_to_score: file.percentage_of_nodes_to_score,
+        pod_initial_backoff_seconds: file.pod_initial_backoff_seconds,
+        pod_max_backoff_seconds: file.pod_max_backoff_seconds,
         profiles: profiles
             .into_iter()
-            .map(|(p, config)| completed_profile(p, config, only, features))
+            .map(|(p, config)| profile_with_defaults(p, config, is_only, features))
             .collect(),
-        extenders: written.extenders,
-        delay_cache_until_active: written.delay_cache_until_active,
+        extenders: file.extenders,
+        delay_cache_until_active: file.delay_cache_until_active,
         source,
     }
 }
 
-fn completed_profile(
-    written: WrittenProfile,
+fn profile_with_defaults(
+    file: FileProfile,
     mut plugin_config: Vec<PluginConfig>,
-    only: bool,
+    is_only: bool,
     features: &Features,
 ) -> Profile {
-    let default_name = if only { DEFAULT_SCHEDULER_NAME } else { "" };
-    let multi_point_as_written = written.plugins.multi_point.enabled.iter().map(|p| p.name.clone()).collect();
-    let plugins = Plugins::merged(features, written.plugins);
+    let default_name = if is_only { DEFAULT_SCHEDULER_NAME } else { "" };
+    let multi_point_in_file = file.plugins.multi_point.enabled.iter().map(|p| p.name.clone()).collect();
+    let plugins = Plugins::merged(features, file.plugins);
     for name in plugins.names() {
         if plugin_config.iter().any(|c| c.name == name) {
             continue;
@@ -329,16 +329,16 @@ fn completed_profile(
         }
     }
     Profile {
-        scheduler_name: written.scheduler_name.unwrap_or_else(|| default_name.to_owned()),
-        percentage_of_nodes_to_score: written.percentage_of_nodes_to_score,
+        scheduler_name: file.scheduler_name.unwrap_or_else(|| default_name.to_owned()),
+        percentage_of_nodes_to_score: file.percentage_of_nodes_to_score,
         plugins,
         plugin_config,
-        multi_point_as_written,
+        multi_point_in_file,
     }
 }
 
-/// Zero and empty mean "not given" here.
-fn with_lease(mut lease: LeaderElection) -> LeaderElection {
+/// Replaces zero durations and empty strings, which mean "not given".
+fn leader_election_with_defaults(mut lease: LeaderElection) -> LeaderElection {
     let default = LeaderElection::default();
     let zero = GoDuration::default();
     for (given, default) in [
@@ -362,7 +362,7 @@ fn with_lease(mut lease: LeaderElection) -> LeaderElection {
     lease
 }
 
-fn with_limits(mut client: ClientConnection) -> ClientConnection {
+fn connection_with_defaults(mut client: ClientConnection) -> ClientConnection {
     let default = ClientConnection::default();
     if client.content_type.is_empty() {
         client.content_type = default.content_type;
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_empty_mean_not_given_where_kubernetes_says_so() {
+    fn zero_and_empty_mean_not_given_where_kubernetes_treats_them_so() {
         let config = read(
             "leaderElection: {leaseDuration: 0s, resourceName: '', leaderElect: false}\n\
              clientConnection: {qps: 0, burst: 0, contentType: ''}\nenableProfiling: false\n",
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_meant_are_suggested() {
+    fn similar_names_are_suggested() {
         for (text, expected) in [
             ("paralelism: 1", "unknown field \"paralelism\" (did you mean `parallelism`?)"),
             (
@@ -478,16 +478,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_told_from_what_is_a_default() {
+    fn fields_of_the_file_are_distinguished_from_defaults() {
         let config = read(
             "leaderElection: {leaderElect: true}\nprofiles: [{plugins: {multiPoint: {enabled: [{name: VolumeZone}]}, \
              score: {enabled: [{name: VolumeBinding}]}}}]",
         )
         .unwrap();
-        assert!(config.is_written("leaderElection.leaderElect"));
-        assert!(!config.is_written("leaderElection.resourceName"));
-        let asks_for = |plugin| config.profiles[0].asks_for(plugin);
-        assert!(asks_for("VolumeZone") && asks_for("VolumeBinding") && !asks_for("NodePorts"));
+        assert!(config.is_set_in_file("leaderElection.leaderElect"));
+        assert!(!config.is_set_in_file("leaderElection.resourceName"));
+        let by_name = |plugin| config.profiles[0].enables_by_name(plugin);
+        assert!(by_name("VolumeZone") && by_name("VolumeBinding") && !by_name("NodePorts"));
     }
 
     #[test]
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_type_or_that_is_no_yaml_is_refused() {
+    fn a_file_without_a_type_or_that_is_not_yaml_is_refused() {
         let message = |text: &str| load(text, "s.yaml", &Features::default()).unwrap_err().to_string();
         assert!(message("").starts_with("s.yaml: Object 'Kind' is missing in 's.yaml'"));
         assert!(

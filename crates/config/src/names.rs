@@ -2,8 +2,8 @@
 
 use harbormaster_api::labels::qualified_name_errors;
 
-/// Whether a qualified name can be an extended resource: it has a prefix that is not Kubernetes' own, and fits
-/// into a quota's `requests.` form.
+/// Returns true if a qualified name can be an extended resource: its prefix is not one of Kubernetes, and its `requests.` form
+/// for quotas is valid.
 pub(crate) fn is_extended_resource(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extended_resources_have_a_prefix_of_their_own() {
+    fn extended_resources_have_a_prefix_that_is_not_kubernetes() {
         for (name, extended) in [
             ("example.com/gpu", true),
             ("cpu", false),

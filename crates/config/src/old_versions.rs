@@ -1,4 +1,4 @@
-//! Older versions of the API: what to write instead, field by field.
+//! Advice on migrating from older versions of the API, field by field.
 
 use crate::{
     config::{API_VERSION, KIND},
@@ -9,7 +9,7 @@ use crate::{
 };
 use harbormaster_yaml::{Content, Node};
 
-/// Versions that kube-scheduler once read.
+/// Versions that kube-scheduler supports or used to support.
 const OLD_VERSIONS: [&str; 7] = [
     "componentconfig/v1alpha1",
     "kubescheduler.config.k8s.io/v1alpha1",
@@ -20,42 +20,45 @@ const OLD_VERSIONS: [&str; 7] = [
     "kubescheduler.config.k8s.io/v1",
 ];
 
-/// Fields that moved or went, by path from the top.
+/// Fields that were moved or removed, by path.
 const MOVED: &[(&str, &str)] = &[
     (
         "algorithmSource",
-        "algorithmSource (a policy or a provider) is gone: list plugins under profiles[].plugins and their arguments \
-         under profiles[].pluginConfig",
+        "algorithmSource (a policy or a provider) was removed: list plugins in profiles[].plugins and their arguments \
+         in profiles[].pluginConfig",
     ),
-    ("schedulerName", "schedulerName moved to profiles[].schedulerName"),
-    ("plugins", "plugins moved to profiles[].plugins"),
-    ("pluginConfig", "pluginConfig moved to profiles[].pluginConfig"),
+    ("schedulerName", "schedulerName was moved to profiles[].schedulerName"),
+    ("plugins", "plugins was moved to profiles[].plugins"),
+    ("pluginConfig", "pluginConfig was moved to profiles[].pluginConfig"),
     (
         "hardPodAffinitySymmetricWeight",
-        "hardPodAffinitySymmetricWeight moved to profiles[].pluginConfig: name InterPodAffinity, \
-         args.hardPodAffinityWeight",
+        "hardPodAffinitySymmetricWeight was moved to profiles[].pluginConfig: args.hardPodAffinityWeight of \
+         InterPodAffinity",
     ),
     (
         "bindTimeoutSeconds",
-        "bindTimeoutSeconds moved to profiles[].pluginConfig: name VolumeBinding, args.bindTimeoutSeconds",
+        "bindTimeoutSeconds was moved to profiles[].pluginConfig: args.bindTimeoutSeconds of VolumeBinding",
     ),
     (
         "disablePreemption",
-        "disablePreemption is gone: list DefaultPreemption under profiles[].plugins.postFilter.disabled",
+        "disablePreemption was removed: list DefaultPreemption in profiles[].plugins.postFilter.disabled",
     ),
     (
         "healthzBindAddress",
-        "healthzBindAddress is gone: health is served over TLS at --bind-address and --secure-port",
+        "healthzBindAddress was removed: health is served over TLS at --bind-address and --secure-port",
     ),
     (
         "metricsBindAddress",
-        "metricsBindAddress is gone: metrics are served over TLS at --bind-address and --secure-port",
+        "metricsBindAddress was removed: metrics are served over TLS at --bind-address and --secure-port",
     ),
-    ("failureDomains", "failureDomains is gone: use topology spread constraints in the pods"),
-    ("leaderElection.lockObjectName", "leaderElection.lockObjectName is now leaderElection.resourceName"),
+    ("failureDomains", "failureDomains was removed: use topology spread constraints in the pods"),
+    (
+        "leaderElection.lockObjectName",
+        "leaderElection.lockObjectName was renamed to leaderElection.resourceName",
+    ),
     (
         "leaderElection.lockObjectNamespace",
-        "leaderElection.lockObjectNamespace is now leaderElection.resourceNamespace",
+        "leaderElection.lockObjectNamespace was renamed to leaderElection.resourceNamespace",
     ),
 ];
 
@@ -63,45 +66,46 @@ const MOVED: &[(&str, &str)] = &[
 const POLICY: &[(&str, &str)] = &[
     (
         "predicates",
-        "predicates became filter plugins, on by default: turn them off under profiles[].plugins.filter.disabled",
+        "predicates were replaced by filter plugins, which are enabled by default: disable them in \
+         profiles[].plugins.filter.disabled",
     ),
     (
         "priorities",
-        "priorities became score plugins: change their weights under profiles[].plugins.score.enabled",
+        "priorities were replaced by score plugins: set their weights in profiles[].plugins.score.enabled",
     ),
-    ("alwaysCheckAllPredicates", "alwaysCheckAllPredicates is gone without replacement"),
+    ("alwaysCheckAllPredicates", "alwaysCheckAllPredicates was removed without replacement"),
 ];
 
-/// The errors for a file of any other version or kind, starting at its `apiVersion`.
+/// Errors for a file of any other version or kind, starting at its `apiVersion`.
 pub(crate) fn errors(root: &Node, version: &str, kind: &str, source: &Source) -> ConfigErrors {
-    let policy = kind == "Policy";
-    let old = policy || OLD_VERSIONS.contains(&version);
-    let moved_fields = if old { moved(root, policy, source) } else { Vec::new() };
-    let what_else = match (old, moved_fields.is_empty()) {
+    let is_policy = kind == "Policy";
+    let is_old = is_policy || OLD_VERSIONS.contains(&version);
+    let moved_fields = if is_old { moved(root, is_policy, source) } else { Vec::new() };
+    let other_fields = match (is_old, moved_fields.is_empty()) {
         (true, false) => ", and change the fields listed here",
-        (true, true) => "; no other field of this file has moved",
+        (true, true) => "; no other field of this file has to change",
         _ => "",
     };
-    let help = if policy {
+    let help = if is_policy {
         format!(
-            "policy files are gone: write a {KIND} with \"apiVersion: {API_VERSION}\" and translate predicates and \
-             priorities into profiles[].plugins{what_else}"
+            "policy files are no longer supported: write a {KIND} with \"apiVersion: {API_VERSION}\" and translate \
+             predicates and priorities into profiles[].plugins{other_fields}"
         )
     } else {
-        format!("write \"apiVersion: {API_VERSION}\" and \"kind: {KIND}\"{what_else}")
+        format!("use \"apiVersion: {API_VERSION}\" and \"kind: {KIND}\"{other_fields}")
     };
     let field = if version == API_VERSION { "kind" } else { "apiVersion" };
     let first = ConfigError { help: Some(help), ..source.error(field, not_registered(kind, version)) };
     std::iter::once(first).chain(moved_fields).collect::<Vec<_>>().into()
 }
 
-fn moved(root: &Node, policy: bool, source: &Source) -> Vec<ConfigError> {
-    let tables = MOVED.iter().chain(if policy { POLICY } else { &[] });
+fn moved(root: &Node, is_policy: bool, source: &Source) -> Vec<ConfigError> {
+    let tables = MOVED.iter().chain(if is_policy { POLICY } else { &[] });
     let mut errors: Vec<_> = tables
         .filter(|(path, _)| find(root, path).is_some())
         .map(|(path, message)| source.error(*path, *message))
         .collect();
-    gone_plugins(root, "", source, &mut errors);
+    removed_plugins(root, "", source, &mut errors);
     errors.sort_by_key(|e| e.position);
     errors
 }
@@ -110,10 +114,10 @@ fn find<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
     path.split('.').try_fold(root, |node, key| node.get(key))
 }
 
-/// Every `name:` in the file that names a plugin, predicate or priority that is gone, and every point that is.
-fn gone_plugins(node: &Node, path: &str, source: &Source, errors: &mut Vec<ConfigError>) {
+/// Adds an error for every `name:` of a removed plugin, predicate or priority, and for every removed extension point.
+fn removed_plugins(node: &Node, path: &str, source: &Source, errors: &mut Vec<ConfigError>) {
     for (i, item) in node.items().iter().enumerate() {
-        gone_plugins(item, &format!("{path}[{i}]"), source, errors);
+        removed_plugins(item, &format!("{path}[{i}]"), source, errors);
     }
     for entry in node.entries() {
         let path = below(path, &entry.key);
@@ -123,17 +127,17 @@ fn gone_plugins(node: &Node, path: &str, source: &Source, errors: &mut Vec<Confi
                     errors.push(source.error_at(
                         Some(entry.at),
                         path.clone(),
-                        format!("{path}: {name} is gone: {instead}"),
+                        format!("{path}: {name} was removed: {instead}"),
                     ));
                 }
             }
             ("unreserve", _) => {
-                let message = format!("{path}: unreserve is gone: a reserve plugin unreserves as well");
+                let message = format!("{path}: unreserve was removed: it is now part of reserve");
                 errors.push(source.error_at(Some(entry.at), path.clone(), message));
             }
             _ => {}
         }
-        gone_plugins(&entry.value, &path, source, errors);
+        removed_plugins(&entry.value, &path, source, errors);
     }
 }
 
@@ -167,7 +171,7 @@ mod tests {
             "f.yaml:2:1: no kind \"KubeSchedulerConfiguration\" is registered for version \
              \"kubescheduler.config.k8s.io/v1alpha1\" in scheme"
         ));
-        assert!(lines[0].contains("write \"apiVersion: kubescheduler.config.k8s.io/v1\""), "{}", lines[0]);
+        assert!(lines[0].contains("use \"apiVersion: kubescheduler.config.k8s.io/v1\""), "{}", lines[0]);
         let places: Vec<_> = lines[1..].iter().map(|l| l.split(": ").next().unwrap()).collect();
         assert_eq!(
             places,
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_only_changed_its_name_needs_no_more() {
+    fn a_version_that_only_changed_its_name_needs_no_other_change() {
         for version in ["v1alpha2", "v1beta1", "v1beta2", "v1beta3"] {
             let lines = lines(&format!(
                 "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\nparallelism: 3\n"
@@ -212,9 +216,9 @@ mod tests {
             "{}",
             lines[0]
         );
-        assert!(lines[0].contains("policy files are gone"));
+        assert!(lines[0].contains("policy files are no longer supported"));
         assert!(
-            lines.iter().any(|l| l.contains("PodFitsResources is gone: use NodeResourcesFit")),
+            lines.iter().any(|l| l.contains("PodFitsResources was removed: use NodeResourcesFit")),
             "{lines:?}"
         );
     }

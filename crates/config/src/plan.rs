@@ -1,4 +1,4 @@
-//! Which plugin runs where: the lists of each profile, expanded to every extension point.
+//! Plugins of each profile, expanded to one list per extension point.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::{
     args_rules,
     config::{KubeSchedulerConfiguration, Profile},
     error::{ConfigError, ConfigErrors},
-    fields::Findings,
+    fields::FieldErrors,
     in_tree,
     plugin_args::PluginArgs,
     plugins::ALL,
 };
 
-/// The highest score a plugin gives.
+/// The highest score of a plugin.
 const MAX_SCORE: i64 = 100;
 
-/// The order in which kube-scheduler fills its lists; it decides which of two errors is reported.
+/// The order in which kube-scheduler fills its lists. It determines which of two errors is reported.
 const ORDER: [ExtensionPoint; 14] = [
     ExtensionPoint::PreFilter,
     ExtensionPoint::Filter,
@@ -40,12 +40,12 @@ const ORDER: [ExtensionPoint; 14] = [
     ExtensionPoint::PlacementScore,
 ];
 
-/// What plugins there are.
+/// Plugins that are available.
 pub trait PluginCatalog {
-    /// The points a plugin extends; `None` if there is no such plugin.
+    /// The extension points of a plugin; `None` if it does not exist.
     fn points(&self, plugin: &str) -> Option<PointSet>;
 
-    /// All plugins.
+    /// Names of all plugins, for suggestions.
     fn names(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -57,27 +57,27 @@ impl<F: Fn(&str) -> Option<PointSet>> PluginCatalog for F {
     }
 }
 
-/// One profile, ready to be built.
+/// A profile that is ready to be built.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfilePlan {
     /// `spec.schedulerName` of its pods.
     pub scheduler_name: String,
-    /// The profile's value, or else the global one; `None` if neither is given.
+    /// Value of the profile or else the global one; `None` if neither is given.
     pub percentage_of_nodes_to_score: Option<i32>,
     points: BTreeMap<ExtensionPoint, Vec<(String, i64)>>,
-    /// Arguments of the enabled plugins that have any: defaulted and valid, without `apiVersion` and `kind`.
+    /// Arguments of the enabled plugins that have any: with defaults, valid, without `apiVersion` and `kind`.
     pub args: BTreeMap<String, Value>,
-    /// Enabled plugins of kube-scheduler that the catalog does not have, and the points where they would run.
+    /// Enabled plugins of kube-scheduler that the catalog does not have, with their points.
     pub missing: Vec<(String, PointSet)>,
 }
 
 impl ProfilePlan {
-    /// The plugins of a point in order, with the factor of their scores (0 at points without scores).
+    /// Returns the plugins of a point in order, with the weight of their scores (0 at points without scores).
     pub fn at(&self, point: ExtensionPoint) -> &[(String, i64)] {
         self.points.get(&point).map_or(&[], Vec::as_slice)
     }
 
-    /// The plugins that run anywhere, each once.
+    /// Returns the plugins that run at any point, each once.
     pub fn plugins(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in self.points.values().flatten() {
@@ -92,7 +92,7 @@ impl ProfilePlan {
 /// Expands the plugins of all profiles. The configuration should be [valid](crate::validate).
 ///
 /// # Errors
-/// The first error of each profile that cannot be built, in the words with which kube-scheduler refuses to start.
+/// The first error of each profile that cannot be built, with kube-scheduler's messages.
 pub fn plan_profiles(
     config: &KubeSchedulerConfiguration,
     catalog: &dyn PluginCatalog,
@@ -127,7 +127,7 @@ struct Planner<'a> {
 type Lists<'a> = BTreeMap<ExtensionPoint, Vec<&'a str>>;
 
 impl<'a> Planner<'a> {
-    /// The plan and the name of its queue sort plugin.
+    /// Returns the plan and the name of its queue sort plugin.
     fn plan(&self) -> Result<(ProfilePlan, String), Vec<ConfigError>> {
         self.check_arguments()?;
         let mut lists = Lists::new();
@@ -142,16 +142,16 @@ impl<'a> Planner<'a> {
         let sort = self.check_counts(&lists)?;
         let score = self.weights(ExtensionPoint::Score, "score plugins")?;
         let placement = self.weights(ExtensionPoint::PlacementScore, "placement score plugins")?;
-        Ok((self.assembled(lists, &score, &placement), sort))
+        Ok((self.assemble(lists, &score, &placement), sort))
     }
 
-    /// The points of a plugin: the catalog's, or kube-scheduler's if the catalog does not have the plugin.
+    /// Returns the points of a plugin: the catalog's, or kube-scheduler's if the catalog does not have the plugin.
     fn points(&self, plugin: &str) -> Option<PointSet> {
         self.catalog.points(plugin).or_else(|| in_tree::in_tree(plugin).map(|p| p.points))
     }
 
-    /// Whether listing the plugin at that point makes sense. What an in-tree plugin does at a point may be done at
-    /// another one here, so kube-scheduler's table counts as well.
+    /// Returns true if the plugin may be listed at a point. Harbormaster may implement an in-tree plugin at other points than
+    /// kube-scheduler, whose table is therefore accepted too.
     fn may_extend(&self, plugin: &str, point: ExtensionPoint) -> bool {
         let in_tree = in_tree::in_tree(plugin).is_some_and(|p| p.points.contains(point));
         in_tree || self.points(plugin).is_some_and(|points| points.contains(point))
@@ -164,7 +164,7 @@ impl<'a> Planner<'a> {
         vec![self.config.source.error(field, message)]
     }
 
-    /// kube-scheduler checks these arguments only when it builds the plugin.
+    /// Checks the arguments that kube-scheduler checks only when it builds the plugin.
     fn check_arguments(&self) -> Result<(), Vec<ConfigError>> {
         let needed = self.profile.plugins.names();
         for (i, config) in self.profile.plugin_config.iter().enumerate() {
@@ -173,9 +173,9 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let base = format!("profiles[{}].pluginConfig[{i}].args", self.index);
-            let mut findings = Findings::below(&self.config.source, &base);
-            args_rules::check_fit(args, &mut findings);
-            let mut errors = findings.into_errors();
+            let mut field_errors = FieldErrors::below(&self.config.source, &base);
+            args_rules::check_fit(args, &mut field_errors);
+            let mut errors = field_errors.into_errors();
             for error in &mut errors {
                 error.message = format!(
                     "initializing profiles: creating profile for scheduler name {}: initializing plugin {:?}: {}",
@@ -194,15 +194,15 @@ impl<'a> Planner<'a> {
         let help = in_tree::replacement(plugin);
         errors.iter_mut().for_each(|e| e.help = help.map(str::to_owned));
         let known = in_tree::IN_TREE.iter().map(|known| known.name).chain(self.catalog.names());
-        let meant = similar(plugin, known);
-        errors.into_iter().map(|e| e.meaning(meant)).collect()
+        let suggestion = similar(plugin, known);
+        errors.into_iter().map(|e| e.meaning(suggestion)).collect()
     }
 
     fn registered_twice(&self, field: &str, point: ExtensionPoint, plugin: &str) -> Vec<ConfigError> {
         self.error(field, &format!("plugin {plugin:?} already registered as \"{point}Plugin\""))
     }
 
-    /// What the user lists at the point itself.
+    /// The plugins that the profile lists at the point itself.
     fn own_list(&self, point: ExtensionPoint) -> Result<Vec<&'a str>, Vec<ConfigError>> {
         let mut list: Vec<&str> = Vec::new();
         for (i, plugin) in self.profile.plugins.at(point).enabled.iter().enumerate() {
@@ -223,8 +223,8 @@ impl<'a> Planner<'a> {
         Ok(list)
     }
 
-    /// The list of a point with the plugins of `multiPoint`: first those that the point lists as well, in its
-    /// order, then the others of `multiPoint`, then the rest of the point's own. `None` if it stays as it is.
+    /// The list of a point with the plugins of `multiPoint`: first those that the point lists too, in its order, then the others
+    /// of `multiPoint`, then the rest of the point's own list. `None` if the list does not change.
     fn expanded(&self, point: ExtensionPoint) -> Result<Option<Vec<&'a str>>, Vec<ConfigError>> {
         let (own, multi) = (self.profile.plugins.at(point), &self.profile.plugins.multi_point);
         if multi.enabled.is_empty() || own.disables(ALL) {
@@ -255,15 +255,15 @@ impl<'a> Planner<'a> {
         Ok(Some(list))
     }
 
-    /// Where the user wrote a plugin of the merged `multiPoint` list; the last place, if it is there twice.
+    /// Path of a plugin of the merged `multiPoint` list in the file; the last one if there are two.
     fn multi_point_field(&self, plugin: &str) -> String {
-        match self.profile.multi_point_as_written.iter().rposition(|name| name == plugin) {
+        match self.profile.multi_point_in_file.iter().rposition(|name| name == plugin) {
             Some(i) => format!("plugins.multiPoint.enabled[{i}]"),
             None => "plugins.multiPoint".to_owned(),
         }
     }
 
-    /// The numbers of plugins that some points must have; returns the queue sort plugin.
+    /// Checks the number of plugins at points that restrict it. Returns the queue sort plugin.
     fn check_counts(&self, lists: &Lists<'_>) -> Result<String, Vec<ConfigError>> {
         let list = |point| lists.get(&point).map_or(&[][..], Vec::as_slice);
         let name = &self.profile.scheduler_name;
@@ -288,8 +288,7 @@ impl<'a> Planner<'a> {
         Ok((*sort).to_owned())
     }
 
-    /// The factors of all plugins that could score at the point: its own list wins over `multiPoint`, no factor
-    /// is 1.
+    /// Weights of all plugins that can score at the point. Its own list takes precedence over `multiPoint`; the default is 1.
     fn weights(&self, point: ExtensionPoint, what: &str) -> Result<BTreeMap<&'a str, i64>, Vec<ConfigError>> {
         let plugins = &self.profile.plugins;
         let mut weights = BTreeMap::new();
@@ -300,7 +299,7 @@ impl<'a> Planner<'a> {
             }
             let weight = if plugin.weight == 0 { 1 } else { i64::from(plugin.weight) };
             let most = weight.wrapping_mul(MAX_SCORE);
-            // The arithmetic wraps in kube-scheduler, which is how a negative factor is noticed at all.
+            // Arithmetic wraps in kube-scheduler, which only thereby detects a negative weight.
             if most > i64::MAX.wrapping_sub(total) {
                 let message = format!("{what}: total score of Score plugins could overflow");
                 return Err(self.error(&format!("plugins.{}", point.field()), &message));
@@ -311,7 +310,7 @@ impl<'a> Planner<'a> {
         Ok(weights)
     }
 
-    fn assembled(
+    fn assemble(
         &self,
         lists: Lists<'_>,
         score: &BTreeMap<&str, i64>,
@@ -347,7 +346,7 @@ impl<'a> Planner<'a> {
         plan
     }
 
-    /// A plugin whose gate is off does nothing in kube-scheduler either, so nothing is missing.
+    /// Adds a missing plugin, unless its gate is off: then it does nothing in kube-scheduler either.
     fn add_missing(&self, missing: &mut Vec<(String, PointSet)>, name: &str, point: ExtensionPoint) {
         if !in_tree::in_tree(name).is_some_and(|p| p.active(self.features)) {
             return;
@@ -358,10 +357,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Checks what a profile shares with the ones before it: names differ, the queue is sorted alike.
+    /// Checks a profile against the previous ones: names differ, the queue is sorted equally.
     fn check_shared_queue(
         &self,
-        before: &[ProfilePlan],
+        previous: &[ProfilePlan],
         sort: &str,
         (first_sort, first): &(String, &Profile),
     ) -> Option<ConfigError> {
@@ -373,7 +372,7 @@ impl<'a> Planner<'a> {
         if name.is_empty() {
             return error("schedulerName", "scheduler name is needed".to_owned());
         }
-        if before.iter().any(|plan| plan.scheduler_name == *name) {
+        if previous.iter().any(|plan| plan.scheduler_name == *name) {
             return error("schedulerName", format!("duplicate profile with scheduler name {name:?}"));
         }
         if sort != first_sort {
@@ -399,7 +398,7 @@ mod tests {
     use super::*;
     use crate::{in_tree::in_tree, load::load};
 
-    /// Everything in-tree, and three plugins of our own.
+    /// All in-tree plugins and three others.
     fn catalog(name: &str) -> Option<PointSet> {
         match name {
             "Mine" => Some(PointSet::of(&[Filter, Score])),
@@ -616,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn in_tree_plugins_that_are_not_built_are_listed_not_refused() {
+    fn in_tree_plugins_that_the_catalog_lacks_are_listed_and_not_refused() {
         let few = |name: &str| {
             ["PrioritySort", "NodeName", "DefaultBinder"].contains(&name).then(|| catalog(name)).flatten()
         };
@@ -634,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_plugin_is_answered_with_its_replacement() {
+    fn the_error_for_a_removed_plugin_names_its_replacement() {
         let config = read("- plugins: {score: {enabled: [{name: NodeResourcesLeastAllocated}]}}\n");
         let errors = plan_profiles(&config, &catalog, &Features::default()).unwrap_err();
         assert!(

@@ -1,4 +1,4 @@
-//! Arguments of plugins, typed where the plugin is an in-tree one.
+//! Arguments of plugins; typed for in-tree plugins.
 
 use harbormaster_api::{
     args::{
@@ -16,23 +16,23 @@ use crate::decode::{self, UnknownField, WrongValue};
 
 macro_rules! plugin_args {
     ($($name:ident($args:ident) $kind:literal;)*) => {
-        /// `pluginConfig[].args`, defaulted.
+        /// `pluginConfig[].args` with defaults.
         #[derive(Clone, Debug, Default, PartialEq)]
         #[expect(missing_docs, reason = "one variant per in-tree plugin that takes arguments, named after it")]
         pub enum PluginArgs {
-            /// Not given, and the plugin is not one that has defaults.
+            /// Not given, and the plugin has no defaults.
             #[default]
             Absent,
-            /// Arguments of a plugin that is not in-tree, as they are written.
+            /// Arguments of an out-of-tree plugin, as in the file.
             Other(Value),
             $($name($args),)*
         }
 
-        /// The kinds that `args.kind` may name.
+        /// Valid values of `args.kind`.
         pub(crate) const ARGS_KINDS: &[&str] = &[$($kind,)*];
 
         impl PluginArgs {
-            /// The `kind` of the arguments of an in-tree plugin.
+            /// Returns the `kind` of the arguments of an in-tree plugin.
             pub fn kind(&self) -> Option<&'static str> {
                 match self {
                     Self::Absent | Self::Other(_) => None,
@@ -40,17 +40,17 @@ macro_rules! plugin_args {
                 }
             }
 
-            /// The arguments as a plugin decodes them, without `apiVersion` and `kind`.
+            /// Returns the arguments as a plugin decodes them, without `apiVersion` and `kind`.
             pub fn to_value(&self) -> Option<Value> {
                 match self {
                     Self::Absent => None,
                     Self::Other(value) => Some(value.clone()),
-                    // Writing structs with text keys to a value cannot fail.
+                    // Serializing structs with string keys cannot fail.
                     $(Self::$name(args) => serde_json::to_value(args).ok(),)*
                 }
             }
 
-            /// The schemas of all of them, by kind.
+            /// Schemas of all arguments, by kind.
             pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
                 vec![$(($kind, generator.subschema_for::<$args>()),)*]
             }
@@ -62,8 +62,8 @@ macro_rules! plugin_args {
                 }
             }
 
-            /// Reads arguments of the kind that `self` has.
-            fn reread(&self, node: &Node) -> (Result<Self, WrongValue>, Vec<UnknownField>) {
+            /// Decodes arguments of the same kind as `self`.
+            fn decode_same_kind(&self, node: &Node) -> (Result<Self, WrongValue>, Vec<UnknownField>) {
                 match self {
                     Self::Absent | Self::Other(_) => {
                         let (result, unknown) = decode::decode::<Value>(node);
@@ -91,23 +91,24 @@ plugin_args! {
 }
 
 impl PluginArgs {
-    /// What that plugin gets when the user gives it nothing.
+    /// Default arguments of a plugin.
     pub fn default_for(plugin: &str, features: &Features) -> Self {
-        Self::of_kind(&format!("{plugin}Args")).map(|args| args.defaulted(features)).unwrap_or_default()
+        Self::of_kind(&format!("{plugin}Args")).map(|args| args.with_defaults(features)).unwrap_or_default()
     }
 
-    /// Reads the arguments of a plugin, with defaults. `node` holds neither `apiVersion` nor `kind`.
+    /// Decodes the arguments of a plugin and adds defaults. `node` must not have `apiVersion` and `kind`.
     pub(crate) fn read(
         plugin: &str,
         node: &Node,
         features: &Features,
     ) -> (Result<Self, WrongValue>, Vec<UnknownField>) {
-        let (args, unknown) = Self::of_kind(&format!("{plugin}Args")).unwrap_or_default().reread(node);
-        (args.map(|args| args.defaulted(features)), unknown)
+        let (args, unknown) =
+            Self::of_kind(&format!("{plugin}Args")).unwrap_or_default().decode_same_kind(node);
+        (args.map(|args| args.with_defaults(features)), unknown)
     }
 
-    /// Fills in what the types cannot: defaults that depend on gates, and zeroes that mean "not given".
-    fn defaulted(self, features: &Features) -> Self {
+    /// Adds defaults that the types cannot express: those that depend on gates, and those for zeroes that mean "not given".
+    fn with_defaults(self, features: &Features) -> Self {
         match self {
             Self::DynamicResources(args) => Self::DynamicResources(with_timeouts(args, features)),
             Self::NodeResourcesBalancedAllocation(mut args) => {
@@ -131,7 +132,7 @@ impl PluginArgs {
     }
 }
 
-/// Whether the gates that `bindingTimeout` belongs to are on.
+/// Returns true if the gates of `bindingTimeout` are on.
 pub(crate) fn binding_timeout_allowed(features: &Features) -> bool {
     features.enabled(Feature::DRADeviceBindingConditions)
         && features.enabled(Feature::DRAResourceClaimDeviceStatus)

@@ -1,4 +1,4 @@
-//! The `plugins` of a profile, and how the user's lists are merged into the default ones.
+//! The `plugins` of a profile and merging them into the defaults.
 
 use harbormaster_api::{features::Features, points::ExtensionPoint};
 use schemars::JsonSchema;
@@ -6,40 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::in_tree::IN_TREE;
 
-/// Stands for every plugin in a `disabled` list.
+/// Name that means every plugin in a `disabled` list.
 pub(crate) const ALL: &str = "*";
 
 /// One plugin of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginRef {
-    /// Name; `*` in a `disabled` list means all.
+    /// Name; `*` in a `disabled` list means all plugins.
     pub name: String,
-    /// Factor of its scores; 0 means not given.
+    /// Factor for its scores; 0 means not given.
     pub weight: i32,
 }
 
 impl PluginRef {
-    /// A plugin without weight.
+    /// Creates a reference without weight.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), weight: 0 }
     }
 }
 
-/// `PluginSet`: what is on and off at one point.
+/// `PluginSet`: the plugins that are enabled and disabled at one extension point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginSet {
-    /// In order.
+    /// Plugins to enable, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub enabled: Vec<PluginRef>,
-    /// Defaults that are off here.
+    /// Default plugins to disable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disabled: Vec<PluginRef>,
 }
 
 impl PluginSet {
-    /// Whether that name, or everything, is in the `disabled` list.
+    /// Returns true if the name (which may be `*`) is in the `disabled` list.
     pub(crate) fn disables(&self, name: &str) -> bool {
         self.disabled.iter().any(|p| p.name == name)
     }
@@ -48,11 +48,11 @@ impl PluginSet {
         self.enabled.iter().any(|p| p.name == name)
     }
 
-    /// This list with the user's changes.
+    /// Applies the user's changes to this list of defaults.
     ///
-    /// A default that the user lists too keeps its place and takes the user's weight; the user's other plugins
-    /// follow. Of a name that the user lists twice the last one takes the place, and the first is kept as well, so
-    /// that the double registration is noticed later.
+    /// A default that the user lists keeps its position and gets the user's weight; the user's other plugins follow. If the
+    /// user lists a default twice, the last entry replaces it and the first is appended, so that the duplicate is detected
+    /// later.
     fn merged(self, user: PluginSet) -> PluginSet {
         let mut disabled: Vec<_> = user.disabled.iter().map(|p| PluginRef::named(&p.name)).collect();
         disabled.extend(self.disabled.iter().map(|p| PluginRef::named(&p.name)));
@@ -79,10 +79,10 @@ impl PluginSet {
     }
 }
 
-/// `Plugins`: the lists of a profile.
+/// `Plugins`: the plugins of a profile by extension point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(missing_docs, reason = "one list per extension point, and each has the name of its point")]
+#[expect(missing_docs, reason = "one list per extension point, named after it")]
 pub struct Plugins {
     pub pre_enqueue: PluginSet,
     pub queue_sort: PluginSet,
@@ -96,14 +96,14 @@ pub struct Plugins {
     pub pre_bind: PluginSet,
     pub bind: PluginSet,
     pub post_bind: PluginSet,
-    /// Plugins that are on at every point they extend.
+    /// Plugins at every extension point that they implement.
     pub multi_point: PluginSet,
     pub placement_generate: PluginSet,
     pub placement_score: PluginSet,
 }
 
 impl Plugins {
-    /// The lists of kube-scheduler without configuration: all default plugins at every point.
+    /// The default plugins, all in `multiPoint`.
     pub fn default_plugins(features: &Features) -> Self {
         let active = IN_TREE.iter().filter(|p| p.active(features));
         let enabled =
@@ -111,7 +111,7 @@ impl Plugins {
         Self { multi_point: PluginSet { enabled, disabled: Vec::new() }, ..Self::default() }
     }
 
-    /// The list of one point.
+    /// Returns the list of a point.
     pub fn at(&self, point: ExtensionPoint) -> &PluginSet {
         match point {
             ExtensionPoint::PreEnqueue => &self.pre_enqueue,
@@ -150,7 +150,7 @@ impl Plugins {
         }
     }
 
-    /// The default lists with the user's changes.
+    /// Applies the user's lists to the defaults.
     pub fn merged(features: &Features, user: Plugins) -> Self {
         let mut user = user;
         let mut plugins = Self::default_plugins(features);
@@ -162,7 +162,7 @@ impl Plugins {
         plugins
     }
 
-    /// The names that are enabled anywhere, sorted.
+    /// Returns the sorted names of plugins that are enabled at any point.
     pub fn names(&self) -> Vec<&str> {
         let sets = ExtensionPoint::ALL.into_iter().map(|p| self.at(p)).chain([&self.multi_point]);
         let mut names: Vec<_> = sets.flat_map(|s| &s.enabled).map(|p| p.name.as_str()).collect();
@@ -197,7 +197,7 @@ mod tests {
             ("a disabled default is left out", "", "B", "A C"),
             ("disabled and enabled moves to the end", "B=7", "B", "A C B=7"),
             ("all defaults can be left out", "X B", "*", "X B"),
-            ("an unknown name in the disabled list is no matter", "", "Y", "A B=2 C"),
+            ("an unknown name in the disabled list is ignored", "", "Y", "A B=2 C"),
             ("of two equal names the last takes the place", "B=1 B=2", "", "A B=2 C B=1"),
         ] {
             let merged = set("A B=2 C", "").merged(set(enabled, disabled));

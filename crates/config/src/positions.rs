@@ -1,11 +1,11 @@
-//! Where the fields of a document stand.
+//! Positions of fields in a document.
 
 use std::fmt::Write as _;
 
 use harbormaster_yaml::{Node, Position};
 use rustc_hash::FxHashMap;
 
-/// Where each field of a document stands, by path (`profiles[0].plugins`).
+/// Positions of the fields of a document by path (`profiles[0].plugins`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Positions(FxHashMap<String, Position>);
 
@@ -36,12 +36,12 @@ impl Positions {
         }
     }
 
-    /// Whether that field is written down.
+    /// Returns true if the document contains the field.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
 
-    /// Where that field stands, or the closest one around it that is written down.
+    /// Position of a field, or of its closest parent that the document contains.
     pub(crate) fn nearest(&self, path: &str) -> Option<Position> {
         let mut path = path;
         loop {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_knows_its_line_and_column() {
+    fn every_field_has_its_line_and_column() {
         let text = "a: 1\nb:\n  - c: 2\n    d: {e: 3}\n";
         let positions = Positions::of(&harbormaster_yaml::parse(text).unwrap());
         for (path, line, column) in [

@@ -1,7 +1,7 @@
-//! What editors are told of a configuration: a JSON schema, made of the types that are decoded.
+//! JSON schema of the configuration for editors, generated from the decoded types.
 //!
-//! schemars reads the same attributes as serde and the comments of the fields. What serde does not know is added here: the
-//! version, arguments by plugin, names of plugins, and that fields which do not exist are errors.
+//! schemars reads serde's attributes and the doc comments of fields. This module adds what serde does not know: the version,
+//! arguments by plugin, names of plugins, and that unknown fields are errors.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -9,18 +9,17 @@ use serde_json::{Value, json};
 use crate::{
     config::{API_VERSION, KIND},
     in_tree::IN_TREE,
-    load::Written,
+    load::FileConfig,
     plugin_args::PluginArgs,
 };
 
-/// The JSON schema (draft 7, which editors know best) of `KubeSchedulerConfiguration`.
+/// Returns the JSON schema (draft 7, which editors support best) of `KubeSchedulerConfiguration`.
 pub fn json_schema() -> Value {
     let mut generator = SchemaSettings::draft07().into_generator();
     let args = PluginArgs::schemas(&mut generator);
-    let mut schema = generator.into_root_schema_for::<Written>().to_value();
+    let mut schema = generator.into_root_schema_for::<FileConfig>().to_value();
     schema["title"] = json!(KIND);
-    schema["description"] =
-        json!("The configuration of a scheduler of Kubernetes, as Harbormaster reads it.");
+    schema["description"] = json!("Configuration of Harbormaster, a drop-in replacement for kube-scheduler.");
     schema["required"] = json!(["apiVersion", "kind"]);
     schema["properties"]["apiVersion"] = json!({ "const": API_VERSION });
     schema["properties"]["kind"] = json!({ "const": KIND });
@@ -30,21 +29,21 @@ pub fn json_schema() -> Value {
         let plugin = kind.strip_suffix("Args").unwrap_or(kind);
         let is_plugin = json!({ "properties": { "name": { "const": plugin } }, "required": ["name"] });
         by_plugin.push(json!({ "if": is_plugin, "then": { "properties": { "args": args } } }));
-        // Arguments may say what they are.
+        // Arguments may have a version and a kind.
         definitions[kind]["properties"]["apiVersion"] = json!({ "const": API_VERSION });
         definitions[kind]["properties"]["kind"] = json!({ "const": kind });
     }
     definitions["PluginConfig"]["allOf"] = json!(by_plugin);
     let names: Vec<&str> = IN_TREE.iter().map(|plugin| plugin.name).collect();
     for definition in ["PluginConfig", "PluginRef"] {
-        // Others are plugins of the program's own, and `*`.
+        // Other names are out-of-tree plugins and `*`.
         definitions[definition]["properties"]["name"]["anyOf"] = json!([{ "enum": names }, {}]);
     }
     tidy(&mut schema);
     schema
 }
 
-/// Fields that do not exist are errors; a default that says nothing is not told.
+/// Forbids unknown fields and removes empty defaults and number formats.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -55,7 +54,7 @@ fn tidy(schema: &mut Value) {
                 object.remove("default");
             }
             object.remove("format");
-            // Their keys are names of fields, not words of schemas.
+            // The keys of `properties` are names of fields, not keywords of the schema.
             if let Some(Value::Object(properties)) = object.get_mut("properties") {
                 properties.values_mut().for_each(tidy);
             }
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_of_a_written_configuration_is_in_the_schema() {
+    fn every_field_that_is_written_is_in_the_schema() {
         let (schema, written) =
             (json_schema(), crate::KubeSchedulerConfiguration::default_config().to_value());
         for field in written.as_object().unwrap().keys() {
@@ -92,10 +91,10 @@ mod tests {
         for (name, definition) in definitions.iter().chain([(&"".to_owned(), &schema)]) {
             let properties = definition.get("properties").and_then(Value::as_object).into_iter().flatten();
             for (field, property) in properties {
-                let says_itself =
+                let is_self_explanatory =
                     property.get("const").is_some() || name == "ExtenderTls" || name == "Plugins";
                 let described = property.get("description").is_some();
-                assert!(described || says_itself, "{name}.{field}: {property}");
+                assert!(described || is_self_explanatory, "{name}.{field}: {property}");
             }
         }
     }

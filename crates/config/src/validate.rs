@@ -1,4 +1,4 @@
-//! The rules of a configuration, with kube-scheduler's messages.
+//! Validation of a configuration, with kube-scheduler's messages.
 
 use harbormaster_api::{features::Features, labels, points::ExtensionPoint};
 use rustc_hash::FxHashSet;
@@ -8,44 +8,43 @@ use crate::{
     args_rules,
     config::{API_VERSION, Extender, KubeSchedulerConfiguration, LeaderElection, Profile},
     error::ConfigErrors,
-    fields::{Findings, quoted},
+    fields::{FieldErrors, quoted},
     in_tree::{self, REMOVED_IN_V1},
     names,
     plugin_args::PluginArgs,
     plugins::{PluginRef, PluginSet},
 };
 
-/// Checks a configuration, flags applied.
+/// Validates a configuration after flags are applied.
 ///
-/// The arguments of NodeResourcesFit are checked when profiles are [planned](crate::plan_profiles), as
-/// kube-scheduler does it.
+/// The arguments of NodeResourcesFit are validated when profiles are [planned](crate::plan_profiles), as in kube-scheduler.
 ///
 /// # Errors
-/// Everything that is wrong, in kube-scheduler's order.
+/// All errors, in kube-scheduler's order.
 pub fn validate(config: &KubeSchedulerConfiguration, features: &Features) -> Result<(), ConfigErrors> {
-    let mut findings = Findings::new(&config.source);
+    let mut errors = FieldErrors::new(&config.source);
     if config.client_connection.burst < 0 {
-        findings.invalid("clientConnection.burst", config.client_connection.burst, "must be non-negative");
+        errors.invalid("clientConnection.burst", config.client_connection.burst, "must be non-negative");
     }
-    check_leader_election(&config.leader_election, &mut findings);
+    check_leader_election(&config.leader_election, &mut errors);
     if config.parallelism <= 0 {
-        findings.invalid("parallelism", config.parallelism, "should be an integer value greater than zero");
+        errors.invalid("parallelism", config.parallelism, "should be an integer value greater than zero");
     }
-    check_profiles(&config.profiles, features, &mut findings);
-    check_percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score, &mut findings);
+    check_profiles(&config.profiles, features, &mut errors);
+    check_percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score, &mut errors);
     let (initial, max) = (config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds);
     if initial <= 0 {
-        findings.invalid("podInitialBackoffSeconds", initial, "must be greater than 0");
+        errors.invalid("podInitialBackoffSeconds", initial, "must be greater than 0");
     }
     if max < initial {
         let detail = "must be greater than or equal to PodInitialBackoffSeconds";
-        findings.invalid("podMaxBackoffSeconds", max, detail);
+        errors.invalid("podMaxBackoffSeconds", max, detail);
     }
-    check_extenders(&config.extenders, &mut findings);
-    ConfigErrors::from(findings.into_errors()).into_result()
+    check_extenders(&config.extenders, &mut errors);
+    ConfigErrors::from(errors.into_errors()).into_result()
 }
 
-fn check_leader_election(lease: &LeaderElection, findings: &mut Findings<'_>) {
+fn check_leader_election(lease: &LeaderElection, errors: &mut FieldErrors<'_>) {
     if !lease.leader_elect {
         return;
     }
@@ -55,17 +54,13 @@ fn check_leader_election(lease: &LeaderElection, findings: &mut Findings<'_>) {
         ("retryPeriod", lease.retry_period),
     ] {
         if duration.nanos() <= 0 {
-            findings.invalid(
-                &format!("leaderElection.{field}"),
-                quoted(duration),
-                "must be greater than zero",
-            );
+            errors.invalid(&format!("leaderElection.{field}"), quoted(duration), "must be greater than zero");
         }
     }
     if lease.lease_duration <= lease.renew_deadline {
-        // The printed value is the deadline's, in kube-scheduler as well.
+        // kube-scheduler prints the deadline's value too.
         let value = quoted(lease.renew_deadline);
-        findings.invalid("leaderElection.leaseDuration", value, "must be greater than `RenewDeadline`");
+        errors.invalid("leaderElection.leaseDuration", value, "must be greater than `RenewDeadline`");
     }
     for (field, text) in [
         ("resourceLock", &lease.resource_lock),
@@ -73,113 +68,109 @@ fn check_leader_election(lease: &LeaderElection, findings: &mut Findings<'_>) {
         ("resourceName", &lease.resource_name),
     ] {
         if text.is_empty() {
-            findings.required(&format!("leaderElection.{field}"), "");
+            errors.required(&format!("leaderElection.{field}"), "");
         }
     }
     if lease.resource_lock != "leases" {
         let detail = "resourceLock value must be \"leases\"";
-        findings.invalid("leaderElection.resourceLock", quoted(&lease.resource_lock), detail);
+        errors.invalid("leaderElection.resourceLock", quoted(&lease.resource_lock), detail);
     }
 }
 
-fn check_percentage(path: &str, percentage: Option<i32>, findings: &mut Findings<'_>) {
+fn check_percentage(path: &str, percentage: Option<i32>, errors: &mut FieldErrors<'_>) {
     if let Some(percentage) = percentage.filter(|p| !(0..=100).contains(p)) {
-        findings.invalid(path, percentage, "not in valid range [0-100]");
+        errors.invalid(path, percentage, "not in valid range [0-100]");
     }
 }
 
-fn check_profiles(profiles: &[Profile], features: &Features, findings: &mut Findings<'_>) {
+fn check_profiles(profiles: &[Profile], features: &Features, errors: &mut FieldErrors<'_>) {
     if profiles.is_empty() {
-        findings.required("profiles", "");
+        errors.required("profiles", "");
     }
     let mut names = FxHashSet::default();
     for (i, profile) in profiles.iter().enumerate() {
         let path = format!("profiles[{i}]");
         if profile.scheduler_name.is_empty() {
-            findings.required(&format!("{path}.schedulerName"), "");
+            errors.required(&format!("{path}.schedulerName"), "");
         }
         let percentage = format!("{path}.percentageOfNodesToScore");
-        check_percentage(&percentage, profile.percentage_of_nodes_to_score, findings);
-        check_removed_plugins(&path, profile, findings);
-        check_plugin_config(&path, profile, features, findings);
+        check_percentage(&percentage, profile.percentage_of_nodes_to_score, errors);
+        check_removed_plugins(&path, profile, errors);
+        check_plugin_config(&path, profile, features, errors);
         if !names.insert(profile.scheduler_name.as_str()) {
             // The value is a path, which Kubernetes prints as an empty structure.
-            findings.duplicate(&format!("{path}.schedulerName"), "{}");
+            errors.duplicate(&format!("{path}.schedulerName"), "{}");
             let same = |other: &&Profile| other.scheduler_name == profile.scheduler_name;
             let first = profiles.iter().position(|other| same(&other)).unwrap_or_default();
             let name = &profile.scheduler_name;
-            findings.help(Some(&format!("profiles[{first}] is called {name:?}, too")));
+            errors.help(Some(&format!("{name:?} is already the name of profiles[{first}]")));
         }
     }
-    check_queue_sort(profiles, findings);
+    check_queue_sort(profiles, errors);
 }
 
-fn check_removed(path: &str, name: &str, findings: &mut Findings<'_>) -> bool {
-    let removed = REMOVED_IN_V1.contains(&name);
-    if removed {
+fn check_removed(path: &str, name: &str, errors: &mut FieldErrors<'_>) -> bool {
+    let is_removed = REMOVED_IN_V1.contains(&name);
+    if is_removed {
         let detail =
             format!("was invalid in version \"v1\" (KubeSchedulerConfiguration is version {API_VERSION:?})");
-        findings.invalid(path, quoted(name), &detail);
-        findings.help(in_tree::replacement(name));
+        errors.invalid(path, quoted(name), &detail);
+        errors.help(in_tree::replacement(name));
     }
-    removed
+    is_removed
 }
 
-fn check_removed_plugins(path: &str, profile: &Profile, findings: &mut Findings<'_>) {
+fn check_removed_plugins(path: &str, profile: &Profile, errors: &mut FieldErrors<'_>) {
     for point in ExtensionPoint::ALL {
         if matches!(point, ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore) {
             continue;
         }
         for (i, plugin) in profile.plugins.at(point).enabled.iter().enumerate() {
-            check_removed(&format!("{path}.plugins.{}.enabled[{i}]", point.field()), &plugin.name, findings);
+            check_removed(&format!("{path}.plugins.{}.enabled[{i}]", point.field()), &plugin.name, errors);
         }
     }
 }
 
-fn check_plugin_config(path: &str, profile: &Profile, features: &Features, findings: &mut Findings<'_>) {
+fn check_plugin_config(path: &str, profile: &Profile, features: &Features, errors: &mut FieldErrors<'_>) {
     let mut seen = FxHashSet::default();
     for (i, config) in profile.plugin_config.iter().enumerate() {
         let path = format!("{path}.pluginConfig[{i}]");
         if !seen.insert(config.name.as_str()) {
-            findings.duplicate(&path, quoted(&config.name));
+            errors.duplicate(&path, quoted(&config.name));
         }
-        if !check_removed(&path, &config.name, findings) {
-            args_rules::check(&format!("{path}.args"), &config.args, features, findings);
+        if !check_removed(&path, &config.name, errors) {
+            args_rules::check(&format!("{path}.args"), &config.args, features, errors);
         }
     }
 }
 
-/// There is one queue, so its order must be the same for all profiles.
-fn check_queue_sort(profiles: &[Profile], findings: &mut Findings<'_>) {
+/// Checks that all profiles sort the queue equally, because they share it.
+fn check_queue_sort(profiles: &[Profile], errors: &mut FieldErrors<'_>) {
     let Some((first, others)) = profiles.split_first() else { return };
-    let canon = &first.plugins.queue_sort;
-    if canon.enabled.len() > 1 {
+    let expected = &first.plugins.queue_sort;
+    if expected.enabled.len() > 1 {
         let detail = "only one queue sort plugin can be enabled";
-        findings.invalid("profiles[0].plugins.queueSort.Enabled", canon.enabled.len(), detail);
+        errors.invalid("profiles[0].plugins.queueSort.Enabled", expected.enabled.len(), detail);
     }
-    let sorter = canon.enabled.first().map(|p| p.name.as_str()).filter(|name| !name.is_empty());
+    let sorter = expected.enabled.first().map(|p| p.name.as_str()).filter(|name| !name.is_empty());
     let args = |profile: &Profile| sorter.and_then(|name| profile.args(name)).and_then(PluginArgs::to_value);
     for (i, profile) in others.iter().enumerate() {
         let path = format!("profiles[{}]", i + 1);
         let own = &profile.plugins.queue_sort;
-        if own != canon {
+        if own != expected {
             let value = go_plugin_set(own);
-            findings.invalid(
-                &format!("{path}.plugins.queueSort"),
-                value,
-                "must be the same for all profiles",
-            );
+            errors.invalid(&format!("{path}.plugins.queueSort"), value, "must be the same for all profiles");
         }
         let configured = sorter.is_some_and(|name| profile.args(name).is_some());
         if configured && args(profile) != args(first) {
             let value = args(profile).unwrap_or(Value::Null);
             let detail = "queueSort must be the same for all profiles";
-            findings.invalid(&format!("{path}.pluginConfig.args"), value, detail);
+            errors.invalid(&format!("{path}.pluginConfig.args"), value, detail);
         }
     }
 }
 
-/// A plugin set with the field names of the Go structure, in its order, which is what a field error prints.
+/// Formats a plugin set as a field error does: with the names and the order of fields of the Go struct.
 fn go_plugin_set(set: &PluginSet) -> String {
     let list = |plugins: &[PluginRef]| {
         let plugins: Vec<_> =
@@ -189,32 +180,32 @@ fn go_plugin_set(set: &PluginSet) -> String {
     format!("{{\"Enabled\":{},\"Disabled\":{}}}", list(&set.enabled), list(&set.disabled))
 }
 
-fn check_extenders(extenders: &[Extender], findings: &mut Findings<'_>) {
+fn check_extenders(extenders: &[Extender], errors: &mut FieldErrors<'_>) {
     let mut managed = FxHashSet::default();
     for (i, extender) in extenders.iter().enumerate() {
         let path = format!("extenders[{i}]");
         if !extender.prioritize_verb.is_empty() && extender.weight <= 0 {
             let detail = "must have a positive weight applied to it";
-            findings.invalid(&format!("{path}.weight"), extender.weight, detail);
+            errors.invalid(&format!("{path}.weight"), extender.weight, detail);
         }
         for (j, resource) in extender.managed_resources.iter().enumerate() {
             let path = format!("{path}.managedResources[{j}].name");
             let syntax = labels::qualified_name_errors(&resource.name);
             for error in &syntax {
-                findings.invalid(&path, quoted(&resource.name), error);
+                errors.invalid(&path, quoted(&resource.name), error);
             }
             if syntax.is_empty() && !names::is_extended_resource(&resource.name) {
-                findings.invalid(&path, quoted(&resource.name), "is an invalid extended resource name");
+                errors.invalid(&path, quoted(&resource.name), "is an invalid extended resource name");
             }
             if !managed.insert(resource.name.as_str()) {
-                findings.invalid(&path, quoted(&resource.name), "duplicate extender managed resource name");
+                errors.invalid(&path, quoted(&resource.name), "duplicate extender managed resource name");
             }
         }
     }
     let binders = extenders.iter().filter(|e| !e.bind_verb.is_empty()).count();
     if binders > 1 {
         let value = quoted(format!("found {binders} extenders implementing bind"));
-        findings.invalid("extenders", value, "only one extender can implement bind");
+        errors.invalid("extenders", value, "only one extender can implement bind");
     }
 }
 
@@ -225,7 +216,7 @@ pub(crate) mod tests {
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-    /// The errors of a configuration with these gates, in kube-scheduler's form; empty if it is valid.
+    /// Errors of a configuration in kube-scheduler's form; empty if it is valid.
     pub(crate) fn errors_with(text: &str, features: &Features) -> String {
         let config =
             load(&format!("{HEAD}{text}"), "s.yaml", features).unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -347,7 +338,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn all_errors_are_collected_in_order_and_know_their_lines() {
+    fn all_errors_are_collected_in_order_with_their_lines() {
         let text = format!(
             "{HEAD}profiles:\n- schedulerName: a\n- percentageOfNodesToScore: 200\nparallelism: -4\n"
         );
@@ -362,7 +353,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_flags_may_break_is_checked_as_well() {
+    fn values_that_only_flags_can_set_are_checked_too() {
         let mut config = KubeSchedulerConfiguration::default_config();
         config.leader_election.resource_name.clear();
         config.profiles.clear();

@@ -1,4 +1,4 @@
-//! The configuration as kube-scheduler writes it for `--write-config-to`.
+//! Writing of a configuration as kube-scheduler does for `--write-config-to`.
 
 use harbormaster_api::points::ExtensionPoint;
 use serde::Serialize;
@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use crate::config::{API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, Profile};
 
 impl KubeSchedulerConfiguration {
-    /// The configuration with all defaults as YAML: plugins in `multiPoint` form, the arguments of every enabled
+    /// Returns the configuration with all defaults as YAML: plugins in `multiPoint` form, the arguments of every enabled
     /// plugin, keys sorted. [`crate::load`] reads it back.
     pub fn to_yaml(&self) -> String {
         harbormaster_yaml::write(&self.to_value())
     }
 
-    /// The same as an object.
+    /// Returns the same as [`Self::to_yaml`] as a JSON value.
     pub fn to_value(&self) -> Value {
         let mut config = json!({
             "apiVersion": API_VERSION,
@@ -44,7 +44,7 @@ impl KubeSchedulerConfiguration {
 }
 
 fn value(from: &impl Serialize) -> Value {
-    // Structs with text keys can always be turned into a value.
+    // Serializing structs with string keys cannot fail.
     serde_json::to_value(from).unwrap_or_default()
 }
 

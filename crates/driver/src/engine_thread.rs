@@ -101,7 +101,7 @@ pub fn spawn(
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let (meter, attempts) = told.metrics.measured();
+        let (meter, attempts) = told.metrics.meter_with_attempts();
         let config = EngineConfig { meter: Some(meter), ..config };
         let work = AssertUnwindSafe(|| {
             let told = (told, attempts);

@@ -8,7 +8,7 @@ use crate::engine_thread::ToEngine;
 
 pub use harbormaster_metrics::{
     encode::CONTENT_TYPE,
-    limits::{Allowed, Limits},
+    limits::{AllowedLabelValues, Limits},
     metrics::Build,
 };
 

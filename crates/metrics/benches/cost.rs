@@ -1,9 +1,9 @@
-//! What measuring costs: the same pods through the same engine, with and without the metrics, in turn.
+//! Cost of measuring: the same pods through the same engine, alternately with and without metrics.
 //!
 //! `cargo bench -p harbormaster-metrics --bench cost [-- NODES PODS]`
 //!
-//! Every pod is created, decided on and confirmed as the API server would. Compare what metrics add to a pod with what a pod
-//! costs in all, API server's requests included (`README.md`, Benchmarks): a few hundred microseconds.
+//! Every pod is created, scheduled and confirmed as the API server would. Compare the time that metrics add per pod with the
+//! total time per pod, including requests to the API server (`README.md`, Benchmarks): a few hundred microseconds.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up ends the benchmark")]
 
@@ -15,7 +15,7 @@ use harbormaster_metrics::Metrics;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_testkit::{node, pod};
 
-/// Rounds with and without, in the order A B B A.
+/// Number of rounds with and without metrics, in the order A B B A.
 const ROUNDS: usize = 6;
 
 fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {
@@ -26,7 +26,7 @@ fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {
         engine.handle(Input::Node(node(&format!("n{at}")).allocatable("4", "32Gi", 110).build()), now);
     }
     let pods: Vec<Pod> = (0..pods).map(|at| pod(&format!("p{at}")).cpu("10m").build()).collect();
-    let begin = Instant::now();
+    let start = Instant::now();
     for pod in pods {
         now.0 += 1_000_000;
         engine.handle(Input::Pod(pod.clone()), now);
@@ -39,7 +39,7 @@ fn run(nodes: usize, pods: usize, metrics: Option<&Metrics>) -> Duration {
             }
         }
     }
-    begin.elapsed()
+    start.elapsed()
 }
 
 fn main() {

@@ -1,6 +1,6 @@
-//! How long the parts of the last attempt took: for log lines about slow ones, and for traces of those that are sampled.
+//! Timings of the last attempt: for log lines about slow attempts and for traces of sampled ones.
 //!
-//! An attempt of which nobody wants a trace costs a few numbers that are stored; points are told once per attempt anyway.
+//! An attempt that is not traced costs only a few stores: extension points are reported once per attempt anyway.
 
 use std::{
     sync::{
@@ -14,39 +14,39 @@ use harbormaster_framework::meter::{Stage, Stamp, Status};
 
 use crate::plugins::Sampling;
 
-/// What a meter knows of attempts; see [`crate::Metrics::measured`]. For the thread of the engine.
+/// Reads the timings of a meter's attempts; see [`crate::Metrics::meter_with_attempts`]. For use on the engine's thread.
 #[derive(Clone, Debug)]
 pub struct Attempts(Arc<Sampling>);
 
-/// One attempt.
+/// Timings of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptTimes {
-    /// When it began.
+    /// Start of the attempt.
     pub begun: Stamp,
-    /// How long a node was looked for, PostFilter left out: kube-scheduler's `schedulePod`.
+    /// Time spent searching for a node, without PostFilter: kube-scheduler's `schedulePod`.
     pub search: Duration,
-    /// How long scores took of that; `None` if nothing was scored.
+    /// Part of `search` spent on scores; `None` if nothing was scored.
     pub scoring: Option<Duration>,
-    /// Whether Filter came to an end.
+    /// True if Filter completed without an error.
     pub filtered: bool,
-    /// Points and plugins, in the order in which they ended; empty unless a trace is wanted.
+    /// Extension points and plugins, in the order in which they ended; empty unless the attempt is traced.
     pub parts: Vec<Part>,
 }
 
-/// A point, or what a plugin did at one.
+/// An extension point, or a plugin's work at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The point.
+    /// The extension point.
     pub stage: Stage,
-    /// The plugin; `None` for all plugins of the point together.
+    /// The plugin; `None` for all plugins of the point.
     pub plugin: Option<&'static str>,
-    /// When it began first.
+    /// Start of the first call.
     pub begun: Stamp,
-    /// When it ended last. Points, and plugins at a point, may take turns.
+    /// End of the last call. Points, and plugins at a point, may alternate.
     pub ended: Stamp,
-    /// How long it was at work.
+    /// Total time of the calls.
     pub spent: Duration,
-    /// How it went; the worst of a plugin's answers.
+    /// Status; the worst of a plugin's answers.
     pub status: Status,
 }
 
@@ -55,30 +55,30 @@ impl Attempts {
         Self(sampling)
     }
 
-    /// A trace of the next attempt is wanted.
+    /// Requests a trace of the next attempt.
     pub fn trace_next(&self) {
         self.0.last.traced.store(true, Relaxed);
     }
 
-    /// The last attempt, once; `None` if there was none since, or it came to nothing before a node was looked for.
+    /// Takes the timings of the last attempt; `None` if there was none since the last call, or it ended before the search.
     pub fn take(&self) -> Option<AttemptTimes> {
         self.0.last.take()
     }
 
-    /// The moment as others know it.
+    /// Converts a stamp to wall-clock time.
     pub fn wall(&self, stamp: Stamp) -> SystemTime {
         SystemTime::now() - self.0.now().since(stamp)
     }
 }
 
-/// The attempt that is under way, or was last.
+/// The running or last attempt.
 #[derive(Debug, Default)]
 pub(crate) struct LastAttempt {
     begun: AtomicU64,
-    /// In nanoseconds. Zero: nothing was looked for.
+    /// In nanoseconds; zero if no node was searched for.
     search: AtomicU64,
     post_filter: AtomicU64,
-    /// One more than it took, in nanoseconds; zero: nothing was scored.
+    /// Nanoseconds plus one; zero if nothing was scored.
     scoring: AtomicU64,
     filtered: AtomicBool,
     traced: AtomicBool,
@@ -86,7 +86,7 @@ pub(crate) struct LastAttempt {
 }
 
 impl LastAttempt {
-    pub(crate) fn begins(&self, now: Stamp) {
+    pub(crate) fn begin(&self, now: Stamp) {
         self.begun.store(now.0, Relaxed);
         self.search.store(0, Relaxed);
         self.post_filter.store(0, Relaxed);
@@ -94,17 +94,23 @@ impl LastAttempt {
         self.filtered.store(false, Relaxed);
     }
 
-    /// Whether all its parts are wanted.
+    /// True if all parts are recorded.
     pub(crate) fn is_traced(&self) -> bool {
         self.traced.load(Relaxed)
     }
 
-    pub(crate) fn searched(&self, took: Duration) {
+    pub(crate) fn record_search(&self, took: Duration) {
         self.search.store(nanoseconds(took).max(1), Relaxed);
     }
 
-    /// `now` is asked for where it is needed.
-    pub(crate) fn passed(&self, stage: Stage, status: Status, spent: Duration, now: impl FnOnce() -> Stamp) {
+    /// Records an extension point. `now` is called only for a traced attempt.
+    pub(crate) fn record_point(
+        &self,
+        stage: Stage,
+        status: Status,
+        spent: Duration,
+        now: impl FnOnce() -> Stamp,
+    ) {
         match stage {
             Stage::Filter => self.filtered.store(status != Status::Error, Relaxed),
             Stage::PreScore | Stage::Score => {
@@ -121,8 +127,8 @@ impl LastAttempt {
         }
     }
 
-    /// A plugin has answered once, for the pod or for some nodes.
-    pub(crate) fn answered(
+    /// Records one call of a plugin, for the pod or for some nodes.
+    pub(crate) fn record_plugin(
         &self,
         plugin: &'static str,
         stage: Stage,
@@ -158,7 +164,7 @@ impl LastAttempt {
     }
 
     fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
-        // A panic can leave nothing half done in there.
+        // A panic cannot leave the list half-changed.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,53 +182,53 @@ mod tests {
     }
 
     fn pass(attempt: &LastAttempt, stage: Stage, spent: Duration) {
-        attempt.passed(stage, Status::Success, spent, || Stamp(50_000_000));
+        attempt.record_point(stage, Status::Success, spent, || Stamp(50_000_000));
     }
 
     #[test]
     fn what_was_spent_on_eviction_is_no_part_of_the_search() {
         let attempt = LastAttempt::default();
-        attempt.begins(Stamp(7));
+        attempt.begin(Stamp(7));
         for (stage, spent) in [(Stage::PreFilter, ms(1)), (Stage::Filter, ms(2)), (Stage::PostFilter, ms(40))]
         {
             pass(&attempt, stage, spent);
         }
-        attempt.searched(ms(45));
+        attempt.record_search(ms(45));
         let expected =
             AttemptTimes { begun: Stamp(7), search: ms(5), filtered: true, ..AttemptTimes::default() };
         assert_eq!(attempt.take(), Some(expected));
-        assert_eq!(attempt.take(), None, "it is told of once");
+        assert_eq!(attempt.take(), None, "an attempt is reported once");
     }
 
     #[test]
     fn both_points_of_scoring_count_and_nothing_is_left_for_the_next_attempt() {
         let attempt = LastAttempt::default();
-        attempt.begins(Stamp(1));
+        attempt.begin(Stamp(1));
         for stage in [Stage::Filter, Stage::PreScore, Stage::Score] {
             pass(&attempt, stage, ms(3));
         }
-        attempt.searched(ms(9));
+        attempt.record_search(ms(9));
         assert_eq!(attempt.take().unwrap().scoring, Some(ms(6)));
-        attempt.begins(Stamp(2));
-        attempt.passed(Stage::Filter, Status::Error, ms(1), || Stamp(0));
-        attempt.searched(ms(1));
+        attempt.begin(Stamp(2));
+        attempt.record_point(Stage::Filter, Status::Error, ms(1), || Stamp(0));
+        attempt.record_search(ms(1));
         let times = attempt.take().unwrap();
         assert_eq!((times.scoring, times.filtered, times.parts), (None, false, Vec::new()));
-        attempt.begins(Stamp(3));
-        assert_eq!(attempt.take(), None, "no node was looked for");
+        attempt.begin(Stamp(3));
+        assert_eq!(attempt.take(), None, "no node was searched for");
     }
 
     #[test]
     fn a_trace_has_a_part_for_each_point_and_for_each_plugin_at_it() {
         let attempt = LastAttempt::default();
         attempt.traced.store(true, Relaxed);
-        attempt.begins(Stamp(0));
-        attempt.answered("A", Stage::Filter, (Stamp(10), Stamp(12)), Status::Unschedulable);
-        attempt.answered("B", Stage::Filter, (Stamp(12), Stamp(13)), Status::Success);
-        attempt.answered("A", Stage::Filter, (Stamp(20), Stamp(25)), Status::Success);
-        attempt.answered("A", Stage::Score, (Stamp(30), Stamp(31)), Status::Success);
-        attempt.passed(Stage::Filter, Status::Success, Duration::from_nanos(18), || Stamp(26));
-        attempt.searched(ms(1));
+        attempt.begin(Stamp(0));
+        attempt.record_plugin("A", Stage::Filter, (Stamp(10), Stamp(12)), Status::Unschedulable);
+        attempt.record_plugin("B", Stage::Filter, (Stamp(12), Stamp(13)), Status::Success);
+        attempt.record_plugin("A", Stage::Filter, (Stamp(20), Stamp(25)), Status::Success);
+        attempt.record_plugin("A", Stage::Score, (Stamp(30), Stamp(31)), Status::Success);
+        attempt.record_point(Stage::Filter, Status::Success, Duration::from_nanos(18), || Stamp(26));
+        attempt.record_search(ms(1));
         let parts = attempt.take().unwrap().parts;
         let part = |part: &Part| (part.plugin, part.stage, part.begun.0, part.ended.0, part.spent.as_nanos());
         assert_eq!(

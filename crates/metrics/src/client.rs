@@ -6,10 +6,10 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
 
 use crate::{families as table, series::Series};
 
-/// What client-go says where there is no status code.
+/// client-go's label for a request without a status code.
 const NO_CODE: &str = "<error>";
 
-/// The families.
+/// The families of requests.
 #[derive(Debug)]
 pub(crate) struct Families {
     duration: HistogramVec,
@@ -31,10 +31,10 @@ impl Families {
     }
 }
 
-/// A method of a request.
+/// HTTP method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// `GET`, watches among them.
+    /// `GET`, including watches.
     Get,
     /// `POST`.
     Post,
@@ -49,7 +49,7 @@ pub enum Verb {
 impl Verb {
     const COUNT: usize = 5;
 
-    /// The verb of that method; none of the others is used.
+    /// The verb for an HTTP method; `None` for methods that the client never sends.
     pub fn of(method: &str) -> Option<Self> {
         Some(match method {
             "GET" => Self::Get,
@@ -72,9 +72,9 @@ impl Verb {
     }
 }
 
-/// What is known of the requests with one verb.
+/// Series of the requests with one verb.
 #[derive(Debug)]
-struct OfVerb {
+struct VerbSeries {
     duration: Histogram,
     request_size: Histogram,
     response_size: Histogram,
@@ -85,7 +85,7 @@ struct OfVerb {
 pub struct ClientMeter {
     families: std::sync::Arc<Families>,
     host: String,
-    verbs: [OnceLock<OfVerb>; Verb::COUNT],
+    verbs: [OnceLock<VerbSeries>; Verb::COUNT],
     limited: [OnceLock<Histogram>; Verb::COUNT],
     results: Series<(Option<u16>, Verb), IntCounter>,
 }
@@ -96,13 +96,13 @@ impl ClientMeter {
         Self { families, host, verbs, limited, results: Series::default() }
     }
 
-    /// The request waited for so long until it could be sent.
+    /// Records the time that a request waited for the rate limiter.
     pub fn waited(&self, verb: Verb, waited: Duration) {
         let find = || self.families.limited.with_label_values(&[verb.name(), &self.host]);
         self.limited[verb as usize].get_or_init(find).observe(waited.as_secs_f64());
     }
 
-    /// The server has answered with that status code, or there was no answer.
+    /// Records the status code of a response; `None` if there was no response.
     pub fn answered(&self, verb: Verb, code: Option<u16>) {
         let find = |_: &(Option<u16>, Verb)| {
             let code = code.map_or(NO_CODE.to_owned(), |code| code.to_string());
@@ -111,12 +111,12 @@ impl ClientMeter {
         self.results.with((code, verb), find, IntCounter::inc);
     }
 
-    /// A request that is no watch has ended after so long, with bodies of so many bytes: that of the answer if it has one.
+    /// Records a finished request that is not a watch: its duration and the sizes of both bodies in bytes, the response's if known.
     pub fn ended(&self, verb: Verb, took: Duration, sent: usize, received: Option<usize>) {
         let series = self.verbs[verb as usize].get_or_init(|| {
             let labels = [verb.name(), &self.host];
             let Families { duration, request_size, response_size, .. } = &*self.families;
-            OfVerb {
+            VerbSeries {
                 duration: duration.with_label_values(&labels),
                 request_size: request_size.with_label_values(&labels),
                 response_size: response_size.with_label_values(&labels),

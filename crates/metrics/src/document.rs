@@ -1,4 +1,4 @@
-//! `docs/metrics.md`, made from the table.
+//! Generates `docs/metrics.md` from the table.
 
 use std::fmt::Write;
 
@@ -10,22 +10,30 @@ use crate::{
 const BEGINNING: &str = "\
 # Metrics
 
-This file is made from the table in `crates/metrics/src/families.rs`: `UPDATE_GOLDEN=1 cargo test -p harbormaster-metrics --test document` writes it anew.
+This file is generated from the table in `crates/metrics/src/families.rs` by `UPDATE_GOLDEN=1 cargo test -p harbormaster-metrics --test document`.
 
-Names, labels and buckets are those of kube-scheduler v1.36. A test gives the same work to kube-scheduler and to Harbormaster and compares their pages
-(`crates/harbormaster/tests/e2e_metrics.rs`); families that only one of them has are listed there with reasons.
+Names, labels and buckets are those of kube-scheduler v1.36. A test runs the same workload through kube-scheduler and Harbormaster and compares their metrics pages
+(`crates/harbormaster/tests/e2e_metrics.rs`). It lists the families that only one of them has, with reasons.
 
-*Here* says where a number means something a little different in Harbormaster. The main reason: kube-scheduler asks each plugin about each node; Harbormaster asks about
-many nodes at once and keeps answers that cannot have changed.
+The last column describes where a metric means something slightly different in Harbormaster. The main reason: kube-scheduler calls each plugin for each node, while
+Harbormaster evaluates many nodes at once and caches answers that cannot have changed.
 
-Not here, because what they count is not: `go_*` (no Go runtime), `workqueue_*` and `informer_*` (no such queues), `authentication_*`, `authorization_*` and `apiserver_*` (what serves the
-page counts those, if anything does), `rest_client_exec_plugin_*` and `rest_client_transport_*` (parts of client-go), `rest_client_request_retries_total` (each try is a request of
-its own), `registered_metrics_total` and `hidden_metrics_total` (no metric is hidden), `cardinality_enforcement_unexpected_categorizations_total` (values of labels are restricted when a page is made), `leader_election_slowpath_total`, and what belongs to features
-that are not built: `scheduler_async_api_*`, `scheduler_pending_async_api_calls`, `scheduler_podgroup_*`, `scheduler_resourceclaim_creates_total`, `scheduler_dra_*`.
-`scheduler_volume_binder_cache_requests_total` is declared by kube-scheduler, but nothing counts it.
+These metrics of kube-scheduler do not exist here, because there is nothing to measure:
+
+- `go_*`: no Go runtime
+- `workqueue_*`, `informer_*`: no such queues
+- `authentication_*`, `authorization_*`, `apiserver_*`: not measured by the scheduler itself
+- `rest_client_exec_plugin_*`, `rest_client_transport_*`: internals of client-go
+- `rest_client_request_retries_total`: each retry is counted as a request
+- `registered_metrics_total`, `hidden_metrics_total`: no metric is hidden
+- `cardinality_enforcement_unexpected_categorizations_total`: label values are restricted when a page is written
+- `leader_election_slowpath_total`
+- `scheduler_async_api_*`, `scheduler_pending_async_api_calls`, `scheduler_podgroup_*`, `scheduler_resourceclaim_creates_total`, `scheduler_dra_*`: features that are not
+  implemented
+- `scheduler_volume_binder_cache_requests_total`: declared by kube-scheduler but never incremented
 ";
 
-/// The whole file.
+/// Returns the whole file.
 pub fn document() -> String {
     let mut text = BEGINNING.to_owned();
     for (page, families) in [("/metrics", METRICS), ("/metrics/resources", POD_RESOURCES)] {
@@ -38,7 +46,7 @@ fn write_table(text: &mut String, page: &str, families: &[&Family]) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "\n## `{page}`\n");
     text.push_str(
-        "| Name | Type | Labels | Buckets | Stability | What | Here |\n|---|---|---|---|---|---|---|\n",
+        "| Name | Type | Labels | Buckets | Stability | Help | In Harbormaster |\n|---|---|---|---|---|---|---|\n",
     );
     for family in families {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
@@ -51,7 +59,7 @@ fn write_table(text: &mut String, page: &str, families: &[&Family]) {
             buckets(family.buckets),
             family.stability.name(),
             family.help,
-            family.here,
+            family.difference,
         );
     }
 }

@@ -1,15 +1,15 @@
-//! Text in the exposition format 0.0.4 of Prometheus, with numbers as Go writes them.
+//! Text in version 0.0.4 of Prometheus' exposition format, with numbers as Go writes them.
 //!
-//! Other encoders write `0.000015` where Go writes `1.5e-05`. To Prometheus these are two buckets.
+//! Other encoders write `0.000015` where Go writes `1.5e-05`. Prometheus would treat these as two buckets.
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
 use crate::families::Family;
 
-/// The content type of a page.
+/// Content type of a page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A page of these families, in their order.
+/// Returns a page with these families in the given order.
 pub(crate) fn page(families: &[MetricFamily]) -> String {
     let mut page = String::new();
     for family in families {
@@ -20,7 +20,7 @@ pub(crate) fn page(families: &[MetricFamily]) -> String {
             MetricType::SUMMARY => "summary",
             MetricType::UNTYPED => "untyped",
         };
-        head(&mut page, family.name(), family.help(), kind);
+        header(&mut page, family.name(), family.help(), kind);
         for metric in family.get_metric() {
             series(&mut page, family, metric);
         }
@@ -28,12 +28,12 @@ pub(crate) fn page(families: &[MetricFamily]) -> String {
     page
 }
 
-/// The beginning of a family whose samples are written one by one.
-pub(crate) fn begin(page: &mut String, family: &Family) {
-    head(page, family.name, &family.full_help(), family.kind.name());
+/// Writes the header of a family whose samples are written one by one.
+pub(crate) fn begin_family(page: &mut String, family: &Family) {
+    header(page, family.name, &family.full_help(), family.kind.name());
 }
 
-/// One sample; labels in the order given.
+/// Writes one sample, with labels in the given order.
 pub(crate) fn sample<'a>(
     page: &mut String,
     name: &str,
@@ -46,7 +46,7 @@ pub(crate) fn sample<'a>(
         page.push(before);
         page.push_str(label);
         page.push_str("=\"");
-        escaped(page, text, true);
+        push_escaped(page, text, true);
         page.push('"');
         before = ',';
     }
@@ -58,11 +58,11 @@ pub(crate) fn sample<'a>(
     page.push('\n');
 }
 
-fn head(page: &mut String, name: &str, help: &str, kind: &str) {
+fn header(page: &mut String, name: &str, help: &str, kind: &str) {
     page.push_str("# HELP ");
     page.push_str(name);
     page.push(' ');
-    escaped(page, help, false);
+    push_escaped(page, help, false);
     page.push_str("\n# TYPE ");
     page.push_str(name);
     page.push(' ');
@@ -98,7 +98,7 @@ fn labels(metric: &Metric) -> impl Iterator<Item = (&str, &str)> {
     metric.get_label().iter().map(|pair: &LabelPair| (pair.name(), pair.value()))
 }
 
-fn escaped(page: &mut String, text: &str, quotes: bool) {
+fn push_escaped(page: &mut String, text: &str, quotes: bool) {
     for c in text.chars() {
         match c {
             '\\' => page.push_str("\\\\"),
@@ -109,8 +109,8 @@ fn escaped(page: &mut String, text: &str, quotes: bool) {
     }
 }
 
-/// As Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that mean this number, with an exponent if that is
-/// below -4 or above 5.
+/// Formats a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that parse to it, with an exponent
+/// if that is below -4 or above 5.
 pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -129,7 +129,7 @@ pub fn float(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-/// From this power of ten on a number has an exponent.
+/// Smallest power of ten that is written with an exponent.
 const EXPONENT_FROM: i32 = 6;
 
 #[cfg(test)]
@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Bits of a float, and what Go's `strconv.FormatFloat(f, 'g', -1, 64)` writes for it: among them the bounds of all buckets
-    /// that begin at 10 µs.
+    /// Bits of floats and Go's `strconv.FormatFloat(f, 'g', -1, 64)` of them, including the bounds of all buckets that start at
+    /// 10 µs.
     const GO_FLOATS: &str = include_str!("encode/go_floats.txt");
 
     #[test]

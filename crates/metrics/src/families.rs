@@ -1,20 +1,20 @@
-//! The table of all metrics: what they are called, what they tell, and how they are counted.
+//! The table of all metrics.
 //!
-//! Names, words of help, labels and buckets are those of kube-scheduler v1.36, so that its dashboards and alerts serve.
+//! Names, help texts, labels and buckets are those of kube-scheduler v1.36, so that its dashboards and alerts keep working.
 
-/// What kind of number it is.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows.
+    /// A number that only increases.
     Counter,
-    /// It goes up and down.
+    /// A number that goes up and down.
     Gauge,
     /// Observations in buckets.
     Histogram,
 }
 
 impl Kind {
-    /// As on a page.
+    /// Name of the type on a metrics page.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -24,27 +24,27 @@ impl Kind {
     }
 }
 
-/// What Kubernetes promises of a metric.
+/// Stability level that Kubernetes declares for a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// It stays.
+    /// The metric and its labels stay.
     Stable,
-    /// Its labels may become more.
+    /// Labels may be added.
     Beta,
-    /// Nothing.
+    /// No guarantee.
     Alpha,
-    /// It is none of Kubernetes' own and says nothing of it.
-    Unsaid,
+    /// None declared: the metric is not one of Kubernetes' own.
+    Undeclared,
 }
 
 impl Stability {
-    /// As Kubernetes writes it; empty if nothing is said.
+    /// Kubernetes' spelling; empty if none is declared.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stable => "STABLE",
             Self::Beta => "BETA",
             Self::Alpha => "ALPHA",
-            Self::Unsaid => "",
+            Self::Undeclared => "",
         }
     }
 }
@@ -52,21 +52,21 @@ impl Stability {
 /// Upper bounds of a histogram's buckets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Buckets {
-    /// There are none.
+    /// No buckets.
     None,
-    /// The first, the factor from one to the next, how many.
+    /// The first bound, the factor between neighbours, and the number of bounds.
     Exponential(f64, f64, usize),
-    /// These.
+    /// Explicit bounds.
     Listed(&'static [f64]),
 }
 
 impl Buckets {
-    /// The bounds, without that of the last bucket, which is infinite.
+    /// The bounds, without the infinite bound of the last bucket.
     pub fn bounds(self) -> Vec<f64> {
         match self {
             Self::None => Vec::new(),
             Self::Listed(bounds) => bounds.to_vec(),
-            // One after the other, as Go does: a power would be another float here and there.
+            // Multiplied step by step, as Go does: powers would round differently for some bounds.
             Self::Exponential(first, factor, count) => {
                 std::iter::successors(Some(first), |bound| Some(bound * factor)).take(count).collect()
             }
@@ -77,25 +77,25 @@ impl Buckets {
 /// A metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Family {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What kind of number it is.
+    /// Type.
     pub kind: Kind,
-    /// What is promised of it.
+    /// Stability level.
     pub stability: Stability,
-    /// kube-scheduler's words.
+    /// Help text; kube-scheduler's word for word if it has the metric.
     pub help: &'static str,
-    /// The names of its labels, in the order of their values.
+    /// Names of the labels, in the order in which values are passed.
     pub labels: &'static [&'static str],
-    /// Its buckets, if it is a histogram.
+    /// Buckets of a histogram.
     pub buckets: Buckets,
-    /// Where the number means something else here than in kube-scheduler; empty if nowhere.
-    pub here: &'static str,
+    /// Difference in meaning from kube-scheduler's metric; empty if there is none.
+    pub difference: &'static str,
 }
 
 impl Family {
     const fn new(kind: Kind, stability: Stability, name: &'static str, help: &'static str) -> Self {
-        Self { name, kind, stability, help, labels: &[], buckets: Buckets::None, here: "" }
+        Self { name, kind, stability, help, labels: &[], buckets: Buckets::None, difference: "" }
     }
 
     const fn by(self, labels: &'static [&'static str]) -> Self {
@@ -110,15 +110,15 @@ impl Family {
         Self { buckets: Buckets::Listed(bounds), ..self }
     }
 
-    const fn here(self, here: &'static str) -> Self {
-        Self { here, ..self }
+    const fn differs(self, difference: &'static str) -> Self {
+        Self { difference, ..self }
     }
 
-    /// The line `HELP` of a page.
+    /// Text of the `HELP` line: the stability level and the help text.
     pub fn full_help(&self) -> String {
         match self.stability {
-            Stability::Unsaid => self.help.to_owned(),
-            promised => format!("[{}] {}", promised.name(), self.help),
+            Stability::Undeclared => self.help.to_owned(),
+            declared => format!("[{}] {}", declared.name(), self.help),
         }
     }
 }
@@ -135,9 +135,9 @@ const fn histogram(stability: Stability, name: &'static str, help: &'static str)
     Family::new(Kind::Histogram, stability, name, help)
 }
 
-/// Bounds of durations of requests, in seconds.
+/// Bounds for request durations, in seconds.
 const REQUESTS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-/// Bounds of sizes of requests, in bytes.
+/// Bounds for request and response sizes, in bytes.
 const SIZES: &[f64] = &[
     64.0,
     256.0,
@@ -152,16 +152,16 @@ const SIZES: &[f64] = &[
     16_777_216.0,
 ];
 
-/// One table: each line names a family, and the list has all of them.
+/// Defines a static for each family and a list of all of them.
 macro_rules! families {
     ($list:ident, $($id:ident = $family:expr;)*) => {
         $(pub(crate) static $id: Family = $family;)*
-        /// All of them.
+        /// All families of the page.
         pub static $list: &[&Family] = &[$(&$id),*];
     };
 }
 
-use Stability::{Alpha, Beta, Stable, Unsaid};
+use Stability::{Alpha, Beta, Stable, Undeclared};
 
 families! { METRICS,
     // --- attempts ---
@@ -171,7 +171,7 @@ families! { METRICS,
     ATTEMPT_DURATION = histogram(Stable, "scheduler_scheduling_attempt_duration_seconds",
         "Scheduling attempt latency in seconds (scheduling algorithm + binding)")
         .by(&["result", "profile"]).exponential(0.001, 2.0, 15)
-        .here("Of a bound pod: until the engine has heard that it is bound.");
+        .differs("For a bound pod, ends when the engine learns that the pod is bound.");
     ALGORITHM_DURATION = histogram(Alpha, "scheduler_scheduling_algorithm_duration_seconds",
         "Scheduling algorithm latency in seconds").exponential(0.001, 2.0, 15);
     SLI_DURATION = histogram(Beta, "scheduler_pod_scheduling_sli_duration_seconds",
@@ -181,43 +181,43 @@ families! { METRICS,
         "Number of attempts to successfully schedule a pod.").exponential(1.0, 2.0, 5);
     SCHEDULED_AFTER_FLUSH = counter(Alpha, "scheduler_pod_scheduled_after_flush_total",
         "Number of pods that were successfully scheduled after being flushed from unschedulablePods due to timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.")
-        .here("Counts what it says; in kube-scheduler it stays at 0.");
+        .differs("Counted as described; in kube-scheduler it stays at 0.");
 
-    // --- points and plugins ---
+    // --- extension points and plugins ---
     POINT_DURATION = histogram(Stable, "scheduler_framework_extension_point_duration_seconds",
         "Latency for running all plugins of a specific extension point.")
         .by(&["extension_point", "status", "profile"]).exponential(0.0001, 2.0, 12)
-        .here("Filter, PreScore and Score: what a cycle spent there, once per cycle. What has not changed since an earlier cycle is not asked again, so most are far shorter. PreScore and Score are observed when there was a choice. Sign exists with `--parity`.");
+        .differs("Filter, PreScore and Score: total time of a cycle at the point, observed once per cycle. Cached answers are reused, so most values are far smaller. PreScore and Score are observed only if more than one node was feasible. Sign exists only with `--parity`.");
     PLUGIN_DURATION = histogram(Alpha, "scheduler_plugin_execution_duration_seconds",
         "Duration for running a plugin at a specific extension point.")
         .by(&["plugin", "extension_point", "status"]).exponential(0.00001, 1.5, 20)
-        .here("Every tenth cycle is measured, instead of one in ten by chance, and of calls beside a cycle (PreEnqueue, Unreserve, PreBindPreFlight, PreBind, Bind, PostBind) every tenth. At Filter, Score and their extensions one observation is what the plugin took in the whole cycle, not for one node, and rejecting nodes is Success.");
+        .differs("Every tenth cycle is measured rather than a random tenth, and every tenth call outside a cycle (PreEnqueue, Unreserve, PreBindPreFlight, PreBind, Bind, PostBind). For Filter, Score and their extensions, one observation is the plugin's total time in the cycle, not its time for one node; rejecting nodes has status Success.");
     PLUGIN_EVALUATIONS = counter(Beta, "scheduler_plugin_evaluation_total",
         "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, Filter, PreScore, and Score).")
         .by(&["plugin", "extension_point", "profile"])
-        .here("PreFilter and PreScore: as in kube-scheduler. Filter and Score: nodes about which the plugin was asked anew; answers that are kept do not count, so there are fewer.");
+        .differs("PreFilter and PreScore: as in kube-scheduler. Filter and Score: number of nodes that the plugin evaluated; cached answers are not counted, so values are smaller.");
 
     // --- the queue ---
     PENDING_PODS = gauge(Stable, "scheduler_pending_pods",
         "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulablePods that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated.")
         .by(&["queue"])
-        .here("At most one second old while pods are being tried; exact when there is nothing to do.");
+        .differs("Up to one second old while pods are being scheduled; exact when idle.");
     INCOMING_PODS = counter(Stable, "scheduler_queue_incoming_pods_total",
         "Number of pods added to scheduling queues by event and queue type.").by(&["queue", "event"]);
     UNSCHEDULABLE_PODS = gauge(Beta, "scheduler_unschedulable_pods",
         "The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.")
         .by(&["plugin", "profile"])
-        .here("Also goes down for a rejected pod that is deleted while it backs off or is about to be tried.");
+        .differs("Also decreases when a rejected pod is deleted while it is in backoffQ or activeQ.");
     EVENT_DURATION = histogram(Alpha, "scheduler_event_handling_duration_seconds",
         "Event handling latency in seconds.").by(&["event"]).exponential(0.0001, 2.0, 12)
-        .here("Each event once, from the beginning of the change that it belongs to. A pod that becomes bound is AssignedPodAdd alone.");
+        .differs("Each event is observed once, measured from the start of the change that caused it. A pod that becomes bound is observed only as AssignedPodAdd.");
     HINT_DURATION = histogram(Alpha, "scheduler_queueing_hint_execution_duration_seconds",
         "Duration for running a queueing hint function of a plugin.")
         .by(&["plugin", "event", "hint"]).exponential(0.00001, 1.5, 20)
-        .here("At most 1,000 per second are measured; kube-scheduler keeps as many at most.");
+        .differs("At most 1,000 calls per second are measured, as in kube-scheduler.");
     INFLIGHT_EVENTS = gauge(Alpha, "scheduler_inflight_events",
         "Number of events currently tracked in the scheduling queue.").by(&["event"])
-        .here("Events are kept once per plugin whose hint must see them, and not at all where a plugin has no hint. At most one second old.");
+        .differs("An event is counted once for each plugin whose queueing hint must see it, and not for plugins without a hint. Up to one second old.");
 
     // --- preemption ---
     PREEMPTION_ATTEMPTS = counter(Stable, "scheduler_preemption_attempts_total",
@@ -227,33 +227,33 @@ families! { METRICS,
     PREEMPTION_DURATION = histogram(Alpha, "scheduler_preemption_goroutines_duration_seconds",
         "Duration in seconds for running goroutines for the preemption.")
         .by(&["result"]).exponential(0.01, 2.0, 20)
-        .here("From the first call for a victim to the last answer; kube-scheduler always says success and about 0.");
+        .differs("From the first request for a victim to the last response; kube-scheduler always reports success and about 0.");
     PREEMPTION_EXECUTIONS = counter(Alpha, "scheduler_preemption_goroutines_execution_total",
         "Number of preemption goroutines executed.").by(&["result"])
-        .here("One per round of evictions, with how it went; kube-scheduler always says success.");
+        .differs("One per round of evictions, by its result; kube-scheduler always reports success.");
 
-    // --- from the decision to the binding ---
+    // --- from decision to binding ---
     PERMIT_DURATION = histogram(Beta, "scheduler_permit_wait_duration_seconds",
         "Duration of waiting on permit.").by(&["result"]).exponential(0.001, 2.0, 15);
     GOROUTINES = gauge(Beta, "scheduler_goroutines",
         "Number of running goroutines split by the work they do such as binding.").by(&["operation"])
-        .here("Only binding: nothing else runs side by side. At most one second old.");
+        .differs("Only 'binding': nothing else runs concurrently. Up to one second old.");
     CACHE_SIZE = gauge(Alpha, "scheduler_cache_size",
         "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.").by(&["type"]);
 
     // --- opportunistic batching ---
     BATCH_ATTEMPTS = counter(Alpha, "scheduler_batch_attempts_total",
         "Counts of results when we attempt to use batching.").by(&["profile", "result"])
-        .here("With `--parity` only: without it nothing is won by batching.");
+        .differs("With `--parity` only: otherwise batching would gain nothing.");
     BATCH_FLUSHES = counter(Alpha, "scheduler_batch_cache_flushed_total",
         "Counts of cache flushes by reason.").by(&["profile", "reason"])
-        .here("With `--parity` only.");
+        .differs("With `--parity` only.");
     HINT_NODE_DURATION = histogram(Alpha, "scheduler_get_node_hint_duration_seconds",
         "Latency for getting a node hint.").by(&["hinted", "profile"]).exponential(0.00001, 2.0, 12)
-        .here("With `--parity` only.");
+        .differs("With `--parity` only.");
     STORE_RESULTS_DURATION = histogram(Alpha, "scheduler_store_schedule_results_duration_seconds",
         "Latency for getting a no.").by(&["profile"]).exponential(0.00001, 2.0, 12)
-        .here("With `--parity` only.");
+        .differs("With `--parity` only.");
 
     // --- volumes ---
     VOLUME_STAGE_ERRORS = counter(Alpha, "scheduler_volume_scheduling_stage_error_total",
@@ -273,20 +273,20 @@ families! { METRICS,
         "Number of HTTP requests, partitioned by status code, method, and host.").by(&["code", "method", "host"]);
 
     // --- the configuration file ---
-    CONFIG_INFO = gauge(Unsaid, "harbormaster_config_info",
-        "Which configuration file counts: a constant '1' labeled by the SHA-256 of its content.")
+    CONFIG_INFO = gauge(Undeclared, "harbormaster_config_info",
+        "A constant '1' labeled by the SHA-256 of the configuration file that is in effect.")
         .by(&["sha256"])
-        .here("Harbormaster's own, as it takes a changed file over while it runs. Absent without `--config`, as the next two.");
-    CONFIG_SUCCESSFUL = gauge(Unsaid, "harbormaster_config_last_reload_successful",
-        "Whether the configuration file was taken over when it was last looked at because of a change: 1, or 0 if an older content counts.");
-    CONFIG_TIME = gauge(Unsaid, "harbormaster_config_last_reload_timestamp_seconds",
-        "When the configuration file was last taken over, in seconds since the epoch.");
+        .differs("Only in Harbormaster, which applies a changed file without a restart. This and the next two are absent without `--config`.");
+    CONFIG_SUCCESSFUL = gauge(Undeclared, "harbormaster_config_last_reload_successful",
+        "1 if the last change of the configuration file was applied, 0 if it was rejected and the previous configuration is still in effect.");
+    CONFIG_TIME = gauge(Undeclared, "harbormaster_config_last_reload_timestamp_seconds",
+        "Time at which a configuration file was last applied, in seconds since the Unix epoch.");
 
     // --- the process ---
     BUILD_INFO = gauge(Beta, "kubernetes_build_info",
         "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.")
         .by(&["major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"])
-        .here("major and minor are those of the Kubernetes release whose behaviour this is, git_version is this program's, compiler is rustc; the rest is empty.");
+        .differs("major and minor: the Kubernetes release whose behaviour is implemented; git_version and git_commit: Harbormaster's own; compiler: rustc; git_tree_state, build_date and go_version are empty.");
     FEATURE_ENABLED = gauge(Beta, "kubernetes_feature_enabled",
         "This metric records the data about the stage and enablement of a k8s feature.").by(&["name", "stage"]);
     DISABLED_METRICS = counter(Beta, "disabled_metrics_total", "The count of disabled metrics.");
@@ -296,21 +296,21 @@ families! { METRICS,
     VERSION_INFO = gauge(Alpha, "version_info",
         "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.")
         .by(&["component", "binary", "emulation", "min_compat"]);
-    CPU_SECONDS = counter(Unsaid, "process_cpu_seconds_total", "Total user and system CPU time spent in seconds.");
-    OPEN_FDS = gauge(Unsaid, "process_open_fds", "Number of open file descriptors.");
-    MAX_FDS = gauge(Unsaid, "process_max_fds", "Maximum number of open file descriptors.");
-    VIRTUAL_MEMORY = gauge(Unsaid, "process_virtual_memory_bytes", "Virtual memory size in bytes.");
-    MAX_VIRTUAL_MEMORY = gauge(Unsaid, "process_virtual_memory_max_bytes",
+    CPU_SECONDS = counter(Undeclared, "process_cpu_seconds_total", "Total user and system CPU time spent in seconds.");
+    OPEN_FDS = gauge(Undeclared, "process_open_fds", "Number of open file descriptors.");
+    MAX_FDS = gauge(Undeclared, "process_max_fds", "Maximum number of open file descriptors.");
+    VIRTUAL_MEMORY = gauge(Undeclared, "process_virtual_memory_bytes", "Virtual memory size in bytes.");
+    MAX_VIRTUAL_MEMORY = gauge(Undeclared, "process_virtual_memory_max_bytes",
         "Maximum amount of virtual memory available in bytes.");
-    RESIDENT_MEMORY = gauge(Unsaid, "process_resident_memory_bytes", "Resident memory size in bytes.");
-    START_TIME = gauge(Unsaid, "process_start_time_seconds",
+    RESIDENT_MEMORY = gauge(Undeclared, "process_resident_memory_bytes", "Resident memory size in bytes.");
+    START_TIME = gauge(Undeclared, "process_start_time_seconds",
         "Start time of the process since unix epoch in seconds.");
-    RECEIVED_BYTES = counter(Unsaid, "process_network_receive_bytes_total",
+    RECEIVED_BYTES = counter(Undeclared, "process_network_receive_bytes_total",
         "Number of bytes received by the process over the network.")
-        .here("As the kernel counts for the network namespace of the process; kube-scheduler as well.");
-    SENT_BYTES = counter(Unsaid, "process_network_transmit_bytes_total",
+        .differs("As counted by the kernel for the network namespace of the process, also in kube-scheduler.");
+    SENT_BYTES = counter(Undeclared, "process_network_transmit_bytes_total",
         "Number of bytes sent by the process over the network.")
-        .here("As the kernel counts for the network namespace of the process; kube-scheduler as well.");
+        .differs("As counted by the kernel for the network namespace of the process, also in kube-scheduler.");
 }
 
 families! { POD_RESOURCES,

@@ -1,4 +1,4 @@
-//! How much there is of everything: told by the thread of the engine now and then.
+//! Gauges of the engine's state, which its thread updates from time to time.
 
 use harbormaster_core::Engine;
 use harbormaster_framework::events::ClusterEvent;
@@ -6,10 +6,10 @@ use prometheus::{Gauge, GaugeVec, Registry};
 
 use crate::{families as table, series::Series};
 
-/// What kube-scheduler calls a pod that was handed out, among in-flight events.
+/// kube-scheduler's label for a pod in flight, among in-flight events.
 const POD_POPPED: &str = "PodPopped";
 
-/// The gauges.
+/// The gauges of queue, cache and bindings.
 #[derive(Debug)]
 pub(crate) struct Gauges {
     active: Gauge,
@@ -61,10 +61,10 @@ impl Gauges {
         ] {
             gauge.set(value as f64);
         }
-        for (event, kept) in engine.queue().in_flight_events() {
+        for (event, count) in engine.queue().in_flight_events() {
             let find =
                 |event: &ClusterEvent| self.inflight_events.with_label_values(&[event.to_string().as_str()]);
-            self.by_event.with(event, find, |gauge| gauge.set(kept as f64));
+            self.by_event.with(event, find, |gauge| gauge.set(count as f64));
         }
     }
 }

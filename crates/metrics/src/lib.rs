@@ -1,4 +1,4 @@
-//! The metrics of a scheduler, under the names that kube-scheduler gives them.
+//! Metrics of the scheduler under kube-scheduler's names.
 //!
 //! ```text
 //! engine ──[`Meter`](harbormaster_core::meter::Meter)──> [`recorder`] ──┐
@@ -7,19 +7,20 @@
 //! operating system ──/proc──> [`process`] ───────────────────────────────┘
 //! ```
 //!
-//! Reading order: [`families`] (the table: every name, label and bucket, from which `docs/metrics.md` is made by [`document`]),
-//! [`metrics`] (the handle that everybody shares), [`recorder`] with [`plugins`] (what the engine is lent) and [`attempts`] (what
-//! log lines and traces need of it), then the rest in any order; [`pods`] is the second page, [`limits`] is what is not to be
-//! seen on the first.
+//! Reading order: [`families`] (the table of all names, labels and buckets, from which [`document`] generates
+//! `docs/metrics.md`), [`metrics`] (the shared handle), [`recorder`] and [`plugins`] (the engine's meter), [`attempts`] (timings
+//! for log lines and traces), then the rest in any order. [`pods`] is the second page; [`limits`] hides metrics and label values
+//! on the first.
 //!
 //! Invariants:
-//! - a series is looked up by its labels once; an observation finds it by number, or in a small map where the label is open;
-//! - nothing that is recorded has any influence on a decision;
-//! - a page is text in the format 0.0.4 of Prometheus, with floats as Go prints them, so that buckets have the labels that
-//!   dashboards know.
+//! - a series is looked up by its labels once; later observations find it by index, or in a small map if the label's values are
+//!   not known in advance;
+//! - recording never influences a decision;
+//! - a page is text in version 0.0.4 of Prometheus' format, with floats as Go prints them, so that buckets have the labels that
+//!   dashboards expect.
 //!
-//! A crate of its own because it reads the clock and `/proc`, which the engine must not, and needs neither network nor
-//! runtime, so that tests and simulations can measure without the driver.
+//! This is a separate crate because it reads the clock and `/proc`, which the engine must not, and because it needs neither
+//! network nor async runtime, so tests and simulations can measure without the driver.
 
 pub mod attempts;
 pub mod client;

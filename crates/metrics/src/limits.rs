@@ -1,38 +1,37 @@
-//! What whoever runs a scheduler does not want to see of its metrics: families that are switched off, and values of labels
-//! beside those that are listed.
+//! Metrics and label values that the configuration hides.
 //!
-//! Both are applied when a page is made; what is counted stays as it is. kube-scheduler does the same when it counts, so
-//! there of gauges whose values come to the same label the last one is seen, and here their sum.
+//! Limits are applied when a page is written; counting is not affected. kube-scheduler applies them when it counts, so if
+//! several gauges fall on the same label value, it shows the last one where this shows their sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::proto::{Counter, Gauge, Histogram, Metric, MetricFamily, MetricType};
 
-/// In place of a value that is not listed.
+/// Label value that replaces those that are not allowed.
 const UNEXPECTED: &str = "unexpected";
 
-/// The values that are allowed, by metric and label.
-pub type Allowed = BTreeMap<(String, String), BTreeSet<String>>;
+/// AllowedLabelValues label values by metric and label.
+pub type AllowedLabelValues = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Metrics that are switched off, and allowed values of labels. None by default.
+/// Disabled metrics and allowed label values. By default nothing is hidden.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     disabled: BTreeSet<String>,
-    allowed: Allowed,
+    allowed: AllowedLabelValues,
 }
 
 impl Limits {
-    /// Empty names are none.
-    pub fn new(disabled: impl IntoIterator<Item = String>, allowed: Allowed) -> Self {
+    /// Creates limits. Empty names of metrics are ignored.
+    pub fn new(disabled: impl IntoIterator<Item = String>, allowed: AllowedLabelValues) -> Self {
         Self { disabled: disabled.into_iter().filter(|name| !name.is_empty()).collect(), allowed }
     }
 
-    /// How many metrics are switched off, whether they exist or not.
+    /// Number of disabled metrics, whether they exist or not.
     pub(crate) fn disabled(&self) -> usize {
         self.disabled.len()
     }
 
-    /// The families as they are to be seen.
+    /// Removes disabled families and merges series whose label values are not allowed.
     pub(crate) fn apply(&self, mut families: Vec<MetricFamily>) -> Vec<MetricFamily> {
         families.retain(|family| !self.disabled.contains(family.name()));
         families.iter_mut().for_each(|family| self.restrict(family));
@@ -62,7 +61,7 @@ impl Limits {
     }
 }
 
-/// Both series become one.
+/// Adds `other` to `to`.
 fn add(kind: MetricType, to: &mut Metric, other: &Metric) {
     match kind {
         MetricType::COUNTER => {
@@ -71,7 +70,7 @@ fn add(kind: MetricType, to: &mut Metric, other: &Metric) {
             to.set_counter(sum);
         }
         MetricType::HISTOGRAM => {
-            let sum = added(to.get_histogram(), other.get_histogram());
+            let sum = merged_histogram(to.get_histogram(), other.get_histogram());
             to.set_histogram(sum);
         }
         _ => {
@@ -82,8 +81,8 @@ fn add(kind: MetricType, to: &mut Metric, other: &Metric) {
     }
 }
 
-/// Histograms of one family have the same buckets.
-fn added(one: &Histogram, other: &Histogram) -> Histogram {
+/// Adds two histograms, which have the same buckets because they are of one family.
+fn merged_histogram(one: &Histogram, other: &Histogram) -> Histogram {
     let mut sum = Histogram::default();
     sum.set_sample_count(one.get_sample_count() + other.get_sample_count());
     sum.set_sample_sum(one.get_sample_sum() + other.get_sample_sum());
@@ -119,14 +118,17 @@ mod tests {
         page.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
     }
 
-    fn allowed(metric: &str, label: &str, values: &[&str]) -> Allowed {
+    fn allowed(metric: &str, label: &str, values: &[&str]) -> AllowedLabelValues {
         let values = values.iter().map(ToString::to_string).collect();
         [((metric.to_owned(), label.to_owned()), values)].into()
     }
 
     #[test]
     fn metrics_that_are_switched_off_are_not_on_the_page() {
-        let limits = Limits::new(["waits".to_owned(), String::new(), "nonsense".to_owned()], Allowed::new());
+        let limits = Limits::new(
+            ["waits".to_owned(), String::new(), "nonsense".to_owned()],
+            AllowedLabelValues::new(),
+        );
         assert!(!page(&limits).contains("waits") && page(&limits).contains("pods_total"));
         assert_eq!(limits.disabled(), 2);
     }

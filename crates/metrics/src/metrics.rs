@@ -1,4 +1,4 @@
-//! The handle that everybody shares: who records, and who shows.
+//! The handle that recorders and the metrics page share.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -20,10 +20,10 @@ use crate::{
 
 /// The metrics of one process. Clones share all numbers.
 #[derive(Clone, Debug)]
-pub struct Metrics(Arc<Parts>);
+pub struct Metrics(Arc<Inner>);
 
 #[derive(Debug)]
-struct Parts {
+struct Inner {
     registry: Registry,
     engine: Arc<recorder::Families>,
     gauges: Gauges,
@@ -46,24 +46,25 @@ impl Default for Metrics {
     }
 }
 
-/// The release of Kubernetes whose behaviour this is, and the oldest one that it is compatible with.
+/// The Kubernetes release whose behaviour is implemented.
 const RELEASE: (&str, &str) = ("1", "36");
+/// The oldest release that it is compatible with.
 const MIN_COMPATIBLE: &str = "1.35";
 
-/// What a program says of itself.
+/// Version information of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Build<'a> {
-    /// The program's own version.
+    /// The program's version.
     pub version: &'a str,
-    /// The commit that it was made from; empty if not known.
+    /// The commit it was built from; empty if unknown.
     pub commit: &'a str,
 }
 
 impl Metrics {
-    /// All numbers at zero.
+    /// Creates the metrics, all at zero.
     pub fn new() -> Self {
         let registry = Registry::new();
-        Self(Arc::new(Parts {
+        Self(Arc::new(Inner {
             engine: Arc::new(recorder::Families::new(&registry)),
             gauges: Gauges::new(&registry),
             client: Arc::new(client::Families::new(&registry)),
@@ -81,29 +82,29 @@ impl Metrics {
         }))
     }
 
-    /// What an engine is lent: see `EngineConfig::meter`. Each engine needs one of its own.
+    /// Creates a meter for `EngineConfig::meter`. Each engine needs its own.
     pub fn meter(&self) -> Arc<dyn Meter> {
-        self.measured().0
+        self.meter_with_attempts().0
     }
 
-    /// The same, with what it knows of single attempts.
-    pub fn measured(&self) -> (Arc<dyn Meter>, Attempts) {
+    /// Creates a meter and a reader of its attempts' timings.
+    pub fn meter_with_attempts(&self) -> (Arc<dyn Meter>, Attempts) {
         let recorder = Recorder::new(self.0.engine.clone());
         let attempts = recorder.attempts();
         (Arc::new(recorder), attempts)
     }
 
-    /// Says how much the engine keeps. Cheap: a few numbers are read and stored.
+    /// Updates the gauges of the engine's queue and cache. Cheap: reads and stores a few numbers.
     pub fn publish(&self, engine: &Engine) {
         self.0.gauges.publish(engine);
     }
 
-    /// Counts requests to that server, `host:port`.
+    /// Returns a meter for requests to the server at `host:port`.
     pub fn client(&self, host: impl Into<String>) -> ClientMeter {
         ClientMeter::new(self.0.client.clone(), host.into())
     }
 
-    /// Says what the program is.
+    /// Sets the program's version information.
     pub fn set_build(&self, build: Build<'_>) {
         let platform = format!("{}/{}", std::env::consts::OS, architecture());
         let (Build { version, commit }, (major, minor)) = (build, RELEASE);
@@ -113,17 +114,17 @@ impl Metrics {
         self.0.version_info.with_label_values(&["kube", &release, &release, MIN_COMPATIBLE]).set(1.0);
     }
 
-    /// Says whether a feature is on; `stage` is `ALPHA`, `BETA`, `DEPRECATED`, or empty.
+    /// Records whether a feature is enabled; `stage` is `ALPHA`, `BETA`, `DEPRECATED`, or empty.
     pub fn set_feature(&self, name: &str, stage: &str, on: bool) {
         self.0.features.with_label_values(&[name, stage]).set(f64::from(u8::from(on)));
     }
 
-    /// Says whether this process holds the lease of that name.
+    /// Records whether this process holds the lease.
     pub fn set_leader(&self, lease: &str, leads: bool) {
         self.0.master_status.with_label_values(&[lease]).set(f64::from(u8::from(leads)));
     }
 
-    /// Says which version of Kubernetes is emulated, and the oldest one to be compatible with: `1.36` and `1.35` otherwise.
+    /// Sets the emulated Kubernetes version and the oldest compatible one, by default `1.36` and `1.35`.
     pub fn set_emulation(&self, emulated: &str, min_compatible: &str) {
         let (major, minor) = RELEASE;
         self.0.version_info.reset();
@@ -131,7 +132,7 @@ impl Metrics {
         self.0.version_info.with_label_values(&labels).set(1.0);
     }
 
-    /// Shows no more than that on [`Self::page`]. Counts once; later ones are not heeded.
+    /// Limits [`Self::page`]. Only the first call has an effect.
     pub fn limit(&self, limits: Limits) {
         let disabled = limits.disabled();
         if self.0.limits.set(limits).is_ok() {
@@ -139,7 +140,7 @@ impl Metrics {
         }
     }
 
-    /// Says that a configuration file counts from now on, by the hexadecimal SHA-256 of its content.
+    /// Records that a configuration file is now in effect, by the hexadecimal SHA-256 of its content.
     pub fn set_config(&self, sha256: &str) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.0.config_info.reset();
@@ -148,14 +149,14 @@ impl Metrics {
         self.0.config_time.with_label_values::<&str>(&[]).set(now.as_secs_f64());
     }
 
-    /// Says that the configuration file has changed and was refused.
+    /// Records that a change of the configuration file was rejected.
     pub fn set_config_refused(&self) {
         self.0.config_successful.with_label_values::<&str>(&[]).set(0.0);
     }
 
-    /// The page `/metrics`; its content type is [`encode::CONTENT_TYPE`].
+    /// Returns the page `/metrics`; its content type is [`encode::CONTENT_TYPE`].
     pub fn page(&self) -> String {
-        self.0.process.read();
+        self.0.process.refresh();
         let families = self.0.registry.gather();
         match self.0.limits.get() {
             Some(limits) => encode::page(&limits.apply(families)),
@@ -164,7 +165,7 @@ impl Metrics {
     }
 }
 
-/// As Go calls it.
+/// Go's name of the processor architecture.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

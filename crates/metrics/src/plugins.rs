@@ -1,4 +1,4 @@
-//! How long plugins take, and how often they have their say.
+//! Durations and numbers of plugins' calls.
 
 use std::sync::{
     Arc, Mutex, OnceLock, PoisonError,
@@ -11,14 +11,14 @@ use prometheus::{Histogram, IntCounter};
 
 use crate::{attempts::LastAttempt, recorder::Families};
 
-/// One cycle in so many is measured plugin by plugin, and one call in so many of those beside a cycle.
-const ONE_IN: u64 = 10;
+/// One in this many cycles is measured plugin by plugin, and one in this many calls outside a cycle.
+const SAMPLE_EVERY: u64 = 10;
 /// The plugin whose PostFilter is preemption.
 const PREEMPTION: &str = "DefaultPreemption";
-/// The plugin whose failures are those of volumes.
+/// The plugin whose failures are counted as volume errors.
 const VOLUMES: &str = "VolumeBinding";
 
-/// Every status, at the place of its number.
+/// Every status, indexed by its number.
 const STATUSES: [Status; Status::COUNT] = [
     Status::Success,
     Status::Skip,
@@ -31,26 +31,26 @@ const STATUSES: [Status; Status::COUNT] = [
 
 /// Series by status.
 pub(crate) type ByStatus = [OnceLock<Histogram>; Status::COUNT];
-/// Something by stage.
+/// A value for each stage.
 pub(crate) type ByStage<T> = [T; Stage::ALL.len()];
 
-/// The time, and which cycles are measured plugin by plugin.
+/// The clock, and the sampling of cycles that are measured plugin by plugin.
 #[derive(Debug)]
 pub(crate) struct Sampling {
     epoch: Instant,
     cycles: AtomicU64,
-    /// The present cycle is one of them.
-    on: AtomicBool,
+    /// True while the current cycle is measured.
+    is_sampled: AtomicBool,
     plugins: Mutex<Vec<Arc<PluginSeries>>>,
-    /// The present cycle, or the last one.
+    /// The current or last cycle.
     pub(crate) last: LastAttempt,
 }
 
 impl Sampling {
     pub(crate) fn new() -> Self {
-        let (cycles, on) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (cycles, is_sampled) = (AtomicU64::new(0), AtomicBool::new(false));
         let (plugins, last) = Default::default();
-        Self { epoch: Instant::now(), cycles, on, plugins, last }
+        Self { epoch: Instant::now(), cycles, is_sampled, plugins, last }
     }
 
     pub(crate) fn now(&self) -> Stamp {
@@ -58,22 +58,22 @@ impl Sampling {
     }
 
     pub(crate) fn cycle_begins(&self) -> Stamp {
-        self.on.store(self.cycles.fetch_add(1, Relaxed).is_multiple_of(ONE_IN), Relaxed);
+        self.is_sampled.store(self.cycles.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY), Relaxed);
         let now = self.now();
-        self.last.begins(now);
+        self.last.begin(now);
         now
     }
 
-    /// What plugins took in the cycle counts.
+    /// Observes the plugins' times if the cycle was measured.
     pub(crate) fn cycle_ends(&self) {
-        if self.on.swap(false, Relaxed) {
+        if self.is_sampled.swap(false, Relaxed) {
             let plugins = self.plugins.lock().unwrap_or_else(PoisonError::into_inner);
             plugins.iter().for_each(|plugin| plugin.observe_cycle());
         }
     }
 
-    /// The plugins so far take no part in cycles any more.
-    pub(crate) fn begin_anew(&self) {
+    /// Forgets all plugins: later cycles do not call them.
+    pub(crate) fn clear_plugins(&self) {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -82,7 +82,7 @@ impl Sampling {
     }
 }
 
-/// Whether calls for that are parts of a cycle, and count together.
+/// True if calls at this stage are part of a cycle and are added up over it.
 pub(crate) fn is_in_cycle(stage: Stage) -> bool {
     use Stage as S;
     match stage {
@@ -100,11 +100,11 @@ pub(crate) fn is_in_cycle(stage: Stage) -> bool {
     }
 }
 
-/// What one plugin has taken for one thing in the present cycle.
+/// A plugin's time at one stage of the current cycle.
 #[derive(Debug, Default)]
-struct Spent {
+struct CycleTime {
     nanoseconds: AtomicU64,
-    /// One more than the number of the status; 0 if there was no call.
+    /// Number of the status plus one; 0 if there was no call.
     status: AtomicU8,
 }
 
@@ -116,11 +116,11 @@ pub(crate) struct PluginSeries {
     sampling: Arc<Sampling>,
     durations: ByStage<ByStatus>,
     evaluations: ByStage<Option<IntCounter>>,
-    /// The label under which failures count, if they do.
+    /// Label under which failures are counted, if they are.
     failures: ByStage<Option<&'static str>>,
-    /// Calls so far of those that are not in a cycle.
+    /// Number of calls outside a cycle so far.
     calls: ByStage<AtomicU64>,
-    spent: ByStage<Spent>,
+    spent: ByStage<CycleTime>,
 }
 
 impl PluginSeries {
@@ -169,7 +169,7 @@ impl PluginSeries {
 
     fn observe_cycle(&self) {
         for stage in Stage::ALL {
-            let Spent { nanoseconds, status } = &self.spent[stage as usize];
+            let CycleTime { nanoseconds, status } = &self.spent[stage as usize];
             let status = usize::from(status.swap(0, Relaxed));
             if let Some(status) = status.checked_sub(1).and_then(|status| STATUSES.get(status)) {
                 self.observe(stage, *status, Duration::from_nanos(nanoseconds.swap(0, Relaxed)));
@@ -182,8 +182,10 @@ impl PluginMeter for PluginSeries {
     fn begin(&self, stage: Stage) -> Option<Stamp> {
         let measured = match stage {
             Stage::Sign => true,
-            _ if is_in_cycle(stage) => self.sampling.on.load(Relaxed) || self.sampling.last.is_traced(),
-            _ => self.calls[stage as usize].fetch_add(1, Relaxed).is_multiple_of(ONE_IN),
+            _ if is_in_cycle(stage) => {
+                self.sampling.is_sampled.load(Relaxed) || self.sampling.last.is_traced()
+            }
+            _ => self.calls[stage as usize].fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY),
         };
         measured.then(|| self.sampling.now())
     }
@@ -195,14 +197,14 @@ impl PluginMeter for PluginSeries {
             return self.observe(stage, status, took);
         }
         if self.sampling.last.is_traced() {
-            self.sampling.last.answered(self.name, stage, (begun, now), status);
+            self.sampling.last.record_plugin(self.name, stage, (begun, now), status);
         }
-        if !self.sampling.on.load(Relaxed) {
+        if !self.sampling.is_sampled.load(Relaxed) {
             return;
         }
-        // That some nodes do not fit is no news of the plugin.
-        let is_told = stage != Stage::Filter || status == Status::Error;
-        let status = if is_told { status } else { Status::Success };
+        // Rejecting nodes is Filter's normal work.
+        let is_reported = stage != Stage::Filter || status == Status::Error;
+        let status = if is_reported { status } else { Status::Success };
         let spent = &self.spent[stage as usize];
         spent.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         spent.status.fetch_max(status as u8 + 1, Relaxed);

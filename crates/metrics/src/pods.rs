@@ -1,43 +1,43 @@
-//! The page `/metrics/resources`: what each pod asks for, and its limits.
+//! The page `/metrics/resources`: requests and limits of each pod.
 
 use harbormaster_api::{Pod, requests, resources::is_hugepages};
 
 use crate::{encode, families as table};
 
-/// The page for these pods; finished ones are not to be among them. Its content type is [`encode::CONTENT_TYPE`].
+/// Returns the page for these pods, of which none may be finished. Its content type is [`encode::CONTENT_TYPE`].
 pub fn page<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     for pod in pods {
         let amounts = requests::spec_request_list(&pod.spec);
-        requests.extend(amounts.iter().filter_map(|(name, amount)| Row::of(pod, name, *amount)));
+        requests.extend(amounts.iter().filter_map(|(name, amount)| Sample::of(pod, name, *amount)));
         let amounts = requests::limit_list(&pod.spec);
-        limits.extend(amounts.iter().filter_map(|(name, amount)| Row::of(pod, name, *amount)));
+        limits.extend(amounts.iter().filter_map(|(name, amount)| Sample::of(pod, name, *amount)));
     }
     let mut page = String::new();
-    for (family, rows) in [(&table::POD_LIMIT, &mut limits), (&table::POD_REQUEST, &mut requests)] {
-        if rows.is_empty() {
+    for (family, samples) in [(&table::POD_LIMIT, &mut limits), (&table::POD_REQUEST, &mut requests)] {
+        if samples.is_empty() {
             continue;
         }
-        rows.sort_by(|a, b| a.labels.cmp(&b.labels));
-        encode::begin(&mut page, family);
-        for row in rows.iter() {
-            let labels = LABELS.into_iter().zip(row.labels.iter().map(String::as_str));
-            encode::sample(&mut page, family.name, labels, row.amount);
+        samples.sort_by(|a, b| a.labels.cmp(&b.labels));
+        encode::begin_family(&mut page, family);
+        for sample in samples.iter() {
+            let labels = LABELS.into_iter().zip(sample.labels.iter().map(String::as_str));
+            encode::sample(&mut page, family.name, labels, sample.amount);
         }
     }
     page
 }
 
-/// In the order of a page, which is that of names.
+/// Labels in the order of the page, which is alphabetical.
 const LABELS: [&str; 7] = ["namespace", "node", "pod", "priority", "resource", "scheduler", "unit"];
 
-struct Row {
+struct Sample {
     labels: [String; 7],
     amount: f64,
 }
 
-impl Row {
-    /// `None` if the amount is zero. cpu comes in thousandths.
+impl Sample {
+    /// Returns `None` if the amount is zero. CPU is in thousandths.
     fn of(pod: &Pod, resource: &str, amount: i64) -> Option<Self> {
         if amount == 0 {
             return None;
@@ -56,7 +56,7 @@ impl Row {
     }
 }
 
-/// kube-scheduler's label, and by what an amount is to be divided.
+/// kube-scheduler's label for a resource's unit, and the divisor of its amounts.
 fn unit(resource: &str) -> (&'static str, f64) {
     match resource {
         "cpu" => ("cores", 1000.0),

@@ -1,4 +1,4 @@
-//! The process, as the operating system tells: `/proc` of Linux. Elsewhere there are no numbers.
+//! Metrics of the process from Linux' `/proc`. On other systems they stay at zero.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use prometheus::{Counter, Gauge, Opts, Registry};
 
 use crate::{families as table, series::register};
 
-/// In this part of a second the kernel counts processor time for programs, on every architecture.
+/// Unit in which the kernel reports processor time to programs, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// What the kernel says of a limit that there is none; Go takes it for the largest number that there is.
+/// Value of an unlimited resource: the largest number, as in Go.
 const UNLIMITED: f64 = u64::MAX as f64;
 
-/// The families.
+/// The families of the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     cpu_seconds: Counter,
@@ -25,12 +25,12 @@ pub(crate) struct Process {
     sent: Counter,
 }
 
-/// What was read.
+/// ProcStat from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Numbers {
+struct ProcStat {
     cpu_seconds: f64,
     virtual_memory: f64,
-    /// Since the machine came up, in seconds.
+    /// Start of the process in seconds since the machine booted.
     started: f64,
 }
 
@@ -50,24 +50,24 @@ impl Process {
             received: counter(&table::RECEIVED_BYTES),
             sent: counter(&table::SENT_BYTES),
         };
-        process.read();
+        process.refresh();
         process
     }
 
-    /// Reads the numbers anew. What cannot be read stays as it is.
-    pub(crate) fn read(&self) {
-        if let Some(numbers) = text("/proc/self/stat").and_then(|stat| numbers(&stat)) {
-            raise(&self.cpu_seconds, numbers.cpu_seconds);
-            self.virtual_memory.set(numbers.virtual_memory);
-            if let Some(up) = text("/proc/stat").and_then(|stat| boot_time(&stat)) {
-                self.start_time.set(up + numbers.started);
+    /// Reads the numbers again. Those that cannot be read keep their value.
+    pub(crate) fn refresh(&self) {
+        if let Some(stat) = text("/proc/self/stat").and_then(|stat| parse_stat(&stat)) {
+            raise_to(&self.cpu_seconds, stat.cpu_seconds);
+            self.virtual_memory.set(stat.virtual_memory);
+            if let Some(boot) = text("/proc/stat").and_then(|stat| boot_time(&stat)) {
+                self.start_time.set(boot + stat.started);
             }
         }
         if let Some(resident) = text("/proc/self/status").and_then(|status| resident(&status)) {
             self.resident_memory.set(resident);
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            // Reading the folder has opened one more.
+            // Reading the directory opens one more.
             self.open_fds.set((open.count() as f64 - 1.0).max(0.0));
         }
         if let Some(limits) = text("/proc/self/limits") {
@@ -76,13 +76,13 @@ impl Process {
             memory.into_iter().for_each(|most| self.max_virtual_memory.set(most));
         }
         if let Some((received, sent)) = text("/proc/self/net/netstat").and_then(|stat| traffic(&stat)) {
-            raise(&self.received, received);
-            raise(&self.sent, sent);
+            raise_to(&self.received, received);
+            raise_to(&self.sent, sent);
         }
     }
 }
 
-fn raise(counter: &Counter, to: f64) {
+fn raise_to(counter: &Counter, to: f64) {
     counter.inc_by((to - counter.get()).max(0.0));
 }
 
@@ -90,31 +90,31 @@ fn text(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// From `/proc/PID/stat`; the second field, a name in parentheses, may hold anything.
-fn numbers(stat: &str) -> Option<Numbers> {
+/// Parses `/proc/PID/stat`. The second field, a name in parentheses, may contain anything.
+fn parse_stat(stat: &str) -> Option<ProcStat> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // Numbered from 3 on in the manual.
+    // The manual numbers these fields from 3.
     let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
-    Some(Numbers {
+    Some(ProcStat {
         cpu_seconds: (field(14)? + field(15)?) / TICKS_PER_SECOND,
         started: field(22)? / TICKS_PER_SECOND,
         virtual_memory: field(23)?,
     })
 }
 
-/// From `/proc/PID/status`, in bytes.
+/// Resident memory in bytes from `/proc/PID/status`.
 fn resident(status: &str) -> Option<f64> {
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(kib.trim().trim_end_matches(" kB").parse::<f64>().ok()? * 1024.0)
 }
 
-/// From `/proc/stat`, in seconds since 1970.
+/// Boot time in seconds since 1970 from `/proc/stat`.
 fn boot_time(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-/// The soft limit of that name, from `/proc/PID/limits`.
+/// Soft limit of that name from `/proc/PID/limits`.
 fn limit(limits: &str, name: &str) -> Option<f64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_whitespace().next()? {
@@ -123,7 +123,7 @@ fn limit(limits: &str, name: &str) -> Option<f64> {
     }
 }
 
-/// Bytes received and sent, from `/proc/PID/net/netstat`: a line with names, then one with numbers.
+/// Bytes received and sent from `/proc/PID/net/netstat`: a line of names, then a line of numbers.
 fn traffic(netstat: &str) -> Option<(f64, f64)> {
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (names, numbers) = (lines.next()?, lines.next()?);
@@ -139,12 +139,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_counted_from_behind_the_name() {
+    fn fields_are_counted_from_the_end_of_the_name() {
         let stat = "42 (a ) b) S 1 2 3 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 12345 1048576 300 18446744073709551615";
-        let numbers = numbers(stat).unwrap();
-        assert_eq!((numbers.cpu_seconds, numbers.started), (3.0, 123.45));
-        assert_eq!(numbers.virtual_memory, 1_048_576.0);
-        assert!(super::numbers("42 (x) S 1").is_none());
+        let stat = parse_stat(stat).unwrap();
+        assert_eq!((stat.cpu_seconds, stat.started), (3.0, 123.45));
+        assert_eq!(stat.virtual_memory, 1_048_576.0);
+        assert!(parse_stat("42 (x) S 1").is_none());
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_has_started_before_now_and_uses_memory() {
+    fn this_process_started_before_now_and_uses_memory() {
         let process = Process::new(&Registry::new());
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let age = now.as_secs_f64() - process.start_time.get();

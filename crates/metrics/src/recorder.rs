@@ -1,4 +1,4 @@
-//! What the engine is lent: takes its measurements.
+//! The engine's meter: records its measurements as metrics.
 
 use std::{
     sync::{
@@ -26,12 +26,12 @@ use crate::{
     series::Series,
 };
 
-/// So many hints are measured per second at most: there may be one per waiting pod for a single change.
+/// Largest number of hints measured per second: a single change may call one for each waiting pod.
 const HINTS_PER_SECOND: i64 = 1000;
-/// From this number of attempts on they share a series.
+/// Number of attempts from which pods share a series.
 const MANY_ATTEMPTS: usize = 15;
 
-/// The families that are recorded while the engine works.
+/// The families that the engine's work is recorded in.
 #[derive(Debug)]
 pub(crate) struct Families {
     schedule_attempts: IntCounterVec,
@@ -93,7 +93,7 @@ impl Families {
     }
 }
 
-/// Takes the measurements of one engine.
+/// Records the measurements of one engine.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     families: Arc<Families>,
@@ -104,8 +104,9 @@ pub(crate) struct Recorder {
     rejections: Series<(Str, &'static str), Gauge>,
     events: Series<ClusterEvent, Histogram>,
     hints: Series<(&'static str, ClusterEvent, HintResult), Histogram>,
-    /// How many hints may be measured, and since when.
+    /// Number of hints that may still be measured in the current second.
     hints_left: AtomicI64,
+    /// Start of the current second.
     hints_since: AtomicU64,
 }
 
@@ -125,7 +126,7 @@ impl Recorder {
         }
     }
 
-    /// What is known of attempts.
+    /// Returns a reader of the attempts' timings.
     pub(crate) fn attempts(&self) -> Attempts {
         Attempts::of(self.sampling.clone())
     }
@@ -134,8 +135,8 @@ impl Recorder {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(at).cloned()
     }
 
-    /// Hints may be measured again when a second has passed.
-    fn allow_hints(&self, now: Stamp) {
+    /// Renews the hints that may be measured once a second has passed.
+    fn renew_hints(&self, now: Stamp) {
         let since = Stamp(self.hints_since.load(Relaxed));
         if now.since(since) >= Duration::from_secs(1) {
             self.hints_since.store(now.0, Relaxed);
@@ -154,7 +155,7 @@ impl Meter for Recorder {
         let profile = Arc::new(ProfileSeries::new(name, families, sampling));
         let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
         if at == 0 {
-            self.sampling.begin_anew();
+            self.sampling.clear_plugins();
         }
         profiles.truncate(at);
         profiles.push(profile.clone());
@@ -171,7 +172,7 @@ impl Meter for Recorder {
 
     fn searched(&self, begun: Stamp) {
         let took = self.now().since(begun);
-        self.sampling.last.searched(took);
+        self.sampling.last.record_search(took);
         self.families.algorithm_duration.observe(took.as_secs_f64());
     }
 
@@ -220,7 +221,7 @@ impl Meter for Recorder {
 
     fn handled(&self, event: ClusterEvent, begun: Stamp) {
         let now = self.now();
-        self.allow_hints(now);
+        self.renew_hints(now);
         let find = |event: &ClusterEvent| {
             self.families.event_duration.with_label_values(&[event.to_string().as_str()])
         };
@@ -316,7 +317,7 @@ impl ProfileMeter for ProfileSeries {
 
     fn point(&self, stage: Stage, status: Status, spent: Duration) {
         if is_in_cycle(stage) {
-            self.sampling.last.passed(stage, status, spent, || self.now());
+            self.sampling.last.record_point(stage, status, spent, || self.now());
         }
         let find = || {
             let labels = [stage.name(), status.name(), &self.name];

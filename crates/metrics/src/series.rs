@@ -1,4 +1,4 @@
-//! From the table to numbers: families are made once, series are found without their labels.
+//! Creates families from the table and caches their series, so that a series is looked up by its labels only once.
 
 use std::{
     hash::Hash,
@@ -38,13 +38,13 @@ impl Family {
 
 pub(crate) fn register<C: Collector + Clone + 'static>(
     registry: &Registry,
-    made: prometheus::Result<C>,
+    family: prometheus::Result<C>,
 ) -> C {
-    let made = made.and_then(|made| registry.register(Box::new(made.clone())).map(|()| made));
-    made.expect("the table of families is valid, and each is made once")
+    let registered = family.and_then(|family| registry.register(Box::new(family.clone())).map(|()| family));
+    registered.expect("the table of families is valid, and each is registered once")
 }
 
-/// Series of a family whose labels are not known beforehand, by what tells them apart.
+/// Series of a family whose label values are not known in advance, by a key.
 #[derive(Debug)]
 pub(crate) struct Series<K, M>(Mutex<FxHashMap<K, M>>);
 
@@ -55,7 +55,7 @@ impl<K, M> Default for Series<K, M> {
 }
 
 impl<K: Eq + Hash, M> Series<K, M> {
-    /// Lets `record` have the series, which is found by its labels the first time only.
+    /// Calls `record` with the series of a key; `find` looks it up by its labels the first time.
     pub(crate) fn with(&self, key: K, find: impl FnOnce(&K) -> M, record: impl FnOnce(&M)) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = known.get(&key) {

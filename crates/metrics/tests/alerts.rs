@@ -1,4 +1,4 @@
-//! Every metric that alerts, the dashboard and the documents name exists, with the labels that are used of it.
+//! Every metric named by alerts, the dashboard and the documents exists and has the labels that they use.
 
 #![allow(clippy::unwrap_used, reason = "a file that cannot be read fails the test")]
 
@@ -21,10 +21,10 @@ use serde_json::Value;
 const ALERTS: &str = "deploy/helm/harbormaster/files/alerts.yaml";
 const DASHBOARD: &str = "deploy/helm/harbormaster/files/dashboard.json";
 const OPERATING: &str = "docs/operating.md";
-/// Labels that whoever scrapes adds.
+/// Labels that Prometheus adds to what it scrapes.
 const TARGET: [&str; 4] = ["instance", "job", "namespace", "pod"];
-/// How names of metrics begin.
-const BEGINNINGS: [&str; 6] =
+/// Prefixes of the metrics' names.
+const PREFIXES: [&str; 6] =
     ["scheduler_", "rest_client_", "leader_election_", "process_", "kubernetes_", "kube_pod_resource_"];
 
 fn read(path: &str) -> String {
@@ -32,7 +32,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The family that a sample of that name belongs to, and whether the name is that of a bucket.
+/// The family of a sample's name, and true if the name is a bucket's.
 fn family(sample: &str) -> Option<(&'static Family, bool)> {
     let all = || METRICS.iter().chain(POD_RESOURCES).copied();
     let part = |end: &str| {
@@ -46,14 +46,14 @@ fn family(sample: &str) -> Option<(&'static Family, bool)> {
     }
 }
 
-/// What a query uses: labels by sample, and labels of its result.
+/// Labels that a query uses: of each sample, and of its result.
 #[derive(Debug, Default)]
-struct Used {
+struct QueryLabels {
     samples: BTreeMap<String, BTreeSet<String>>,
     grouped: BTreeSet<String>,
 }
 
-impl ExprVisitor for Used {
+impl ExprVisitor for QueryLabels {
     type Error = String;
 
     fn pre_visit(&mut self, expr: &Expr) -> Result<bool, String> {
@@ -80,13 +80,13 @@ impl ExprVisitor for Used {
     }
 }
 
-/// What is wrong with a query whose result is shown by these labels.
+/// Faults of a query whose result is shown with these labels.
 fn faults(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
     let parsed = match parser::parse(query) {
         Ok(parsed) => parsed,
         Err(why) => return vec![format!("{query}: {why}")],
     };
-    let mut used = Used::default();
+    let mut used = QueryLabels::default();
     if let Err(why) = walk_expr(&mut used, &parsed) {
         return vec![format!("{query}: {why}")];
     }
@@ -104,28 +104,28 @@ fn faults(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
         faults.extend(unknown.map(|label| format!("{query}: {sample} has no label {label}")));
     }
     if used.samples.is_empty() {
-        faults.push(format!("{query}: it asks for nothing"));
+        faults.push(format!("{query}: it selects nothing"));
     }
     faults
 }
 
-/// The names between `{{` and `}}`, without what stands before the last dot.
+/// The names between `{{` and `}}`, without the part before the last dot.
 fn placeholders(text: &str) -> BTreeSet<String> {
     let names = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     names.map(|(name, _)| name.trim().rsplit('.').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Words that look like names of metrics.
+/// Words that look like a metric's name.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    words.filter(|word| BEGINNINGS.iter().any(|beginning| word.starts_with(beginning))).collect()
+    words.filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix))).collect()
 }
 
 fn is_known(name: &str) -> bool {
     METRICS.iter().chain(POD_RESOURCES).any(|family| family.name == name) || family(name).is_some()
 }
 
-/// What a link to a heading of a Markdown file ends with.
+/// The anchors of the headings of a Markdown file.
 fn anchors(markdown: &str) -> BTreeSet<String> {
     let headings =
         markdown.lines().filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim()));
@@ -143,7 +143,7 @@ fn rules() -> Vec<Value> {
 }
 
 #[test]
-fn alerts_ask_for_what_there_is() {
+fn alerts_query_metrics_that_exist() {
     let rules = rules();
     assert!(rules.len() > 5);
     for rule in &rules {
@@ -157,7 +157,7 @@ fn alerts_ask_for_what_there_is() {
 }
 
 #[test]
-fn alerts_say_what_they_mean_and_where_to_read_on() {
+fn alerts_explain_themselves_and_link_to_a_runbook() {
     let anchors = anchors(&read(OPERATING));
     for rule in rules() {
         let name = rule["alert"].as_str().expect("an alert has a name");
@@ -174,7 +174,7 @@ fn alerts_say_what_they_mean_and_where_to_read_on() {
     }
 }
 
-/// Queries with the legend of what they show.
+/// Queries and their legends.
 fn queries<'a>(value: &'a Value, found: &mut Vec<(&'a str, &'a str)>) {
     match value {
         Value::Object(fields) => {
@@ -190,7 +190,7 @@ fn queries<'a>(value: &'a Value, found: &mut Vec<(&'a str, &'a str)>) {
 }
 
 #[test]
-fn the_dashboard_shows_what_there_is() {
+fn the_dashboard_queries_metrics_that_exist() {
     let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
     let mut all = Vec::new();
     queries(&dashboard, &mut all);
@@ -201,7 +201,7 @@ fn the_dashboard_shows_what_there_is() {
 }
 
 #[test]
-fn the_documents_name_what_there_is() {
+fn the_documents_name_metrics_that_exist() {
     for path in [OPERATING, "docs/parity.md"] {
         let text = read(path);
         let unknown: Vec<&str> = names(&text).into_iter().filter(|name| !is_known(name)).collect();

@@ -1,9 +1,9 @@
-//! Compares what two schedulers cost on a real API server.
+//! Comparison of the cost of two schedulers on a real API server.
 //!
-//! Each run has a control plane of its own, so that none inherits a larger
-//! etcd. The order is A B B A ..., so that a machine that gets slower hurts
-//! both. Only ratios of one run mean anything: etcd and kube-apiserver share
-//! the processors, and machines differ by factors.
+//! Each run has its own control plane, so that none inherits a larger etcd. The
+//! order is A B B A ..., so that a machine that becomes slower affects both. Only
+//! ratios on the same machine are meaningful: etcd and kube-apiserver share the
+//! processors, and machines differ by factors.
 
 mod chart;
 mod churn;
@@ -20,30 +20,30 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 pub use measurement::Measurement;
-pub use report::{Comparison, Ratio, Report, Unequal};
-pub use workload::{PLAIN, Size, Sizing, WORKLOADS, Workload};
+pub use report::{Comparison, Ratio, Report, UnequalPair};
+pub use workload::{PLAIN, Size, SizeOverrides, WORKLOADS, Workload};
 
 use crate::scheduler::Contender;
 
-/// What to run.
+/// Options of a benchmark.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The shapes of work, one after the other.
+    /// Workloads to run, in order.
     pub workloads: Vec<&'static Workload>,
-    /// How large they are.
-    pub sizing: Sizing,
-    /// How often each scheduler runs.
+    /// Changes to their sizes.
+    pub sizing: SizeOverrides,
+    /// Number of runs of each scheduler.
     pub pairs: usize,
-    /// Threads that create pods.
+    /// Number of threads that create pods.
     pub threads: usize,
-    /// Whether the measured pods exist, too, when the scheduler starts. The
-    /// rate then is that of the scheduler, not of the creation.
+    /// True if the measured pods are created before the scheduler starts. The rate
+    /// is then that of the scheduler, not of the creation.
     pub backlog: bool,
 }
 
-/// Runs both contenders in turn with every workload and tells `progress` the
-/// workload and the contender after every run. A workload that fails does not
-/// stop the next.
+/// Runs both contenders alternately with every workload, and calls `progress`
+/// with the names of the workload and the contender after every run. If a
+/// workload fails, the next one runs nevertheless.
 pub fn run(
     options: &Options,
     contenders: [&Contender; 2],
@@ -77,7 +77,7 @@ pub fn run(
     Ok(Report::new(contenders.map(Contender::name), comparisons))
 }
 
-/// The scheduler configuration of both contenders.
+/// Scheduler configuration of both contenders.
 fn configuration() -> Value {
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -16,16 +16,16 @@ use harbormaster_oracle::scheduler::Contender;
 /// A side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Side {
-    /// Harbormaster, built by cargo unless `--harbormaster` names it.
+    /// Harbormaster, built by cargo unless `--harbormaster` is given
     Harbormaster,
-    /// The original; against itself it checks the instrument.
+    /// The real kube-scheduler; comparing it with itself validates the comparison
     KubeScheduler,
 }
 
-/// Which Harbormaster to use.
+/// Harbormaster program to use.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct HarbormasterArguments {
-    /// An existing harbormaster program, instead of building it with cargo.
+    /// Use this harbormaster program instead of building it with cargo
     #[arg(long, value_name = "FILE")]
     harbormaster: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
-//! The original components as child processes.
+//! The real Kubernetes components as child processes.
 //!
-//! Start with [`ControlPlane::start`]: it builds the program if need be, runs
-//! etcd and kube-apiserver and waits until they serve. Everything is blocking
-//! and ends with the value that stands for it.
+//! Start with [`ControlPlane::start`]: it builds the program if necessary, runs
+//! etcd and kube-apiserver and waits until they serve. Everything is blocking,
+//! and dropping a value ends its process.
 
 mod api_client;
 mod component;
@@ -29,62 +29,61 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a real component could not be built, started or asked. `Debug` prints
-/// the message too: a test that unwraps then tells a person what to do.
+/// Reason why a real component could not be built, started or reached. `Debug`
+/// prints the message, so a test that unwraps it explains what to do.
 #[derive(thiserror::Error)]
 pub enum Error {
     /// The Go toolchain is not installed. Install it and try again.
     #[error(
-        "the real Kubernetes is built with Go, and no `go` command was found.\n\
-         Install Go 1.26 or newer (https://go.dev/doc/install, or your distribution's `golang` package, \
-         or `brew install go`), see that `go version` works in this shell, and run this again.\n\
-         The build needs about 4 minutes on 2 cores, 4 GiB of disk, and once a network to download the modules."
+        "the real Kubernetes is built with Go, but no `go` command was found.\n\
+         Install Go 1.26 or newer (https://go.dev/doc/install, your distribution's `golang` package, \
+         or `brew install go`), check that `go version` works in this shell, and try again.\n\
+         The build takes about 4 minutes on 2 cores and 4 GiB of disk. The first build downloads modules from the network."
     )]
     GoMissing,
 
-    /// `go build` ended with an error; what it printed is included.
+    /// `go build` failed.
     #[error("building the Go program in {} failed ({status}):\n{output}", directory.display())]
     Build {
-        /// Where the Go module lies.
+        /// Directory of the Go module.
         directory: PathBuf,
-        /// How `go build` ended.
+        /// Exit status of `go build`.
         status: String,
-        /// The end of what `go build` printed.
+        /// The last lines that `go build` printed.
         output: String,
     },
 
-    /// Neither the version that is pinned nor one that could stand in for it
-    /// can be had.
+    /// The module proxy has neither the pinned version nor a substitute.
     #[error(
-        "{module} {version} is not served by the module proxy, nor is a version that could stand in for it; \
-         served are {}.\nAsk another proxy (`GOPROXY`), or pin one of these in {}.",
+        "the module proxy serves neither {module} {version} nor a version that could replace it; it serves {}.\n\
+         Use another proxy (`GOPROXY`), or pin one of these versions in {}.",
         list(served),
         go_mod.display()
     )]
     NotServed {
         /// The Go module.
         module: String,
-        /// Its version.
+        /// The pinned version.
         version: String,
-        /// The versions that the proxy lists, the oldest first.
+        /// The versions that the proxy lists, oldest first.
         served: Vec<String>,
-        /// The file that asks for it.
+        /// The file that requires it.
         go_mod: PathBuf,
     },
 
-    /// A component ended or did not answer in time. The end of its log says why.
+    /// A component ended or did not answer in time.
     #[error("{component} {problem}; the end of its log:\n{log}")]
     NotReady {
         /// The component's name.
         component: String,
-        /// What went wrong.
+        /// Description of the problem.
         problem: String,
-        /// The last lines it logged.
+        /// The end of its log.
         log: String,
     },
 
-    /// The scheduler configuration given is not JSON although it begins like it.
-    #[error("the kube-scheduler configuration begins with a brace but is not JSON: {0}")]
+    /// A scheduler configuration starts with a brace but is not JSON.
+    #[error("the kube-scheduler configuration starts with a brace but is not JSON: {0}")]
     SchedulerConfig(#[source] serde_json::Error),
 
     /// kube-apiserver could not be reached.
@@ -92,9 +91,9 @@ pub enum Error {
     Unreachable {
         /// The HTTP method.
         method: &'static str,
-        /// The path asked for.
+        /// The requested path.
         path: String,
-        /// What the HTTP client reports.
+        /// Error of the HTTP client.
         #[source]
         source: Box<ureq::Error>,
     },
@@ -104,20 +103,20 @@ pub enum Error {
     Refused {
         /// The HTTP method.
         method: &'static str,
-        /// The path asked for.
+        /// The requested path.
         path: String,
-        /// The HTTP status, for instance 404 or 409.
+        /// The HTTP status, for example 404 or 409.
         status: u16,
-        /// The body, most often a Kubernetes `Status` object.
+        /// The body, usually a Kubernetes `Status` object.
         body: String,
     },
 
-    /// A file or a process of the local machine.
+    /// A local file or process failed.
     #[error("{action}: {source}")]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: String,
-        /// What the operating system reports.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -129,7 +128,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The newest of `versions`, for people.
+/// Formats the newest of `versions`.
 fn list(versions: &[String]) -> String {
     const SHOWN: usize = 20;
     let shown = &versions[versions.len().saturating_sub(SHOWN)..];
@@ -140,7 +139,7 @@ fn list(versions: &[String]) -> String {
     }
 }
 
-/// Names the action that an I/O error belongs to.
+/// Adds the failed action to an I/O error.
 fn io_error(action: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let action = action.into();
     move |source| Error::Io { action, source }

@@ -1,4 +1,4 @@
-//! The API server in memory, in threads of this process.
+//! The in-memory API server, in threads of this process.
 
 use std::fs;
 use std::ops::Deref;
@@ -12,19 +12,19 @@ use crate::components::Endpoint;
 
 const TOKEN: &str = "harbormaster-admin";
 
-/// The API server in memory on a loopback port, over HTTPS, in threads of its own that end with this value.
+/// The in-memory API server on a loopback port, over HTTPS, in its own threads. Dropping it stops the server.
 pub struct Embedded {
-    // Dropped in order: clients see their connections break before the files go.
+    // Dropped in order: connections break before the files are deleted.
     _running: Running,
     _threads: Runtime,
     endpoint: Endpoint,
 }
 
 impl Embedded {
-    /// Starts the server, and first what `before` starts beside it in the same threads.
+    /// Starts the server after calling `before`, which may spawn tasks in the same threads.
     ///
     /// # Errors
-    /// Those of `before`, and when no port or no temporary directory is to be had.
+    /// Those of `before`, and if no port or no temporary directory is available.
     pub fn start(before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
         let threads = Runtime::new()?;
         let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..Options::default() });
@@ -36,7 +36,7 @@ impl Embedded {
         })?;
         let address = running.address();
         let endpoint = Endpoint::new(&format!("https://{address}"), TOKEN)?;
-        // Clients check the certificate.
+        // Clients verify the certificate.
         let authority = certificate.authority_pem();
         fs::write(endpoint.kubeconfig(), kubeconfig_yaml(address, Some(&authority), Some(TOKEN)))?;
         Ok(Self { _running: running, _threads: threads, endpoint })

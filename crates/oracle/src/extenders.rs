@@ -1,12 +1,12 @@
-//! HTTP extenders of our own: they answer by seed, whoever asks and however
-//! often, and note what they were asked.
+//! Simulated HTTP extenders: their answers depend only on a seed and the
+//! request, and they record the requests.
 //!
-//! [`Character`] says how one extender answers, [`Extenders`] serves any
-//! number of them, each under a path of its own, and [`Asked`] is a request
-//! without what differs between two plays of the same script.
+//! [`Character`] determines the answers of one extender. [`Extenders`] serves any
+//! number of them, each under its own path. [`ExtenderCall`] is a recorded
+//! request without the values that differ between two runs of the same script.
 
 mod answers;
-mod asked;
+mod calls;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,17 +24,17 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 pub use answers::Character;
-pub(crate) use asked::in_order;
-pub use asked::{Asked, Names};
+pub(crate) use calls::with_sorted_errors;
+pub use calls::{ExtenderCall, PodNames};
 
 use answers::Answer;
 
 use crate::components::ApiClient;
 
-/// Stands for the server's address in configurations of scripts.
+/// Placeholder for the server's address in configurations of scripts.
 pub const PLACEHOLDER: &str = "http://extenders.invalid";
 
-/// Serves extenders on a port of loopback until it is dropped.
+/// Serves extenders on a loopback port until it is dropped.
 #[derive(Debug)]
 pub struct Extenders {
     address: SocketAddr,
@@ -45,22 +45,22 @@ pub struct Extenders {
 
 #[derive(Debug)]
 struct Shared {
-    /// For bindings.
+    /// Creates bindings.
     client: ApiClient,
     characters: Mutex<BTreeMap<String, Character>>,
-    /// Extender, verb and pod of requests that have failed once.
+    /// Extender, verb and pod of requests that have already failed.
     failed: Mutex<std::collections::BTreeSet<[String; 3]>>,
-    asked: Mutex<Vec<(String, String, Value)>>,
+    calls: Mutex<Vec<(String, String, Value)>>,
 }
 
 impl Extenders {
-    /// Opens the port. Pods are bound through `client`.
+    /// Starts to serve. Pods are bound through `client`.
     pub fn start(client: &ApiClient) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             client: client.clone(),
             characters: Mutex::default(),
             failed: Mutex::default(),
-            asked: Mutex::default(),
+            calls: Mutex::default(),
         });
         let listener =
             std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a port for extenders")?;
@@ -72,7 +72,7 @@ impl Extenders {
         let worker = thread::spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = TcpListener::from_std(listener) else { return };
-                // Whatever ends it, schedulers see a closed port.
+                // Schedulers see a closed port however it ends.
                 let serving = axum::serve(listener, router);
                 tokio::select! {
                     _ = serving => {}
@@ -83,35 +83,38 @@ impl Extenders {
         Ok(Self { address, shared, end: Some(end), worker: Some(worker) })
     }
 
-    /// What stands in place of [`PLACEHOLDER`].
+    /// URL that replaces [`PLACEHOLDER`].
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Plays these from now on, as if they had never been asked anything.
-    pub fn play(&self, characters: &[Character]) {
+    /// Replaces the extenders, and forgets all failures and calls.
+    pub fn set_characters(&self, characters: &[Character]) {
         *lock(&self.shared.characters) =
             characters.iter().map(|character| (character.name.clone(), character.clone())).collect();
         lock(&self.shared.failed).clear();
-        lock(&self.shared.asked).clear();
+        lock(&self.shared.calls).clear();
     }
 
-    /// What has been asked since the last call, in the order of arrival, with
-    /// `names` in place of the UIDs of pods.
+    /// Takes the calls since the last time in the order of arrival, with pods'
+    /// UIDs replaced by `names`.
     #[must_use]
-    pub fn take_asked(&self, names: &Names) -> Vec<Asked> {
-        let taken = std::mem::take(&mut *lock(&self.shared.asked));
-        taken.into_iter().map(|(extender, verb, body)| Asked::new(extender, verb, body, names)).collect()
+    pub fn take_calls(&self, names: &PodNames) -> Vec<ExtenderCall> {
+        let calls = std::mem::take(&mut *lock(&self.shared.calls));
+        calls
+            .into_iter()
+            .map(|(extender, verb, body)| ExtenderCall::new(extender, verb, body, names))
+            .collect()
     }
 }
 
 impl Drop for Extenders {
     fn drop(&mut self) {
-        // It has ended by itself if nobody listens.
+        // Fails if the server has already ended.
         let _ = self.end.take().map(|end| end.send(()));
         if let Some(worker) = self.worker.take() {
-            // Its panic has been printed, and a destructor should not panic itself.
+            // Its panic has been printed, and a destructor should not panic.
             let _ = worker.join();
         }
     }
@@ -125,11 +128,11 @@ async fn answer(
     let Some(character) = lock(&shared.characters).get(&extender).cloned() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    lock(&shared.asked).push((extender.clone(), verb.clone(), body.clone()));
-    let is_new = |pod: &str| lock(&shared.failed).insert([extender.clone(), verb.clone(), pod.to_owned()]);
-    match character.answer(&verb, &body, is_new) {
-        Answer::Say(reply) => Json(reply).into_response(),
-        Answer::Break => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    lock(&shared.calls).push((extender.clone(), verb.clone(), body.clone()));
+    let is_first = |pod: &str| lock(&shared.failed).insert([extender.clone(), verb.clone(), pod.to_owned()]);
+    match character.answer(&verb, &body, is_first) {
+        Answer::Reply(reply) => Json(reply).into_response(),
+        Answer::Fail => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         Answer::Bind => {
             let client = shared.client.clone();
             let bound = tokio::task::spawn_blocking(move || answers::bind(&client, &body)).await;

@@ -1,10 +1,10 @@
-//! Random clusters by seed: Kubernetes objects, realistic and nasty.
+//! Random clusters by seed: Kubernetes objects with realistic values and edge cases.
 //!
-//! A cluster mixes a few [flavours](Flavour), each of which knows one part of
+//! A cluster mixes a few [flavours](Flavour), each of which varies one part of
 //! the API: taints, host ports, images, ... A new plugin adds a file with a
 //! flavour and one line in `flavour::all`.
 //!
-//! Equal seeds and shapes give equal clusters on every machine.
+//! Equal seeds and shapes generate equal clusters on every machine.
 
 mod affinity;
 mod cluster;

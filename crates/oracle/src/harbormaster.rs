@@ -1,30 +1,30 @@
-//! Where the built `harbormaster` is.
+//! Finds or builds the `harbormaster` program.
 
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names an existing program to use instead of building one.
+/// Environment variable with the path of an existing program to use.
 pub const VARIABLE: &str = "HARBORMASTER_BINARY";
 
-/// Why there is no program to compare with.
+/// Reason why there is no program to compare with.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// cargo could not be run.
     #[error("running cargo to build harbormaster: {0}")]
     Cargo(#[from] io::Error),
-    /// What cargo printed is on stderr.
-    #[error("cargo could not build harbormaster; its messages are above")]
+    /// cargo failed; its output is on stderr.
+    #[error("cargo could not build harbormaster; see its messages above")]
     Build,
-    /// The path given, or the one cargo should have written, is not there.
-    #[error("there is no harbormaster at {}", .0.display())]
+    /// The given path, or the one that cargo should have written, does not exist.
+    #[error("no harbormaster program at {}", .0.display())]
     Missing(PathBuf),
 }
 
-/// The path of `harbormaster`, built by cargo if it is out of date, in the same
-/// profile as this program, or as it is shipped. The environment variable
-/// [`VARIABLE`] names another one.
+/// Returns the path of `harbormaster`, which cargo builds if it is out of date:
+/// in the profile of this program, or in the release profile if `shipped`. The
+/// environment variable [`VARIABLE`] overrides it.
 pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return existing(PathBuf::from(path));
@@ -44,23 +44,23 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     existing(target.join(folder).join("harbormaster"))
 }
 
-/// The cargo that runs this process, or the one in the path, as a shell would call it.
+/// Returns a command for the cargo that runs this process, or the one in the path, as called from a shell.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What cargo tells a test about its package: build scripts that look at it would run again, and whatever depends on
-    // them would be compiled again, now and after the test once more.
-    let of_package = |name: &str| {
+    // Variables that cargo sets for a test's package would make build scripts that read them run again, and everything
+    // that depends on these would be rebuilt, both now and after the test.
+    let is_package_variable = |name: &str| {
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"]
             .iter()
             .any(|start| name.starts_with(start))
     };
-    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_package_variable)) {
         command.env_remove(name);
     }
     command
 }
 
-/// `path` if there is a file.
+/// Returns the canonical path if there is a file.
 pub fn existing(path: PathBuf) -> Result<PathBuf, Error> {
     if path.is_file() { Ok(path.canonicalize().unwrap_or(path)) } else { Err(Error::Missing(path)) }
 }

@@ -1,31 +1,31 @@
-//! The original Kubernetes v1.36 as a measuring instrument.
+//! The real Kubernetes v1.36 as an oracle for tests and measurements.
 //!
 //! [`components`] builds and starts etcd, kube-apiserver,
 //! kube-controller-manager and kube-scheduler on loopback ports.
-//! [`verdict_oracle`] asks the original scheduler plugins what they think of
-//! every node of a described cluster.
+//! [`verdict_oracle`] asks kube-scheduler's plugins for their verdicts on every
+//! node of a described cluster.
 //!
-//! On these stand four instruments, each a subcommand of
-//! `harbormaster-oracle`: [`verdicts`] compares what every plugin says about
-//! every node of random clusters, [`preemptions`] compares who is evicted on
-//! hundreds of full nodes, [`decisions`] compares what two schedulers
-//! do with the same cluster changes on a real API server, [`mod@bench`] compares
-//! what that costs. Their clusters come from [`generate`], where a new plugin
-//! adds a flavour.
+//! Four comparisons are built on these, each a subcommand of
+//! `harbormaster-oracle`: [`verdicts`] compares the verdicts of every plugin on
+//! every node of random clusters, [`preemptions`] compares the victims on
+//! hundreds of full nodes, [`decisions`] compares how two schedulers handle the
+//! same cluster changes on a real API server, and [`mod@bench`] compares their
+//! cost. Their clusters come from [`generate`], where a new plugin adds a
+//! flavour.
 //!
 //! [`api_comparison`] sends the same kubectl commands and HTTP requests to the
-//! real kube-apiserver and to another one, and compares the answers.
+//! real kube-apiserver and to another API server, and compares the answers.
 //!
-//! [`soak`] watches what Harbormaster costs after hours of pods, on the API
-//! server in memory, [`embedded`]. [`replicas`] watches three of them while
-//! leaders are killed and servers are away.
+//! [`soak`] measures Harbormaster's cost after hours of pods, on the in-memory
+//! API server ([`embedded`]). [`replicas`] runs three Harbormasters while
+//! leaders are killed and API servers are down.
 //!
-//! [`provisioner`] makes volumes as CSI drivers do, and fails as they do.
-//! [`extenders`] answer schedulers by seed, and note what they were asked.
+//! [`provisioner`] creates volumes as CSI drivers do, and fails as they do.
+//! [`extenders`] answers schedulers by seed and records their requests.
 //!
-//! The components are one program, written in Go under `tests/real`, that links
-//! the originals as libraries; real kubectls lie in `tests/kubectl`. They are
-//! built once, on first use; see [`components::RealBinary`].
+//! The components are one Go program under `tests/real` that links Kubernetes as
+//! a library; the sources of kubectl are in `tests/kubectl`. They are built once,
+//! on first use; see [`components::RealBinary`].
 
 pub mod api_comparison;
 pub mod bench;

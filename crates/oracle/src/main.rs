@@ -1,4 +1,4 @@
-//! Measuring instruments for Harbormaster, made of the original Kubernetes.
+//! Comparisons of Harbormaster with the real Kubernetes.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 mod commands;
 
-/// Compares Harbormaster with the original kube-scheduler.
+/// Compares Harbormaster with the real kube-scheduler.
 #[derive(Debug, Parser)]
 #[command(name = "harbormaster-oracle", version)]
 struct Arguments {
@@ -16,32 +16,32 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What every plugin says about every node of random clusters.
+    /// Compares the verdicts of every plugin on every node of random clusters.
     Verdicts(commands::verdicts::Arguments),
     /// Compares the victims of preemption in large clusters.
     Preemptions(commands::preemptions::Arguments),
-    /// What happens to every pod when a cluster changes.
+    /// Compares the outcome of every pod while a cluster changes.
     Decisions(commands::decisions::Arguments),
-    /// Pods per second, CPU time and memory.
+    /// Compares pods per second, CPU time and memory.
     Bench(commands::bench::Arguments),
-    /// Whether a pod costs as much after many minutes as at first.
+    /// Checks that a pod costs no more after many minutes than at the start.
     Soak(commands::soak::Arguments),
-    /// Whether three replicas keep their promises while leaders are killed and servers are away.
+    /// Checks the guarantees of three replicas while leaders are killed and API servers are down.
     Replicas(commands::replicas::Arguments),
 }
 
-/// How results are printed on stdout.
+/// Output format of results on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Format {
-    /// For people.
+    /// Readable text.
     #[default]
     Text,
-    /// For machines.
+    /// JSON.
     Json,
 }
 
-/// The exit status is 0 without a difference, 1 with one (for `soak`: when the cost grows, for
-/// `replicas`: with a violation), 2 after an error.
+/// The exit status is 0 without differences, 1 with differences (for `soak`: if the cost grows; for
+/// `replicas`: with a violation), and 2 after an error.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verdicts(arguments) => arguments.run(),

@@ -1,9 +1,9 @@
-//! Compares whom two schedulers evict in clusters of hundreds of full nodes.
+//! Comparison of the victims of two schedulers in clusters of hundreds of full nodes.
 //!
-//! The original DefaultPreemption is asked about every node, and says which it would choose. Harbormaster's engine decides
-//! about the same pod in the same cluster. Chance has a say in which of equal nodes is taken, so not the nodes are
-//! compared but what their victims cost: disruption budgets that break, the highest priority, the sum of priorities, the
-//! number of victims and when the most important of them started, in this order.
+//! kube-scheduler's DefaultPreemption evaluates every node and reports its choice. Harbormaster's engine decides about the
+//! same pod in the same cluster. The choice between equal nodes is random, so not the nodes are compared but the cost of
+//! their victims: violated disruption budgets, the highest priority, the sum of priorities, the number of victims and the
+//! start time of the most important one, in this order.
 
 mod cost;
 mod ours;
@@ -21,25 +21,25 @@ use cost::Prices;
 use ours::{Eviction, Ours};
 use scene::Scene;
 
-/// Plan of a comparison.
+/// Options of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The seed of the first cluster; the others follow.
+    /// Seed of the first cluster; the others have consecutive seeds.
     pub seed: u64,
     /// Number of clusters.
     pub clusters: u64,
     /// Number of nodes of a cluster.
     pub nodes: RangeInclusive<usize>,
-    /// Number of pods that come to each cluster. None sees the others.
+    /// Number of pods created in each cluster. None sees the others.
     pub preemptors: usize,
-    /// Whether Harbormaster's search stops early, as with `--parity`: to see what that costs.
+    /// True if Harbormaster's search stops early, as with `--parity`, to measure the cost of that.
     pub parity: bool,
 }
 
-/// Plays all clusters, and tells `progress` after each.
+/// Compares all clusters, and calls `progress` after each.
 ///
 /// # Errors
-/// When one of the two cannot be asked. What they decide differently is in the report.
+/// If one of the two fails. Different decisions are in the report.
 pub fn run(
     options: &Options,
     original: &mut VerdictOracle,
@@ -77,7 +77,7 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report:
     Ok(())
 }
 
-/// Fault of our decision, if it has one.
+/// Describes what is wrong with our decision, if anything.
 fn judge(
     prices: &Prices,
     theirs: &Preemption,

@@ -1,30 +1,30 @@
-//! What the kernel says about a process, `/proc/PID` (see proc(5)), and how one is asked to end.
+//! Measurements of a process from `/proc/PID` (see proc(5)), and SIGTERM.
 
 use std::fs;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// Clock ticks per second in `/proc/PID/stat`; the kernel's interface has it
-/// fixed at 100 on every architecture that matters here.
+/// Clock ticks per second in `/proc/PID/stat`: fixed at 100 on every
+/// architecture that matters here.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Resident memory in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// VmRSS, now.
+    /// Current memory (VmRSS).
     pub resident: u64,
-    /// VmHWM, the most so far.
+    /// Peak memory (VmHWM).
     pub peak: u64,
 }
 
-/// The time all threads of `pid` have spent on a processor, user and system.
+/// CPU time of all threads of `pid`, user and system.
 pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     parse_cpu_time(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat: {stat}")))
 }
 
-/// The memory of `pid`.
+/// Memory of `pid`.
 pub fn memory(pid: u32) -> io::Result<Memory> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let field = |name: &str| {
@@ -36,11 +36,11 @@ pub fn memory(pid: u32) -> io::Result<Memory> {
     }
 }
 
-/// SIGTERM for `pid`, as the standard library can only kill; whether there is such a process.
+/// Sends SIGTERM to `pid`, because the standard library can only kill. Returns true if the process exists.
 ///
 /// # Errors
-/// When the program `kill` cannot be run.
-pub fn ask_to_end(pid: u32) -> io::Result<bool> {
+/// If the program `kill` cannot be run.
+pub fn terminate(pid: u32) -> io::Result<bool> {
     Ok(Command::new("kill").args(["-TERM", &pid.to_string()]).status()?.success())
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_found_behind_a_name_with_parentheses() {
+    fn cpu_time_is_found_after_a_name_with_parentheses() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 17 0 0 20 0 9 0 100 1 2";
         assert_eq!(parse_cpu_time(stat), Some(Duration::from_millis(2670)));
         assert_eq!(parse_cpu_time("nonsense"), None);

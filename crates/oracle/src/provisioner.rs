@@ -1,8 +1,8 @@
-//! A provisioner of our own: it makes the volumes that CSI drivers would make,
-//! for any API server, and fails as they do where a test wants that.
+//! A simulated provisioner: creates the volumes that CSI drivers would create, on
+//! any API server, and fails as they do where a test requires it.
 //!
-//! Say with [`Driver`]s who makes volumes and how each claim fares, and
-//! [`Provisioner::start`] them:
+//! Describe with [`Driver`]s which volumes are created and how each claim is
+//! handled, and [`Provisioner::start`] them:
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -10,16 +10,16 @@
 //! # use harbormaster_oracle::provisioner::{Behaviour, Driver, Outcome, Provisioner};
 //! # let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
 //! let driver = Driver::new("csi.example.com", ["topology.kubernetes.io/zone"])
-//!     .of_class("slow", Behaviour::after(Duration::from_secs(2)))
-//!     .of_claim("default/unlucky", Behaviour::default().with(Outcome::RemoveSelectedNode(1)));
+//!     .for_class("slow", Behaviour::after(Duration::from_secs(2)))
+//!     .for_claim("default/unlucky", Behaviour::default().with(Outcome::RemoveSelectedNode(1)));
 //! let _provisioner = Provisioner::start(cluster.client(), vec![driver]);
 //! ```
 //!
-//! What is left to the volume controller of kube-controller-manager, or to
-//! whoever plays it: to bind the claim to the volume that was made, and to
-//! write the annotation `volume.kubernetes.io/storage-provisioner` to claims of
-//! classes that bind at once, which asks for a volume because there is none.
-//! Nobody deletes the volumes that have been made.
+//! The volume controller of kube-controller-manager, or a stand-in for it, does
+//! the rest: it binds the claim to the created volume, and it writes the
+//! annotation `volume.kubernetes.io/storage-provisioner` to claims of classes
+//! that bind immediately, which requests a volume if there is none. Created
+//! volumes are never deleted.
 
 mod driver;
 mod tasks;
@@ -35,8 +35,8 @@ pub use driver::{Behaviour, Driver, Outcome};
 
 use crate::components::ApiClient;
 
-/// Makes volumes until it is dropped. An API server that is away or refuses is
-/// asked again; what it says goes to stderr.
+/// Creates volumes until it is dropped. Requests that fail are repeated; errors
+/// are printed to stderr.
 #[derive(Debug)]
 pub struct Provisioner {
     ended: Arc<AtomicBool>,
@@ -44,13 +44,13 @@ pub struct Provisioner {
 }
 
 impl Provisioner {
-    /// Plays `drivers` from now on, for claims that are there already as well.
+    /// Starts to simulate `drivers`, also for existing claims.
     #[must_use]
     pub fn start(client: &ApiClient, drivers: Vec<Driver>) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let (sender, claims) = mpsc::channel();
         let (for_watch, watch_ended) = (client.clone(), Arc::clone(&ended));
-        // Ends within a second after `ended` has been set; nobody waits for it, as it changes nothing.
+        // Ends within a second after `ended` is set. It is not joined because it changes nothing.
         thread::spawn(move || watch::watch(&for_watch, &watch_ended, &sender));
         let (for_tasks, tasks_ended) = (client.clone(), Arc::clone(&ended));
         let worker = thread::spawn(move || tasks::Tasks::new(for_tasks, drivers).work(&tasks_ended, &claims));
@@ -59,11 +59,11 @@ impl Provisioner {
 }
 
 impl Drop for Provisioner {
-    /// Nothing is made any more afterwards.
+    /// Stops creating volumes.
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(worker) = self.worker.take() {
-            // Its panic has been printed, and a destructor should not panic itself.
+            // Its panic has been printed, and a destructor should not panic.
             let _ = worker.join();
         }
     }

@@ -1,27 +1,26 @@
-//! Whether replicas of Harbormaster keep their promises whatever happens to them.
+//! Checks of the guarantees of several replicas of Harbormaster under faults.
 //!
-//! Three processes with leader election, one real etcd and kube-apiserver, pods that come and go at a steady pace on nodes
-//! that are full by four fifths; and on a plan ([`Plan`]) leaders are killed, kube-apiserver is restarted, etcd stands still,
-//! and the clock of one replica is wrong by minutes all the time.
+//! The setup is three processes with leader election, one real etcd and kube-apiserver, and pods that are created and deleted
+//! at a steady rate on nodes that are 80 % full. According to a [`Plan`], leaders are killed, kube-apiserver is restarted and
+//! etcd is suspended. The clock of one replica is wrong by minutes all the time.
 //!
-//! What became of it is judged by what Harbormaster has no part in: etcd's own history (`history`, `ledger`) and
+//! The result is judged by sources that Harbormaster does not influence: etcd's history (`history`, `ledger`) and
 //! kube-apiserver's audit log (`audit`). Each of these is a [`Violation`]:
-//! - a pod that was bound twice, or whose node changed;
-//! - a node that ever had more CPU, memory or pods than it can hold, in the order of etcd's revisions;
-//! - a pod that has no node when there was time and room;
-//! - a replica that wrote anything after another had the lease;
-//! - a replica that ended or panicked without a reason;
-//! - with [`Options::judges_times`], a lease that stayed with a killed replica for too long.
+//! - a pod was bound twice, or its node changed;
+//! - a node had more CPU, memory or pods than its capacity, in the order of etcd's revisions;
+//! - a pod has no node although there was time and capacity;
+//! - a replica wrote anything after another one had acquired the lease;
+//! - a replica ended or panicked without a reason;
+//! - with [`Options::checks_times`], a killed replica kept the lease for too long.
 //!
-//! Reading order: [`Plan`], `crew` (the processes), `load` (the pods), `history`, `ledger`, `audit`, `skew` (the wrong
-//! clock), [`Report`].
+//! Reading order: [`Plan`], `processes`, `load` (the pods), `history`, `ledger`, `audit`, `skew` (the wrong clock), [`Report`].
 
 mod audit;
-mod crew;
 mod history;
 mod ledger;
 mod load;
 mod plan;
+mod processes;
 mod report;
 mod skew;
 mod violation;
@@ -36,165 +35,164 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use harbormaster_api::Timestamp;
 
-use self::audit::{Book, Log};
-use self::crew::Crew;
+use self::audit::{AuditLog, WriteLog};
 use self::ledger::Ledger;
 use self::load::{Load, lock};
-pub use self::plan::{Plan, Trouble};
-pub use self::report::{Report, Row, TakeOver, Waits};
+pub use self::plan::{Fault, Plan};
+use self::processes::Replicas;
+pub use self::report::{Failover, Progress, Report, WaitTimes};
 pub use self::violation::Violation;
 use crate::components::{ControlPlane, ControlPlaneOptions};
 
-/// How many there are.
+/// Number of replicas.
 const REPLICAS: usize = 3;
-/// client-go's defaults: how long a lease is respected that is not renewed …
+/// client-go's default lease duration: time for which a lease that is not renewed is respected.
 const LEASE: Duration = Duration::from_secs(15);
-/// … and how long a standby pauses at most: the retry period, and 1.2 times as long again at random.
+/// Longest pause of a standby by client-go's defaults: the retry period plus up to 1.2 times that at random.
 const PAUSE: Duration = Duration::from_millis(4_400);
-/// What requests may add.
+/// Allowance for requests.
 const SLACK: Duration = Duration::from_secs(1);
-/// Longer than everything that may happen to a pod one after the other: etcd stands still, a leader is killed, pods that
-/// found no room are in backoff.
+/// Longer than all delays of a pod in sequence: etcd is suspended, a leader is killed, and unschedulable pods are in backoff.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// When a lease is that young its holder leads.
+/// Maximum age of a lease's renewal for its holder to be considered leading.
 const FRESH: Duration = Duration::from_secs(5);
 
 const TICK: Duration = Duration::from_millis(50);
-/// From one row of the table to the next.
-const ROW: Duration = Duration::from_secs(10);
-/// For what takes its time on a machine that is busy with something else.
+/// Time between progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// Time limit for operations that take long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What to run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The scheduler's program.
+    /// Path of the harbormaster program.
     pub harbormaster: PathBuf,
-    /// What happens.
+    /// Faults.
     pub plan: Plan,
-    /// Chooses the sizes of pods.
+    /// Seed of the sizes of pods.
     pub seed: u64,
-    /// Pods per second.
+    /// Number of pods created per second.
     pub rate: u32,
-    /// Nodes with room for about forty pods each.
+    /// Number of nodes, each with room for about forty pods.
     pub nodes: usize,
-    /// Whether it counts when something takes too long. Not on a machine that has other things to do.
-    pub judges_times: bool,
+    /// True if exceeded time limits are violations. Use it only on an otherwise idle machine.
+    pub checks_times: bool,
 }
 
-/// Runs, and tells `progress` every ten seconds how it stands.
+/// Runs the test and calls `progress` every ten seconds.
 ///
 /// # Errors
-/// When the instrument itself fails. What replicas do wrong is in the report.
-pub fn run(options: &Options, mut progress: impl FnMut(&Row)) -> Result<Report> {
-    let mut play = Play::begin(options)?;
-    let lasts = Duration::from_secs(options.plan.lasts_s);
-    while play.begin.elapsed() < lasts || !play.troubles.is_empty() {
+/// If the test itself fails. Violations by replicas are in the report.
+pub fn run(options: &Options, mut progress: impl FnMut(&Progress)) -> Result<Report> {
+    let mut run = Run::start(options)?;
+    let duration = Duration::from_secs(options.plan.duration_s);
+    while run.started.elapsed() < duration || !run.faults.is_empty() {
         ensure!(
-            play.begin.elapsed() < lasts + PATIENCE,
-            "nobody has led for minutes, so nobody could be killed; who led: {:?}",
-            play.book.terms
+            run.started.elapsed() < duration + PATIENCE,
+            "no replica has led for minutes, so none could be killed; terms so far: {:?}",
+            run.writes.terms
         );
-        play.next(&mut progress)?;
+        run.step(&mut progress)?;
     }
-    play.load.stop_creating();
+    run.load.stop_creating();
     let ended = Instant::now();
-    while ended.elapsed() < PATIENCE && !(play.is_settled() && play.crew.is_complete()) {
-        play.next(&mut progress)?;
+    while ended.elapsed() < PATIENCE && !(run.is_settled() && run.replicas.is_complete()) {
+        run.step(&mut progress)?;
     }
-    // Who waits still has seen the end of all troubles long ago.
-    play.look()?;
-    play.report()
+    // Pods that are still pending have had enough time after the last fault.
+    run.observe()?;
+    run.report()
 }
 
-/// A run.
-struct Play<'a> {
+/// State of a run.
+struct Run<'a> {
     options: &'a Options,
-    // Dropped in order: clients of the API first, the files last.
+    // Dropped in order: clients of the API first, files last.
     load: Load,
-    crew: Crew,
+    replicas: Replicas,
     cluster: ControlPlane,
     ledger: Arc<Mutex<Ledger>>,
-    /// Why the history could not be read.
-    trouble_with_history: Arc<Mutex<Option<anyhow::Error>>>,
-    log: Log,
-    book: Book,
-    troubles: VecDeque<(u64, Trouble)>,
+    /// Error from reading the history.
+    history_error: Arc<Mutex<Option<anyhow::Error>>>,
+    log: AuditLog,
+    writes: WriteLog,
+    faults: VecDeque<(u64, Fault)>,
     kills: Vec<Kill>,
-    begin: Instant,
-    rows: u32,
-    /// What has happened since the last row.
-    happened: Vec<String>,
-    /// Pods that were bound when the last row was told.
-    told: usize,
+    started: Instant,
+    progress_reports: u32,
+    /// Events since the last progress report.
+    events: Vec<String>,
+    /// Number of bound pods at the last progress report.
+    reported: usize,
     _files: tempfile::TempDir,
 }
 
-/// A leader that was killed.
+/// The kill of a leader.
 struct Kill {
     replica: String,
     holder: String,
     at: Timestamp,
 }
 
-impl<'a> Play<'a> {
-    /// Starts everything, and returns when the replica with the wrong clock leads and the pods begin to come.
-    fn begin(options: &'a Options) -> Result<Self> {
+impl<'a> Run<'a> {
+    /// Starts everything. Returns when the replica with the wrong clock leads and the first pods are created.
+    fn start(options: &'a Options) -> Result<Self> {
         let files = tempfile::tempdir()?;
         let names: Vec<String> = (0..REPLICAS).map(|index| format!("replica-{index}")).collect();
         let (flags, log) = audit::flags(files.path(), &names)?;
         let cluster = start_cluster(files.path(), &names, flags)?;
         let client = cluster.client();
-        for (name, room) in load::nodes(options.nodes) {
-            client.post(load::NODES, &load::node(&name, room)).context("creating nodes")?;
+        for (name, capacity) in load::nodes(options.nodes) {
+            client.post(load::NODES, &load::node(&name, capacity)).context("creating nodes")?;
         }
         let ledger = Arc::new(Mutex::new(Ledger::new(load::nodes(options.nodes))));
-        let trouble_with_history = Arc::new(Mutex::new(None));
-        follow(&cluster, &ledger, &trouble_with_history);
+        let history_error = Arc::new(Mutex::new(None));
+        follow(&cluster, &ledger, &history_error);
 
         let environment = skew::environment(files.path(), options.plan.skew_s)?;
-        let mut crew = Crew::new(options.harbormaster.clone(), &cluster, &names, &environment)?;
-        crew.start(true)?;
-        let (mut log, mut book) = (Log::open(&log)?, Book::default());
+        let mut replicas = Replicas::new(options.harbormaster.clone(), &cluster, &names, &environment)?;
+        replicas.start(true)?;
+        let (mut log, mut writes) = (AuditLog::open(&log)?, WriteLog::default());
         let started = Instant::now();
-        while book.leader().is_none() {
+        while writes.leader().is_none() {
             ensure!(started.elapsed() < PATIENCE, "{} does not lead after {PATIENCE:?}", names[0]);
             sleep(TICK);
-            log.read()?.into_iter().for_each(|write| book.note(write));
+            log.read()?.into_iter().for_each(|write| writes.add(write));
         }
-        crew.start(false)?;
+        replicas.start(false)?;
         let load = Load::start(client, options.rate, options.seed, load::places(options.nodes), &ledger);
         Ok(Self {
             options,
             load,
-            crew,
+            replicas,
             cluster,
             ledger,
-            trouble_with_history,
+            history_error,
             log,
-            book,
-            troubles: options.plan.troubles.iter().copied().collect(),
+            writes,
+            faults: options.plan.faults.iter().copied().collect(),
             kills: Vec::new(),
-            begin: Instant::now(),
-            rows: 0,
-            happened: Vec::new(),
-            told: 0,
+            started: Instant::now(),
+            progress_reports: 0,
+            events: Vec::new(),
+            reported: 0,
             _files: files,
         })
     }
 
-    /// What there is to do now, and a moment's rest.
-    fn next(&mut self, progress: &mut impl FnMut(&Row)) -> Result<()> {
-        self.look()?;
-        while let Some((at, trouble)) = self.troubles.front().copied()
-            && at <= self.begin.elapsed().as_secs()
-            && self.make(trouble)?
+    /// Does what is due now, and sleeps for a moment.
+    fn step(&mut self, progress: &mut impl FnMut(&Progress)) -> Result<()> {
+        self.observe()?;
+        while let Some((at, fault)) = self.faults.front().copied()
+            && at <= self.started.elapsed().as_secs()
+            && self.inject(fault)?
         {
-            self.troubles.pop_front();
+            self.faults.pop_front();
         }
-        if self.begin.elapsed() >= ROW * (self.rows + 1) {
-            self.rows += 1;
-            progress(&self.row());
+        if self.started.elapsed() >= PROGRESS_INTERVAL * (self.progress_reports + 1) {
+            self.progress_reports += 1;
+            progress(&self.progress());
         }
         sleep(TICK);
         Ok(())
@@ -202,52 +200,52 @@ impl<'a> Play<'a> {
 
     /// True if every pod was seen in etcd's history and has a node.
     fn is_settled(&self) -> bool {
-        let numbers = lock(&self.ledger).numbers;
-        numbers.created >= self.load.created() && numbers.pending == 0
+        let counts = lock(&self.ledger).counts;
+        counts.created >= self.load.created() && counts.pending == 0
     }
 
-    /// Takes in what has happened.
-    fn look(&mut self) -> Result<()> {
-        if let Some(error) = lock(&self.trouble_with_history).take() {
+    /// Reads what has happened and restarts replicas that ended.
+    fn observe(&mut self) -> Result<()> {
+        if let Some(error) = lock(&self.history_error).take() {
             return Err(error.context("reading etcd's history"));
         }
-        let terms = self.book.terms.len();
-        self.log.read()?.into_iter().for_each(|write| self.book.note(write));
+        let terms = self.writes.terms.len();
+        self.log.read()?.into_iter().for_each(|write| self.writes.add(write));
         let leaders: Vec<_> =
-            self.book.terms[terms..].iter().map(|term| format!("{} leads", term.replica)).collect();
-        leaders.into_iter().chain(self.crew.tend()?).for_each(|what| self.tell(&what));
+            self.writes.terms[terms..].iter().map(|term| format!("{} leads", term.replica)).collect();
+        leaders.into_iter().chain(self.replicas.restart_ended()?).for_each(|event| self.record(&event));
         Ok(())
     }
 
-    /// Remembers for the next row what has happened.
-    fn tell(&mut self, what: &str) {
-        self.happened.push(format!("{what} ({:.1} s)", self.begin.elapsed().as_secs_f64()));
+    /// Adds an event to the next progress report.
+    fn record(&mut self, event: &str) {
+        self.events.push(format!("{event} ({:.1} s)", self.started.elapsed().as_secs_f64()));
     }
 
-    /// Makes trouble; `false` if it has to wait.
-    fn make(&mut self, trouble: Trouble) -> Result<bool> {
-        match trouble {
-            Trouble::KillLeader => return self.kill_leader(),
-            Trouble::RestartApiServer { gracefully } => {
+    /// Injects a fault. Returns false if it has to wait.
+    fn inject(&mut self, fault: Fault) -> Result<bool> {
+        match fault {
+            Fault::KillLeader => return self.kill_leader(),
+            Fault::RestartApiServer { gracefully } => {
                 self.cluster.restart_apiserver(gracefully, PATIENCE)?;
             }
-            Trouble::StopEtcd => self.signal_etcd("STOP")?,
-            Trouble::ContinueEtcd => self.signal_etcd("CONT")?,
+            Fault::StopEtcd => self.signal_etcd("STOP")?,
+            Fault::ContinueEtcd => self.signal_etcd("CONT")?,
         }
-        self.tell(&trouble.to_string());
+        self.record(&fault.to_string());
         Ok(true)
     }
 
     fn kill_leader(&mut self) -> Result<bool> {
         let now = wall_clock();
-        let Some(leader) = self.book.leader().filter(|leader| now.since(leader.renewed) < FRESH) else {
+        let Some(leader) = self.writes.leader().filter(|leader| now.since(leader.renewed) < FRESH) else {
             return Ok(false);
         };
         let (replica, holder) = (leader.replica.clone(), leader.holder.clone());
-        if !self.crew.kill(&replica)? {
+        if !self.replicas.kill(&replica)? {
             return Ok(false);
         }
-        self.tell(&format!("{replica} is killed"));
+        self.record(&format!("{replica} is killed"));
         self.kills.push(Kill { replica, holder, at: now });
         Ok(true)
     }
@@ -256,89 +254,89 @@ impl<'a> Play<'a> {
         let pid = self.cluster.etcd().pid().to_string();
         let status =
             Command::new("kill").args([&format!("-{name}"), &pid]).status().context("running kill")?;
-        ensure!(status.success(), "etcd takes no SIG{name}");
+        ensure!(status.success(), "sending SIG{name} to etcd failed");
         Ok(())
     }
 
-    fn row(&mut self) -> Row {
+    fn progress(&mut self) -> Progress {
         let ledger = lock(&self.ledger);
-        let numbers = ledger.numbers;
-        let waits = &ledger.waits[self.told..];
-        self.told = ledger.waits.len();
-        Row {
-            at_s: self.begin.elapsed().as_secs_f64(),
-            created: numbers.created,
-            bound: numbers.bound,
-            deleted: numbers.gone,
-            pending: numbers.pending,
-            full: numbers.placed as f64 / (load::places(self.options.nodes) as f64 / 0.8),
+        let counts = ledger.counts;
+        let waits = &ledger.waits[self.reported..];
+        self.reported = ledger.waits.len();
+        Progress {
+            at_s: self.started.elapsed().as_secs_f64(),
+            created: counts.created,
+            bound: counts.bound,
+            deleted: counts.deleted,
+            pending: counts.pending,
+            full: counts.placed as f64 / (load::places(self.options.nodes) as f64 / 0.8),
             longest_wait_s: waits.iter().max().map_or(0.0, Duration::as_secs_f64),
-            refused_bindings: self.book.refused.values().sum(),
-            leader: self.book.leader().map(|leader| leader.replica.clone()).unwrap_or_default(),
-            happened: std::mem::take(&mut self.happened),
+            refused_bindings: self.writes.refused.values().sum(),
+            leader: self.writes.leader().map(|leader| leader.replica.clone()).unwrap_or_default(),
+            events: std::mem::take(&mut self.events),
         }
     }
 
-    /// Ends everything, and judges.
+    /// Stops everything and evaluates the run.
     fn report(mut self) -> Result<Report> {
-        self.crew.end()?;
-        self.log.read()?.into_iter().for_each(|write| self.book.note(write));
-        let skewed = self.book.offset("replica-0").context("replica-0 has never had the lease")?;
+        self.replicas.stop()?;
+        self.log.read()?.into_iter().for_each(|write| self.writes.add(write));
+        let skewed = self.writes.offset("replica-0").context("replica-0 has never held the lease")?;
         let skew_s = self.options.plan.skew_s;
         ensure!(
             (skewed - skew_s as f64).abs() < 60.0,
-            "the clock of replica-0 should be off by {skew_s} s, and is off by {skewed:.1} s"
+            "the clock of replica-0 should be off by {skew_s} s, but is off by {skewed:.1} s"
         );
         let now = Instant::now();
         let ledger = lock(&self.ledger);
         let mut violations = ledger.violations.clone();
-        violations.extend(self.book.violations());
-        violations.extend(self.crew.violations.iter().cloned());
-        let left = ledger.waiting(now).map(|(pod, waited)| (pod.to_owned(), waited));
+        violations.extend(self.writes.violations());
+        violations.extend(self.replicas.violations.iter().cloned());
+        let pending = ledger.waiting(now).map(|(pod, waited)| (pod.to_owned(), waited));
         let slow =
-            ledger.longest.clone().filter(|(_, wait)| self.options.judges_times && *wait > LONGEST_WAIT);
-        let left = left.chain(slow);
-        violations.extend(left.map(|(pod, wait)| Violation::LeftBehind { pod, seconds: wait.as_secs_f64() }));
-        let take_overs: Vec<TakeOver> = self.kills.iter().map(|kill| self.take_over(kill)).collect();
+            ledger.longest.clone().filter(|(_, wait)| self.options.checks_times && *wait > LONGEST_WAIT);
+        let late = pending.chain(slow);
+        violations.extend(late.map(|(pod, wait)| Violation::LeftBehind { pod, seconds: wait.as_secs_f64() }));
+        let failovers: Vec<Failover> = self.kills.iter().map(|kill| self.failover(kill)).collect();
         let limit = (LEASE + 2 * PAUSE + SLACK).as_secs_f64();
-        let is_late = |take_over: &&TakeOver| {
-            take_over.seconds.is_none_or(|seconds| self.options.judges_times && seconds > limit)
+        let is_late = |failover: &&Failover| {
+            failover.seconds.is_none_or(|seconds| self.options.checks_times && seconds > limit)
         };
-        violations.extend(take_overs.iter().filter(is_late).map(|late| Violation::LateTakeOver {
+        violations.extend(failovers.iter().filter(is_late).map(|late| Violation::LateFailover {
             killed: late.killed.clone(),
             at: late.at.clone(),
             took: late.seconds,
             limit,
         }));
-        let numbers = ledger.numbers;
+        let counts = ledger.counts;
         Ok(Report {
             plan: self.options.plan.clone(),
             rate: self.options.rate,
             nodes: self.options.nodes,
-            created: numbers.created,
-            bound: numbers.bound,
-            deleted: numbers.gone,
-            fullest_node: numbers.fullest as f64 / 1000.0,
-            bindings: self.book.bound,
-            refused_bindings: self.book.refused.clone(),
-            terms: self.book.terms.iter().filter(|term| !term.holder.is_empty()).count(),
-            leases_lost: self.crew.lost,
-            take_overs,
-            take_over_limit_s: limit,
-            waits: Waits::of(&ledger.waits),
+            created: counts.created,
+            bound: counts.bound,
+            deleted: counts.deleted,
+            fullest_node: counts.fullest as f64 / 1000.0,
+            bindings: self.writes.bound,
+            refused_bindings: self.writes.refused.clone(),
+            terms: self.writes.terms.iter().filter(|term| !term.holder.is_empty()).count(),
+            leases_lost: self.replicas.lost,
+            failovers,
+            failover_limit_s: limit,
+            waits: WaitTimes::of(&ledger.waits),
             clock_offsets_s: self
-                .book
+                .writes
                 .offsets
                 .keys()
-                .filter_map(|r| Some((r.clone(), self.book.offset(r)?)))
+                .filter_map(|r| Some((r.clone(), self.writes.offset(r)?)))
                 .collect(),
             violations,
         })
     }
 
-    fn take_over(&self, kill: &Kill) -> TakeOver {
-        let next = self.book.take_over(&kill.holder, kill.at);
-        TakeOver {
+    fn failover(&self, kill: &Kill) -> Failover {
+        let next = self.writes.failover(&kill.holder, kill.at);
+        Failover {
             killed: kill.replica.clone(),
             at: kill.at.to_rfc3339_micro(),
             by: next.map(|term| term.replica.clone()),
@@ -347,7 +345,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// A cluster that knows the replicas by their names and writes down what they do.
+/// Starts a cluster with a user for each replica and an audit log of their requests.
 fn start_cluster(files: &Path, replicas: &[String], audit: Vec<String>) -> Result<ControlPlane> {
     let tokens = files.join("tokens.csv");
     let mut lines = format!("{},admin,admin,system:masters\n", ControlPlane::TOKEN);
@@ -361,14 +359,18 @@ fn start_cluster(files: &Path, replicas: &[String], audit: Vec<String>) -> Resul
     Ok(ControlPlane::start(&ControlPlaneOptions { apiserver_flags, ..ControlPlaneOptions::default() })?)
 }
 
-fn follow(cluster: &ControlPlane, ledger: &Arc<Mutex<Ledger>>, trouble: &Arc<Mutex<Option<anyhow::Error>>>) {
-    let (ledger, trouble) = (Arc::downgrade(ledger), trouble.clone());
+fn follow(
+    cluster: &ControlPlane,
+    ledger: &Arc<Mutex<Ledger>>,
+    first_error: &Arc<Mutex<Option<anyhow::Error>>>,
+) {
+    let (ledger, first_error) = (Arc::downgrade(ledger), first_error.clone());
     history::follow(cluster.etcd_url(), move |change| {
         let Some(ledger) = ledger.upgrade() else { return false };
         match change {
-            Ok(change) => lock(&ledger).note(change, Instant::now()),
+            Ok(change) => lock(&ledger).apply(change, Instant::now()),
             Err(error) => {
-                *lock(&trouble) = Some(error);
+                *lock(&first_error) = Some(error);
                 return false;
             }
         }

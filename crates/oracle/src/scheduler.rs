@@ -1,4 +1,4 @@
-//! A scheduler under test: the original, or Harbormaster, as a process.
+//! A scheduler under test as a process: kube-scheduler or Harbormaster.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use anyhow::{Context, Result, bail};
 use crate::components::{ApiClient, Component, Endpoint, free_ports};
 use crate::process;
 
-/// How long a scheduler may take to end by itself.
+/// Time that a scheduler has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long a scheduler may take to be ready.
+/// Time that a scheduler has to become ready.
 const START: Duration = Duration::from_secs(60);
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// Which scheduler to run.
+/// A scheduler that takes part in a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contender {
-    /// The original.
+    /// The real kube-scheduler.
     KubeScheduler,
     /// The program at this path.
     Harbormaster(PathBuf),
 }
 
 impl Contender {
-    /// Its name in reports.
+    /// Returns its name in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -39,21 +39,21 @@ impl Contender {
     }
 }
 
-/// How to start it.
+/// Options for starting a scheduler.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
     /// A KubeSchedulerConfiguration in JSON or YAML.
     pub config: String,
     /// `Gate=bool` for both contenders.
     pub feature_gates: Vec<String>,
-    /// Decide exactly like kube-scheduler: Harbormaster's `--parity`, and for
-    /// kube-scheduler an initial list in the order of names.
+    /// Decide exactly like kube-scheduler: with Harbormaster's `--parity`, and for
+    /// kube-scheduler with an initial list in the order of names.
     pub parity: bool,
-    /// Serve metrics, so that [`Scheduler::activity`] and [`Scheduler::page`] have an answer.
+    /// Serve metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
     pub metrics: bool,
 }
 
-/// A running scheduler; it ends with this value.
+/// A running scheduler. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Scheduler {
     process: Process,
@@ -62,32 +62,32 @@ pub struct Scheduler {
 
 #[derive(Debug)]
 enum Process {
-    Original(Component),
+    KubeScheduler(Component),
     Harbormaster(Program),
 }
 
-/// Harbormaster's process; unlike the original it does not follow a pipe.
+/// Harbormaster's process. Unlike a [`Component`] it does not end with a pipe.
 #[derive(Debug)]
 struct Program {
     child: Child,
     log: PathBuf,
 }
 
-/// What a scheduler says about its own work.
+/// A scheduler's metrics of its own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// Pods that are about to be tried.
+    /// Number of pods that are ready to be scheduled or back off.
     pub queued: u64,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempts: u64,
 }
 
 impl Scheduler {
-    /// Starts `contender` on `cluster` and, where it can tell, waits until it
-    /// schedules.
+    /// Starts `contender` on `cluster` and, if it serves metrics, waits until it is
+    /// ready.
     pub fn start(contender: &Contender, cluster: &Endpoint, options: &StartOptions) -> Result<Self> {
         let mut scheduler = match contender {
-            Contender::KubeScheduler => start_original(cluster, options)?,
+            Contender::KubeScheduler => start_kube_scheduler(cluster, options)?,
             Contender::Harbormaster(binary) => start_harbormaster(binary, cluster, options)?,
         };
         let deadline = Instant::now() + START;
@@ -104,19 +104,19 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// The process id.
+    /// Returns the process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         match &self.process {
-            Process::Original(component) => component.pid(),
+            Process::KubeScheduler(component) => component.pid(),
             Process::Harbormaster(program) => program.child.id(),
         }
     }
 
-    /// Fails with the end of the log when the process has ended.
+    /// Fails with the end of the log if the process has ended.
     pub fn check(&mut self) -> Result<()> {
         let (status, log) = match &mut self.process {
-            Process::Original(component) => (component.exit_status()?, component.log_path().to_owned()),
+            Process::KubeScheduler(component) => (component.exit_status()?, component.log_path().to_owned()),
             Process::Harbormaster(program) => (program.child.try_wait()?, program.log.clone()),
         };
         match status {
@@ -125,7 +125,7 @@ impl Scheduler {
         }
     }
 
-    /// The scheduler's own account, where it serves one.
+    /// Returns the scheduler's activity if it serves metrics.
     pub fn activity(&self) -> Result<Option<Activity>> {
         let Some(text) = self.page("/metrics")? else { return Ok(None) };
         let pending = |queue| sum(&text, "scheduler_pending_pods{", queue);
@@ -133,21 +133,21 @@ impl Scheduler {
         Ok(Some(Activity { queued, attempts: sum(&text, "scheduler_schedule_attempts_total{", "") }))
     }
 
-    /// The page with its metrics at that path, where it serves one.
+    /// Returns the page of metrics at `path` if it serves metrics.
     pub fn page(&self, path: &str) -> Result<Option<String>> {
         Ok(self.metrics.as_ref().map(|client| client.get_text(path)).transpose()?)
     }
 
-    /// Whether it writes events in rounds: the last ones come some time after the attempt that they are about.
+    /// Returns true if it writes events in batches, so that the last ones arrive some time after their attempt.
     #[must_use]
-    pub fn writes_events_in_rounds(&self) -> bool {
+    pub fn writes_events_in_batches(&self) -> bool {
         matches!(self.process, Process::Harbormaster(_))
     }
 
-    /// Ends it gracefully.
+    /// Stops it gracefully.
     pub fn stop(self) -> Result<()> {
         match self.process {
-            Process::Original(component) => component.stop().map(drop).map_err(Into::into),
+            Process::KubeScheduler(component) => component.stop().map(drop).map_err(Into::into),
             Process::Harbormaster(program) => program.stop(),
         }
     }
@@ -155,7 +155,7 @@ impl Scheduler {
 
 impl Program {
     fn stop(mut self) -> Result<()> {
-        process::ask_to_end(self.child.id()).context("running kill")?;
+        process::terminate(self.child.id()).context("running kill")?;
         let deadline = Instant::now() + GRACE;
         while self.child.try_wait()?.is_none() && Instant::now() < deadline {
             sleep(POLL);
@@ -166,20 +166,20 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The sum of the series on a page of metrics whose line begins like this and has that label.
-pub(crate) fn sum(page: &str, begin: &str, label: &str) -> u64 {
-    let lines = page.lines().filter(|line| line.starts_with(begin) && line.contains(label));
-    // Prometheus writes whole numbers as floats when they are large.
+/// Sums the series on a page of metrics whose lines start with `prefix` and contain `label`.
+pub(crate) fn sum(page: &str, prefix: &str, label: &str) -> u64 {
+    let lines = page.lines().filter(|line| line.starts_with(prefix) && line.contains(label));
+    // Large integers are written as floats.
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
 }
 
-/// Flags for a port that tells everybody how the scheduler is, and who asks there.
+/// Returns flags for a port that serves metrics and readiness to anyone, and a client for it.
 fn metrics_port() -> Result<(Vec<String>, ApiClient)> {
     let [port] = free_ports()?;
     let flags = vec![
@@ -190,7 +190,7 @@ fn metrics_port() -> Result<(Vec<String>, ApiClient)> {
     Ok((flags, ApiClient::new(&format!("https://127.0.0.1:{port}"), "")))
 }
 
-fn start_original(cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
+fn start_kube_scheduler(cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
     let mut gates = options.feature_gates.clone();
     if options.parity {
         // A streamed initial list is delivered in the random order of a Go map.
@@ -207,7 +207,7 @@ fn start_original(cluster: &Endpoint, options: &StartOptions) -> Result<Schedule
         metrics = Some(client);
     }
     let component = cluster.start_kube_scheduler(&options.config, &flags)?;
-    Ok(Scheduler { process: Process::Original(component), metrics })
+    Ok(Scheduler { process: Process::KubeScheduler(component), metrics })
 }
 
 fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {

@@ -1,16 +1,16 @@
-//! Whether a pod costs Harbormaster as much after many minutes as at first.
+//! Check that Harbormaster's cost per pod does not grow over many minutes.
 //!
-//! Pods come at a steady rate, and after a minute the oldest go at the same
-//! rate. No two are alike to a selector: every pod has a label of its own, every
-//! tenth an anti-affinity selector of its own, as pods of Jobs and StatefulSets
-//! do. With [`Options::churn`] nodes, workloads and claims come and go, too, every
-//! pod has preferences, an image and a host port of its own, and memory must not
-//! grow either. The API server is ours, in memory and in this
-//! process: what the scheduler's process uses is the scheduler's alone.
+//! Pods are created at a steady rate, and after a minute the oldest are deleted at
+//! the same rate. All pods differ for selectors: every pod has a unique label and
+//! every tenth a unique anti-affinity selector, like pods of Jobs and
+//! StatefulSets. With [`Options::churn`], nodes, workloads and claims are created
+//! and deleted too, every pod has unique preferences, a unique image and host port,
+//! and memory must not grow either. The in-memory API server runs in this process,
+//! so the scheduler's process uses CPU and memory only for scheduling.
 
 mod churn;
 mod memory;
-mod unlike;
+mod unique;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,103 +28,103 @@ use crate::embedded::Embedded;
 use crate::process;
 use crate::scheduler::{Contender, Scheduler, StartOptions, sum};
 
-/// From one look at the memory to the next.
+/// Time between memory samples.
 const STEP: Duration = Duration::from_secs(10);
 const STEPS_PER_MINUTE: usize = 6;
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// The minute with which the last one is compared: the first ones fill caches.
+/// Index of the minute that the last one is compared with; the first ones fill caches.
 const THIRD: usize = 2;
-/// The last minute may cost this many times the third.
-const MOST: f64 = 1.2;
-/// With churn, resident memory may grow by this part over the last half.
-const MOST_GROWTH: f64 = 0.05;
-/// Every how many pods one has a selector of its own.
+/// Maximum ratio of the last minute's cost to the third's.
+const MAX_RATIO: f64 = 1.2;
+/// With churn, maximum growth of resident memory over the last half.
+const MAX_GROWTH: f64 = 0.05;
+/// One in this many pods has a unique selector.
 const SELECTIVE: u64 = 10;
 
-/// What to run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The scheduler's program.
+    /// Path of the harbormaster program.
     pub harbormaster: PathBuf,
-    /// Pods per second that come, and that go.
+    /// Number of pods created, and deleted, per second.
     pub rate: u64,
-    /// How long; at least four, so that there is something to compare.
+    /// Duration; at least four, so that the third can be compared.
     pub minutes: usize,
-    /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
+    /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods.
     pub nodes: usize,
-    /// Whether nodes, workloads with Services and claims with volumes come and go beside the pods, and no two pods are alike to
-    /// any plugin.
+    /// True if nodes, workloads with Services and claims with volumes are created and deleted too, and all pods differ for
+    /// every plugin.
     pub churn: bool,
 }
 
-/// What one minute took.
+/// Measurements of one minute.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Minute {
-    /// CPU time of the scheduler's process per pod that came, in milliseconds.
+    /// CPU time of the scheduler per created pod, in milliseconds.
     pub cpu_ms_per_pod: f64,
-    /// Its resident memory at the end of the minute, in MiB.
+    /// Resident memory of the scheduler at the end of the minute, in MiB.
     pub resident_mib: f64,
-    /// Pods that came.
+    /// Number of pods created.
     pub pods: u64,
-    /// Pods without a node at the end of the minute.
+    /// Number of pods without a node at the end of the minute.
     pub pending: usize,
-    /// Nodes in the scheduler's cache then.
+    /// Number of nodes in the scheduler's cache at the end of the minute.
     pub cached_nodes: u64,
-    /// Pods in the scheduler's cache then.
+    /// Number of pods in the scheduler's cache at the end of the minute.
     pub cached_pods: u64,
-    /// Pods whose binding it has not seen yet.
+    /// Number of pods whose binding the scheduler has not seen yet.
     pub assumed_pods: u64,
 }
 
-/// What a run took.
+/// Result of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// In order.
+    /// Minutes in order.
     pub minutes: Vec<Minute>,
-    /// The memory every ten seconds, in order.
+    /// Memory samples, one every ten seconds, in order.
     pub samples: Vec<Sample>,
-    /// Whether growing memory counts.
+    /// True if memory must not grow.
     pub churn: bool,
 }
 
 impl Report {
-    /// What a pod cost in the last minute, in pods of the third; `None` of a run without a fourth minute.
+    /// Returns the ratio of the cost per pod in the last minute to that in the third; `None` without a fourth minute.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         let [first, .., last] = self.minutes.get(THIRD..)? else { return None };
         Some(last.cpu_ms_per_pod / first.cpu_ms_per_pod)
     }
 
-    /// Where memory went; `None` of a run that was too short to tell.
+    /// Returns the trend of memory; `None` if the run was too short.
     #[must_use]
     pub fn trend(&self) -> Option<Trend> {
         Trend::of(&self.samples)
     }
 
-    /// Whether the cost, and with churn the memory, has stayed what it was.
+    /// Returns true if the cost, and with churn the memory, has not grown.
     #[must_use]
     pub fn is_steady(&self) -> bool {
-        let is_flat = || self.trend().is_some_and(|trend| trend.growth <= MOST_GROWTH);
-        self.ratio().is_some_and(|ratio| ratio <= MOST) && (!self.churn || is_flat())
+        let is_flat = || self.trend().is_some_and(|trend| trend.growth <= MAX_GROWTH);
+        self.ratio().is_some_and(|ratio| ratio <= MAX_RATIO) && (!self.churn || is_flat())
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ratio() {
-            Some(ratio) => write!(f, "the last minute ÷ the third: {ratio:.2} (at most {MOST})")?,
-            None => write!(f, "too short to compare: the third minute is compared with a later one")?,
+            Some(ratio) => write!(f, "the last minute ÷ the third: {ratio:.2} (at most {MAX_RATIO})")?,
+            None => write!(f, "too short: existing is no minute to compare with the third")?,
         }
         let Some(trend) = self.trend() else { return Ok(()) };
         write!(f, "\n{trend}")?;
-        if self.churn { write!(f, " (at most {:+.0} %)", MOST_GROWTH * 100.0) } else { Ok(()) }
+        if self.churn { write!(f, " (at most {:+.0} %)", MAX_GROWTH * 100.0) } else { Ok(()) }
     }
 }
 
-/// Runs, and tells `progress` the number of every minute that is over, from one on.
+/// Runs the test, and calls `progress` after every minute with its number, from 1.
 ///
 /// # Errors
-/// When the scheduler ends, the API server refuses something, or pods stay without a node.
+/// If the scheduler ends, the API server rejects a request, or pods stay pending.
 pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Result<Report> {
     let cluster = Embedded::start(|_| Ok(()))?;
     let client = cluster.client();
@@ -132,7 +132,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
         client.post("/api/v1/nodes", &node(index)).context("creating nodes")?;
     }
     let contender = Contender::Harbormaster(options.harbormaster.clone());
-    // The client's default limit of 50 requests a second would be what is measured.
+    // Otherwise the client's default limit of 50 requests per second would be measured.
     let config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -140,7 +140,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
     });
     let start_options = StartOptions { config: config.to_string(), metrics: true, ..StartOptions::default() };
     let mut scheduler = Scheduler::start(&contender, &cluster, &start_options)?;
-    let begin = Instant::now();
+    let started = Instant::now();
     let mut stream = Stream::new(client, options);
     let mut report = Report { churn: options.churn, ..Report::default() };
     for number in 1..=options.minutes {
@@ -149,12 +149,12 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
             stream.run_for(STEP).or_else(|error| scheduler.check().and(Err(error)))?;
             scheduler.check()?;
             let resident_mib = process::memory(scheduler.pid())?.resident as f64 / 1024.0;
-            report.samples.push(Sample { at_s: begin.elapsed().as_secs_f64(), resident_mib });
+            report.samples.push(Sample { at_s: started.elapsed().as_secs_f64(), resident_mib });
         }
         let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(cpu);
         let pods = stream.created - created;
-        let numbers = scheduler.page("/metrics")?.unwrap_or_default();
-        let cached = |kind: &str| sum(&numbers, "scheduler_cache_size{", kind);
+        let metrics = scheduler.page("/metrics")?.unwrap_or_default();
+        let cached = |kind: &str| sum(&metrics, "scheduler_cache_size{", kind);
         let minute = Minute {
             cpu_ms_per_pod: cpu.as_secs_f64() * 1000.0 / pods as f64,
             resident_mib: report.samples.last().map_or(0.0, |sample| sample.resident_mib),
@@ -168,7 +168,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
         let few = options.rate as usize * 5;
         ensure!(
             minute.pending <= few,
-            "{} pods wait for a node; the cost of the others says little",
+            "{} pods are pending, so the cost of the others is not meaningful",
             minute.pending
         );
         report.minutes.push(minute);
@@ -177,14 +177,14 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, &Minute)) -> Resul
     Ok(report)
 }
 
-/// Pods that come and go.
+/// A stream of pods that are created and deleted.
 struct Stream<'a> {
     client: &'a ApiClient,
     interval: Duration,
-    /// How many are there before the first goes: those of a minute.
-    kept: usize,
+    /// Number of existing pods from which the oldest are deleted: those of a minute.
+    max_pods: usize,
     created: u64,
-    there: VecDeque<u64>,
+    existing: VecDeque<u64>,
     next: Instant,
     churn: Option<Churn<'a>>,
 }
@@ -192,30 +192,38 @@ struct Stream<'a> {
 impl<'a> Stream<'a> {
     fn new(client: &'a ApiClient, options: &Options) -> Self {
         let Options { rate, nodes, churn, .. } = *options;
-        let (interval, kept) = (Duration::from_secs(1) / rate as u32, 60 * rate as usize);
+        let (interval, max_pods) = (Duration::from_secs(1) / rate as u32, 60 * rate as usize);
         let churn = churn.then(|| Churn::new(client, rate, nodes));
-        Self { client, interval, kept, created: 0, there: VecDeque::new(), next: Instant::now(), churn }
+        Self {
+            client,
+            interval,
+            max_pods,
+            created: 0,
+            existing: VecDeque::new(),
+            next: Instant::now(),
+            churn,
+        }
     }
 
-    /// A stream that has fallen behind catches up.
+    /// Creates and deletes pods for a time. Catches up if it has fallen behind.
     fn run_for(&mut self, time: Duration) -> Result<()> {
         let end = self.next + time;
         while self.next < end {
             sleep(self.next.saturating_duration_since(Instant::now()));
             let mut pod = pod(self.created);
             if let Some(churn) = &mut self.churn {
-                churn.before(self.created, &mut pod)?;
+                churn.before_creation(self.created, &mut pod)?;
             }
             self.client.post(PODS, &pod).context("creating a pod")?;
-            self.there.push_back(self.created);
+            self.existing.push_back(self.created);
             self.created += 1;
-            if self.there.len() > self.kept
-                && let Some(oldest) = self.there.pop_front()
+            if self.existing.len() > self.max_pods
+                && let Some(oldest) = self.existing.pop_front()
             {
                 let path = format!("{PODS}/{}?gracePeriodSeconds=0", name(oldest));
-                gone(self.client.delete(&path)).context("deleting a pod")?;
+                allow_missing(self.client.delete(&path)).context("deleting a pod")?;
                 if let Some(churn) = &self.churn {
-                    churn.after(oldest)?;
+                    churn.after_deletion(oldest)?;
                 }
             }
             self.next += self.interval;
@@ -224,8 +232,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What was deleted already is gone as well.
-fn gone(answer: Result<Value, Error>) -> Result<(), Error> {
+/// Ignores that an object no longer exists.
+fn allow_missing(answer: Result<Value, Error>) -> Result<(), Error> {
     match answer {
         Ok(_) | Err(Error::Refused { status: 404, .. }) => Ok(()),
         Err(error) => Err(error),
@@ -306,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_counts_with_churn_only() {
+    fn growing_memory_matters_only_with_churn() {
         let sample = |i: u32| Sample { at_s: f64::from(i), resident_mib: f64::from(100 + i) };
         let growing = Report { samples: (0..40).map(sample).collect(), ..report(&[1.0; 5]) };
         assert!(growing.is_steady());
@@ -314,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pod_has_a_label_of_its_own_and_a_tenth_a_selector() {
+    fn every_pod_has_a_unique_label_and_a_tenth_a_selector() {
         let pods: Vec<Value> = (0..100).map(pod).collect();
         let own: std::collections::HashSet<_> =
             pods.iter().map(|pod| pod["metadata"]["labels"]["own"].to_string()).collect();

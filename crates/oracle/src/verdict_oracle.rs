@@ -1,9 +1,9 @@
-//! What every real scheduler plugin says about every node.
+//! Verdicts of the real scheduler plugins on every node.
 //!
-//! A [`VerdictOracle`] is the role `verdicts` of the real program: one process
-//! that answers any number of questions, each with a cluster of its own, at
-//! about 400,000 pod and node pairs per second. Objects get the API
-//! server's defaults before they are evaluated; unknown fields are an error.
+//! A [`VerdictOracle`] is the role `verdicts` of the real program: one process that
+//! answers any number of requests, each with its own cluster, at about 400,000
+//! pairs of pods and nodes per second. Objects get the API server's defaults before
+//! they are evaluated; unknown fields are an error.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,141 +15,140 @@ use serde_json::Value;
 
 use crate::components::RealBinary;
 
-/// A cluster, and which of its pending pods to evaluate. Pending pods do not
-/// see each other.
+/// A cluster with pending pods to evaluate. Pending pods do not see each other.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Request {
-    /// Comes back in the response.
+    /// ID that the response returns.
     pub id: i64,
-    /// A KubeSchedulerConfiguration v1; `None` for the defaults. No extenders.
+    /// A KubeSchedulerConfiguration v1 without extenders; `None` for the defaults.
     pub config: Option<Value>,
     /// Kubernetes objects with `apiVersion` and `kind`. A pod with
-    /// `spec.nodeName` is bound; finished pods do not count.
+    /// `spec.nodeName` is bound; finished pods are ignored.
     pub objects: Vec<Value>,
     /// `namespace/name` of pending pods; empty for all, in the order of
     /// `objects`.
     pub pods: Vec<String>,
-    /// Asks about evictions for the pods that fit nowhere.
+    /// Evaluates preemption for pods that do not fit.
     pub preempt: bool,
 }
 
-/// The answer to one [`Request`].
+/// Response to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Response {
-    /// The request's id.
+    /// ID of the request.
     pub id: i64,
-    /// Why the request could not be evaluated at all; `pods` is empty then.
+    /// Reason why the request could not be evaluated at all; `pods` is then empty.
     pub error: Option<String>,
-    /// One verdict per pod, in the order asked for.
+    /// One verdict per pod, in the requested order.
     pub pods: Vec<PodVerdict>,
 }
 
-/// What the plugins of a pod's profile say.
+/// Verdicts of the plugins of a pod's profile.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodVerdict {
     /// `namespace/name`.
     pub pod: String,
-    /// The profile, that is `spec.schedulerName`.
+    /// Profile, which is `spec.schedulerName`.
     pub profile: String,
-    /// Why the pod could not be evaluated to the end, for instance a profile
-    /// that does not exist or a plugin that failed.
+    /// Reason why the pod could not be fully evaluated, for example a missing
+    /// profile or a plugin that failed.
     pub error: Option<String>,
-    /// The first PreEnqueue rejection; the later points are evaluated anyway.
+    /// First rejection by PreEnqueue; later points are evaluated nevertheless.
     pub pre_enqueue: Option<Status>,
-    /// The rejection of the pod as a whole; `nodes` is empty then.
+    /// Rejection of the whole pod; `nodes` is then empty.
     pub pre_filter: Option<Status>,
-    /// Every node; `None` where the pod fits. A node outside the set that
+    /// Status of every node; `None` if the pod fits. A node outside the set that
     /// PreFilter returned has a status without a plugin.
     pub nodes: BTreeMap<String, Option<Status>>,
-    /// Every node where the pod fits, even when it is the only one.
+    /// Score of every node that the pod fits, even if there is only one.
     pub scores: BTreeMap<String, NodeScore>,
-    /// Pods that may make way, if that was asked and the pod fits nowhere.
+    /// Result of preemption, if it was requested and the pod does not fit.
     #[serde(default)]
     pub preemption: Option<Preemption>,
 }
 
-/// DefaultPreemption's answer for every node.
+/// Candidates of DefaultPreemption.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Preemption {
-    /// The node that it chooses among all; empty without candidates.
+    /// The node that it chooses; empty without candidates.
     pub node: String,
-    /// Every node where evictions make room.
+    /// Candidates by node.
     pub candidates: BTreeMap<String, Candidate>,
 }
 
-/// Whom one node would lose.
+/// Victims on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Candidate {
-    /// `namespace/name`, the most important pod first.
+    /// `namespace/name`, most important pod first.
     pub victims: Vec<String>,
-    /// Number of them that break a disruption budget.
+    /// Number of victims that violate a disruption budget.
     pub violations: i64,
 }
 
-/// A plugin's rejection, or its error.
+/// Rejection or error of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Status {
-    /// The plugin's name; empty for a status of the framework itself.
+    /// Name of the plugin; empty for a status of the framework.
     pub plugin: String,
     /// `Unschedulable`, `UnschedulableAndUnresolvable`, `Error`, ...
     pub code: String,
-    /// Sorted.
+    /// Reasons, sorted.
     pub reasons: Vec<String>,
 }
 
-/// The score of one node.
+/// Score of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NodeScore {
-    /// The sum over the plugins.
+    /// Sum over the plugins.
     pub total: i64,
-    /// Normalised, weighted score of each plugin that PreScore did not skip.
+    /// Normalized, weighted score of each plugin that PreScore did not skip.
     pub plugins: BTreeMap<String, i64>,
 }
 
-/// Why the oracle did not answer.
+/// Reason why the oracle did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The real program could not be built.
     #[error(transparent)]
     Components(#[from] crate::components::Error),
     /// The process could not be started.
-    #[error("the verdict oracle: {0}")]
+    #[error("running the verdict oracle: {0}")]
     Io(#[from] io::Error),
     /// The process ended; this is the end of its log.
     #[error("the verdict oracle has ended; the end of its log:\n{0}")]
     Ended(String),
-    /// A line that is not a response.
-    #[error("the verdict oracle answered with something else: {0}")]
+    /// The output is not a response.
+    #[error("the verdict oracle returned an invalid response: {0}")]
     Answer(#[from] serde_json::Error),
-    /// A response to another request.
-    #[error("the verdict oracle answered request {got} instead of {asked}")]
+    /// The response has another ID than the request.
+    #[error("the verdict oracle answered request {got} instead of {expected}")]
     Order {
-        /// The id asked for.
-        asked: i64,
-        /// The id that came.
+        /// ID of the request.
+        expected: i64,
+        /// ID of the response.
         got: i64,
     },
 }
 
-/// The running oracle. It ends with this value or with this process.
+/// The running oracle. Dropping it kills the process.
 #[derive(Debug)]
 pub struct VerdictOracle {
     child: Child,
     input: BufWriter<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// What the plugins log.
+    /// Log of the plugins.
     log: File,
     line: Vec<u8>,
 }
 
 impl VerdictOracle {
-    /// Builds the real program if need be and starts the oracle.
+    /// Builds the real program if necessary and starts the oracle.
     pub fn start() -> Result<Self, Error> {
         Self::with_features(&[])
     }
 
-    /// The same with these feature gates on; they hold as long as it runs.
+    /// Starts the oracle with these feature gates enabled.
     pub fn with_features(features: &[String]) -> Result<Self, Error> {
         let gates: Vec<String> = features.iter().map(|feature| format!("{feature}=true")).collect();
         let log = tempfile::tempfile()?;
@@ -172,7 +171,7 @@ impl VerdictOracle {
         })
     }
 
-    /// Asks one question and waits for the answer.
+    /// Sends a request and waits for the response.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Error> {
         serde_json::to_writer(&mut self.input, request)?;
         self.input.write_all(b"\n")?;
@@ -185,13 +184,13 @@ impl VerdictOracle {
         if response.id == request.id {
             Ok(response)
         } else {
-            Err(Error::Order { asked: request.id, got: response.id })
+            Err(Error::Order { expected: request.id, got: response.id })
         }
     }
 }
 
 impl VerdictOracle {
-    /// The last 4 KiB that the process has logged.
+    /// The last 4 KiB of the log.
     fn log_tail(&mut self) -> String {
         let mut bytes = Vec::new();
         let end = self.log.seek(SeekFrom::End(0)).unwrap_or(0);
@@ -205,7 +204,7 @@ impl VerdictOracle {
 
 impl Drop for VerdictOracle {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

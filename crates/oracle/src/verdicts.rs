@@ -1,8 +1,8 @@
-//! Compares what every plugin says about every node.
+//! Comparison of the verdicts of every plugin on every node.
 //!
-//! Random clusters are judged by the original plugins and by Harbormaster. Each
+//! Random clusters are judged by kube-scheduler's plugins and by Harbormaster. Each
 //! pending pod is judged alone against the bound pods. The first difference is
-//! shrunk to a small cluster and returned with both sides' words.
+//! shrunk to a small cluster and returned with the verdicts of both sides.
 
 mod compare;
 mod judgement;
@@ -19,46 +19,46 @@ use anyhow::Context;
 pub use compare::{Difference, compare};
 pub use library_source::HarbormasterLibrary;
 pub use report::Report;
-pub use source::{Original, Result, VerdictSource, Verdicts};
+pub use source::{RealPlugins, Result, VerdictSource, Verdicts};
 
 use crate::generate::{Cluster, Shape};
 
-/// What to compare.
+/// Options of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The seed of the first cluster; the others follow.
+    /// Seed of the first cluster; the others have consecutive seeds.
     pub seed: u64,
-    /// How many clusters.
+    /// Number of clusters.
     pub clusters: u64,
-    /// Their size.
+    /// Size of clusters.
     pub shape: Shape,
-    /// How long to shrink a difference.
+    /// Time limit for shrinking a difference.
     pub shrink_for: Duration,
-    /// Look only at differences whose kind contains this text.
+    /// Ignores differences whose kind does not contain this text.
     pub only: Option<String>,
-    /// Count the differences of all clusters instead of ending with the first.
+    /// Counts the differences of all clusters instead of stopping at the first.
     pub keep_going: bool,
 }
 
-/// What has been compared so far.
+/// Numbers of comparisons so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Clusters.
+    /// Number of clusters.
     pub clusters: u64,
-    /// Pending pods.
+    /// Number of pending pods.
     pub pods: u64,
-    /// Pairs of a pod and a node.
+    /// Number of pairs of a pod and a node.
     pub verdicts: u64,
-    /// Nodes that were scored for a pod.
+    /// Number of nodes that were scored for a pod.
     pub scores: u64,
-    /// Pods that a plugin failed on.
+    /// Number of pods for which a plugin failed.
     pub errors: u64,
-    /// Rejections by plugin, those of whole pods included: what the clusters cover.
+    /// Number of rejections by plugin, including those of whole pods. Shows what the clusters cover.
     pub rejections: BTreeMap<String, u64>,
 }
 
-/// Compares `left` and `right`, if not told otherwise until the first difference, and tells `progress`
-/// after every cluster.
+/// Compares `left` and `right` until the first difference, unless the options say to continue, and calls
+/// `progress` after every cluster.
 pub fn run(
     options: &Options,
     left: &mut dyn VerdictSource,
@@ -80,10 +80,10 @@ pub fn run(
             actual => actual.with_context(|| format!("{}, seed {seed}", right.name()))?,
         };
         counts.add(&expected);
-        let is_wanted = |difference: &Difference| {
+        let is_selected = |difference: &Difference| {
             options.only.as_ref().is_none_or(|text| difference.kind.contains(text.as_str()))
         };
-        let mut differences = compare::differences(&expected, &actual).filter(is_wanted);
+        let mut differences = compare::differences(&expected, &actual).filter(is_selected);
         if options.keep_going {
             for difference in differences {
                 let example = format!("seed {seed}, {}", difference.pod);
@@ -99,12 +99,12 @@ pub fn run(
     Ok(Report { counts, elapsed: start.elapsed(), kinds, finding: None })
 }
 
-/// Differences of one kind.
+/// The differences of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Kind {
-    /// Pods whose first difference it is, or clusters that could not be judged.
+    /// Number of pods with such a first difference, or of clusters that could not be judged.
     pub pods: u64,
-    /// The seed and name of one of them.
+    /// Seed and name of one of them.
     pub example: String,
 }
 

@@ -1,13 +1,13 @@
-//! A benchmark runs to its end and measures something.
+//! A benchmark completes and measures something.
 
-use harbormaster_oracle::bench::{Options, Sizing, WORKLOADS, run};
+use harbormaster_oracle::bench::{Options, SizeOverrides, WORKLOADS, run};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
 fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
     Options {
         workloads: WORKLOADS.iter().filter(|workload| workloads.contains(&workload.name)).collect(),
-        sizing: Sizing { nodes: Some(nodes), init_pods: Some(nodes), pods: Some(pods), scale: 1.0 },
+        sizing: SizeOverrides { nodes: Some(nodes), init_pods: Some(nodes), pods: Some(pods), scale: 1.0 },
         pairs: 1,
         threads: 2,
         backlog: false,
@@ -15,7 +15,7 @@ fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
 }
 
 #[test]
-fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_numbers() {
+fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_measurements() {
     let options = options(&["plain", "PreemptionAsync"], 30, 60);
     let contender = Contender::KubeScheduler;
     let mut order = Vec::new();
@@ -35,7 +35,7 @@ fn a_short_benchmark_of_the_real_scheduler_with_itself_has_all_numbers() {
 #[test]
 fn both_schedulers_do_equal_work_where_pods_have_volumes() {
     let options = Options {
-        sizing: Sizing { init_pods: Some(5), ..options(&[], 20, 10).sizing },
+        sizing: SizeOverrides { init_pods: Some(5), ..options(&[], 20, 10).sizing },
         ..options(&["SchedulingMigratedInTreePVs", "LocalVolumes"], 20, 10)
     };
     let contenders = [Contender::KubeScheduler, Contender::Harbormaster(harbormaster_binary(false).unwrap())];

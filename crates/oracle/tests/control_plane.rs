@@ -1,4 +1,4 @@
-//! The real components start, serve, schedule and end.
+//! The real components start, serve, schedule and stop.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Asks again until `done` accepts the object, at most 30 s.
+/// Reads the object until `done` accepts it, for at most 30 s.
 fn wait_for(client: &ApiClient, path: &str, done: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -65,7 +65,7 @@ fn a_pod_is_bound_by_the_real_scheduler_on_the_real_api_server() {
     let pid = scheduler.pid();
     assert!(is_alive(pid));
     assert!(!scheduler.log_tail().is_empty());
-    // It ended by itself: without leader election its status is 1, by a signal there is none.
+    // It was not killed: without leader election its status is 1, and after a signal there is none.
     assert_eq!(scheduler.stop().unwrap().code(), Some(1));
     assert!(!is_alive(pid));
     let pids = [cluster.apiserver().pid(), cluster.etcd().pid()];
@@ -76,7 +76,7 @@ fn a_pod_is_bound_by_the_real_scheduler_on_the_real_api_server() {
 }
 
 #[test]
-fn the_controller_manager_makes_the_pods_of_a_replica_set() {
+fn the_controller_manager_creates_the_pods_of_a_replica_set() {
     let options = ControlPlaneOptions { controller_manager: true, ..ControlPlaneOptions::default() };
     let cluster = ControlPlane::start(&options).unwrap();
     let set = json!({
@@ -102,7 +102,7 @@ fn a_component_that_ends_at_once_is_an_error_with_its_log() {
         apiserver_flags: vec!["--no-such-flag=1".to_owned()],
         ..ControlPlaneOptions::default()
     };
-    // The build of the program is not what is timed.
+    // The time limit does not include building the program.
     RealBinary::ensure().unwrap();
     let start = Instant::now();
     let error = ControlPlane::start(&options).unwrap_err();
@@ -113,7 +113,7 @@ fn a_component_that_ends_at_once_is_an_error_with_its_log() {
 }
 
 #[test]
-fn a_refusal_of_the_api_server_has_its_status_and_body() {
+fn the_error_for_a_rejected_request_has_its_status_and_body() {
     let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
     let error = cluster.client().get("/api/v1/nodes/none").unwrap_err();
     let Error::Refused { status, body, .. } = &error else { panic!("{error}") };

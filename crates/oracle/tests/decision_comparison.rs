@@ -1,5 +1,5 @@
-//! Two plays of one script to the real scheduler are equal, and a change of
-//! the configuration is seen.
+//! Two runs of one script with the real scheduler are equal, and a different
+//! configuration makes a difference.
 
 use harbormaster_oracle::decisions::{Options, Script, Size, Stage, TRIES, compare_on};
 use harbormaster_oracle::scheduler::Contender;
@@ -27,7 +27,7 @@ fn the_real_scheduler_preempts_twice_in_the_same_way() {
 }
 
 #[test]
-fn a_scheduler_with_another_configuration_decides_otherwise() {
+fn a_scheduler_with_another_configuration_decides_differently() {
     let mut stage = Stage::start().unwrap();
     let script = Script::new(2, SIZE, Options::default());
     let mut packing = script.clone();

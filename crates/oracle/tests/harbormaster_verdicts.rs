@@ -1,12 +1,12 @@
-//! Harbormaster's plugins say about every node what the original ones say.
+//! Harbormaster's plugins have the same verdicts on every node as kube-scheduler's.
 
 use std::time::Duration;
 
 use harbormaster_oracle::generate::Shape;
-use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, Original, run};
+use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, RealPlugins, run};
 
 #[test]
-fn every_verdict_and_score_of_fifty_thousand_is_the_original_one() {
+fn fifty_thousand_verdicts_and_scores_are_those_of_kube_scheduler() {
     let shape = Shape { max_nodes: 40, max_pods: 120, admitted: false };
     let options = Options {
         seed: 1,
@@ -16,7 +16,7 @@ fn every_verdict_and_score_of_fifty_thousand_is_the_original_one() {
         only: None,
         keep_going: false,
     };
-    let mut left = Original::start().unwrap();
+    let mut left = RealPlugins::start().unwrap();
     let mut right = HarbormasterLibrary;
     let report = run(&options, &mut left, &mut right, |_| {}).unwrap();
     assert!(report.finding.is_none(), "{report}");

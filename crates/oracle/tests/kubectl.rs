@@ -1,6 +1,6 @@
 //! kubectl prints the same with the real kube-apiserver and with the embedded
 //! API server, line by line. The commands are in `tests/scripts/kubectl.script`,
-//! what may differ is in `tests/scripts/kubectl_differences.yaml`.
+//! expected differences in `tests/scripts/kubectl_differences.yaml`.
 
 mod servers;
 
@@ -9,11 +9,12 @@ use harbormaster_oracle::components::{Kubectl, KubectlVersion};
 
 fn prints_the_same(version: KubectlVersion) {
     let kubectl = Kubectl::ensure(version).expect("kubectl can be built");
-    let (script, wanted) = (servers::script("kubectl.script"), servers::wanted("kubectl_differences.yaml"));
-    let told = servers::differences(&script, Some(&kubectl), &wanted);
+    let (script, expected) =
+        (servers::script("kubectl.script"), servers::expected_differences("kubectl_differences.yaml"));
+    let differences = servers::differences(&script, Some(&kubectl), &expected);
     assert!(
-        told.is_empty(),
-        "kubectl {}: - is the real kube-apiserver, + the embedded one\n\n{told}",
+        differences.is_empty(),
+        "kubectl {}: - is the real kube-apiserver, + the embedded one\n\n{differences}",
         version.minor()
     );
 }
@@ -29,9 +30,10 @@ fn the_newest_kubectl_prints_the_same() {
 }
 
 #[test]
-fn the_script_is_long_and_each_wanted_difference_is_in_it() {
-    let (script, wanted) = (servers::script("kubectl.script"), servers::wanted("kubectl_differences.yaml"));
+fn the_script_is_long_and_uses_each_expected_difference() {
+    let (script, expected) =
+        (servers::script("kubectl.script"), servers::expected_differences("kubectl_differences.yaml"));
     let commands = script.steps.iter().filter(|step| matches!(step.action, Action::Kubectl { .. }));
     assert!(commands.count() >= 100);
-    assert_eq!(unused(&[&script], &wanted), Vec::<&str>::new());
+    assert_eq!(unused(&[&script], &expected), Vec::<&str>::new());
 }

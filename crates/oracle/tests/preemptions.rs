@@ -1,4 +1,4 @@
-//! Harbormaster evicts nobody whom kube-scheduler would rather spare.
+//! Harbormaster never evicts more important pods than kube-scheduler would.
 
 use harbormaster_oracle::preemptions::{Options, Report, run};
 use harbormaster_oracle::verdict_oracle::VerdictOracle;

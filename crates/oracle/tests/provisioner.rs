@@ -1,6 +1,6 @@
-//! The provisioner makes volumes that the real volume controller binds.
+//! The provisioner creates volumes that the real volume controller binds.
 
-#![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failing setup fails the test")]
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn select(client: &ApiClient, name: &str, node: &str) {
     client.merge_patch(&format!("{CLAIMS}/{name}"), &patch).unwrap();
 }
 
-/// The zones of the volume that a claim is bound to.
+/// Zones of the volume that a claim is bound to.
 fn zones(client: &ApiClient, name: &str) -> Value {
     let volume = eventually(&format!("{name} is bound"), || {
         let claim = claim(client, name);
@@ -56,7 +56,7 @@ fn zones(client: &ApiClient, name: &str) -> Value {
 }
 
 #[test]
-fn volumes_are_made_where_they_are_wanted_and_fail_as_often_as_was_said() {
+fn volumes_have_the_requested_topology_and_fail_as_often_as_configured() {
     let options = ControlPlaneOptions { controller_manager: true, ..ControlPlaneOptions::default() };
     let cluster = ControlPlane::start(&options).unwrap();
     let client = cluster.client();
@@ -72,9 +72,9 @@ fn volumes_are_made_where_they_are_wanted_and_fail_as_often_as_was_said() {
         client.post("/apis/storage.k8s.io/v1/storageclasses", &class).unwrap();
     }
     let driver = Driver::new("csi.example.com", [ZONE])
-        .of_class("never", Behaviour::default().with(Outcome::Never))
-        .of_claim("default/late", Behaviour::default().with(Outcome::FailTimes(2)))
-        .of_claim("default/moved", Behaviour::default().with(Outcome::RemoveSelectedNode(1)));
+        .for_class("never", Behaviour::default().with(Outcome::Never))
+        .for_claim("default/late", Behaviour::default().with(Outcome::FailTimes(2)))
+        .for_claim("default/moved", Behaviour::default().with(Outcome::RemoveSelectedNode(1)));
     let provisioner = Provisioner::start(client, vec![driver]);
 
     for name in ["plain", "late", "moved"] {

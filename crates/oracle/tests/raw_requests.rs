@@ -1,8 +1,7 @@
-//! HTTP requests that go wrong are answered by the embedded API server as by
-//! the real kube-apiserver: status, content type and body, and so are those
-//! about custom resources and those of server-side apply. The requests are in
-//! `tests/scripts/requests.script`, `custom_resources.script` and
-//! `apply.script`, what may differ is in
+//! The embedded API server answers invalid requests, requests for custom resources
+//! and server-side apply like the real kube-apiserver, with the same status,
+//! content type and body. The requests are in `tests/scripts/requests.script`,
+//! `custom_resources.script` and `apply.script`, expected differences in
 //! `tests/scripts/requests_differences.yaml`.
 
 mod servers;
@@ -10,9 +9,10 @@ mod servers;
 use harbormaster_oracle::api_comparison::unused;
 
 fn are_answered_the_same(name: &str) {
-    let (script, wanted) = (servers::script(name), servers::wanted("requests_differences.yaml"));
-    let told = servers::differences(&script, None, &wanted);
-    assert!(told.is_empty(), "- is the real kube-apiserver, + the embedded one\n\n{told}");
+    let (script, expected) =
+        (servers::script(name), servers::expected_differences("requests_differences.yaml"));
+    let differences = servers::differences(&script, None, &expected);
+    assert!(differences.is_empty(), "- is the real kube-apiserver, + the embedded one\n\n{differences}");
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn applied_configurations_are_answered_the_same() {
 }
 
 #[test]
-fn the_scripts_are_long_and_each_wanted_difference_is_in_them() {
-    let wanted = servers::wanted("requests_differences.yaml");
+fn the_scripts_are_long_and_use_each_expected_difference() {
+    let expected = servers::expected_differences("requests_differences.yaml");
     let scripts = ["requests.script", "custom_resources.script", "apply.script"].map(servers::script);
     for script in &scripts {
         assert!(script.steps.len() >= 80);
     }
-    assert_eq!(unused(&scripts.each_ref(), &wanted), Vec::<&str>::new());
+    assert_eq!(unused(&scripts.each_ref(), &expected), Vec::<&str>::new());
 }

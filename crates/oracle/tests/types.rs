@@ -1,8 +1,7 @@
-//! We know the types of the Kubernetes API from a table, `crates/objects/src/schema.txt`. It
-//! must be what the original types say.
+//! The table of the types of the Kubernetes API, `crates/objects/src/schema.txt`, matches the real types.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test types` writes the table anew. For another kind, write a
-//! line with nothing but its name, for instance `networking.Ingress`, and do the same.
+//! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test types` regenerates the table. To add a kind, first add a line
+//! with only its name, for example `networking.Ingress`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +12,7 @@ use harbormaster_oracle::components::RealBinary;
 
 const TABLE: &str = "../objects/src/schema.txt";
 
-/// The types that no other type has fields of: kinds.
+/// Types that no field of another type has: kinds.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let words = |line: &'a str| line.split(' ');
     let of_field = |word: &'a str| {
@@ -27,20 +26,20 @@ fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_table_of_types_is_what_the_original_types_say() {
+fn the_table_of_types_matches_the_real_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE);
     let text = fs::read_to_string(&path).unwrap();
     let (head, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
     let output =
         Command::new(RealBinary::ensure().unwrap().path()).arg("types").args(kinds(&lines)).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8(output.stdout).unwrap();
+    let real = String::from_utf8(output.stdout).unwrap();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&path, format!("{}\n{told}", head.join("\n"))).unwrap();
+        fs::write(&path, format!("{}\n{real}", head.join("\n"))).unwrap();
         return;
     }
-    let (ours, theirs) = (BTreeSet::from_iter(lines), BTreeSet::from_iter(told.lines()));
+    let (ours, theirs) = (BTreeSet::from_iter(lines), BTreeSet::from_iter(real.lines()));
     let only_ours: Vec<_> = ours.difference(&theirs).collect();
     let only_theirs: Vec<_> = theirs.difference(&ours).collect();
-    assert!(ours == theirs, "only in the table: {only_ours:#?}\nonly in the original: {only_theirs:#?}");
+    assert!(ours == theirs, "only in the table: {only_ours:#?}\nonly in Kubernetes: {only_theirs:#?}");
 }

@@ -1,9 +1,9 @@
-//! The comparison of verdicts finds what differs, and nothing else.
+//! The comparison of verdicts finds differences and reports no false ones.
 
 use std::time::Duration;
 
 use harbormaster_oracle::generate::{Cluster, Shape};
-use harbormaster_oracle::verdicts::{Options, Original, Result, VerdictSource, Verdicts, run};
+use harbormaster_oracle::verdicts::{Options, RealPlugins, Result, VerdictSource, Verdicts, run};
 
 fn options() -> Options {
     let shape = Shape { max_nodes: 15, max_pods: 40, admitted: false };
@@ -17,13 +17,13 @@ fn options() -> Options {
     }
 }
 
-/// The original plugins, but for one that scores one point too much where a
-/// pod tolerates the key `dedicated`.
-struct Liar(Original);
+/// kube-scheduler's plugins, except that TaintToleration scores one point too much for
+/// pods that tolerate the key `dedicated`.
+struct FaultyPlugins(RealPlugins);
 
-impl VerdictSource for Liar {
+impl VerdictSource for FaultyPlugins {
     fn name(&self) -> &'static str {
-        "liar"
+        "faulty plugins"
     }
 
     fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts> {
@@ -46,8 +46,8 @@ impl VerdictSource for Liar {
 }
 
 #[test]
-fn the_original_plugins_agree_with_themselves() {
-    let (mut left, mut right) = (Original::start().unwrap(), Original::start().unwrap());
+fn the_real_plugins_agree_with_themselves() {
+    let (mut left, mut right) = (RealPlugins::start().unwrap(), RealPlugins::start().unwrap());
     let report = run(&options(), &mut left, &mut right, |_| {}).unwrap();
     assert!(report.finding.is_none(), "{report}");
     assert_eq!(report.counts.clusters, 30);
@@ -67,7 +67,7 @@ fn the_original_plugins_agree_with_themselves() {
 
 #[test]
 fn a_difference_is_shrunk_to_the_objects_that_matter() {
-    let (mut left, mut right) = (Original::start().unwrap(), Liar(Original::start().unwrap()));
+    let (mut left, mut right) = (RealPlugins::start().unwrap(), FaultyPlugins(RealPlugins::start().unwrap()));
     let report = run(&options(), &mut left, &mut right, |_| {}).unwrap();
     let finding = report.finding.as_ref().unwrap();
     assert_eq!(finding.difference.about, "score of TaintToleration", "{report}");

@@ -1,4 +1,4 @@
-//! The verdict oracle answers as the scheduler documentation says.
+//! The verdict oracle answers as documented for kube-scheduler.
 
 use harbormaster_oracle::verdict_oracle::{Request, Status, VerdictOracle};
 use serde_json::{Value, json};
@@ -54,18 +54,18 @@ fn every_node_of_a_cluster_gets_the_real_verdict_and_score() {
     let [p, q, gated, bare] = response.pods.as_slice() else { panic!("{response:?}") };
 
     assert_eq!((p.pod.as_str(), p.profile.as_str()), ("default/p", "default-scheduler"));
-    // More than the node has: removing pods cannot help.
+    // More than the node's capacity: removing pods cannot help.
     let too_small = status("NodeResourcesFit", "UnschedulableAndUnresolvable", &["Insufficient cpu"]);
     assert_eq!(p.nodes["small"], Some(too_small));
     assert_eq!(p.nodes["large"], None);
     assert_eq!(p.scores.keys().collect::<Vec<_>>(), ["large"]);
     let score = &p.scores["large"];
-    // LeastAllocated: cpu (4-3)/4 = 25; memory counts 200Mi for each of the two pods, 95.
+    // LeastAllocated: (4-3)/4 of the CPU is 25; memory, with 200Mi for each of the two pods, is 95.
     assert_eq!(score.plugins["NodeResourcesFit"], (25 + 95) / 2);
     assert_eq!(score.plugins["TaintToleration"], 300);
     assert_eq!(score.total, score.plugins.values().sum::<i64>());
 
-    // More than is free, less than there is.
+    // More than is free, less than the capacity.
     assert_eq!(q.nodes["large"], Some(status("NodeResourcesFit", "Unschedulable", &["Insufficient cpu"])));
     assert!(q.scores.is_empty());
 
@@ -127,7 +127,7 @@ fn nodes_outside_a_prefilter_result_name_the_plugin_that_excluded_them() {
 }
 
 #[test]
-fn a_bad_request_is_told_and_the_next_one_is_answered() {
+fn a_bad_request_is_reported_and_the_next_one_is_answered() {
     let mut oracle = VerdictOracle::start().unwrap();
     for (object, expected) in [
         (json!({"apiVersion": "v1", "kind": "Node", "metadata": {"nam": "n"}}), "unknown field"),

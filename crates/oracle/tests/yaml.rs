@@ -1,4 +1,4 @@
-//! Our YAML against the library with which Kubernetes reads and kubectl writes it.
+//! Comparison of our YAML with the library that Kubernetes and kubectl use.
 
 use std::{
     io::Write as _,
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// Number of random maps and scalars.
 const CASES: u64 = 10_000;
 
-/// Fragments of which texts are made that may be taken for something else.
+/// Fragments of strings that may be mistaken for something else.
 const FRAGMENTS: [&str; 76] = [
     "0",
     "1",
@@ -92,7 +92,7 @@ const FRAGMENTS: [&str; 76] = [
     "quite a long word and then another one",
 ];
 
-/// Numbers that look random.
+/// Pseudo-random numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -107,7 +107,7 @@ impl Dice {
         from[self.throw(from.len())]
     }
 
-    /// Hexadecimal digits as in the hash of a commit, or anything else.
+    /// Returns digits as in a commit hash, or anything else.
     fn text(&mut self) -> String {
         match self.throw(4) {
             0 => {
@@ -137,7 +137,7 @@ impl Dice {
     }
 }
 
-/// Answer of the library to each text.
+/// Returns the library's answer to each text.
 fn ask(role: &str, texts: &[String]) -> Vec<Value> {
     let library = YamlLibrary::ensure().expect("Go builds the library");
     let mut child = Command::new(library.path())
@@ -162,7 +162,7 @@ fn maps() -> Vec<Value> {
     (0..CASES).map(|_| dice.map(0)).collect()
 }
 
-/// Shows the first of the cases that differ.
+/// Panics with the first of the cases that differ.
 fn assert_none(differ: Vec<String>, of: usize) {
     assert!(
         differ.is_empty(),
@@ -173,7 +173,7 @@ fn assert_none(differ: Vec<String>, of: usize) {
 }
 
 #[test]
-fn what_kubectl_writes_reads_back() {
+fn we_read_what_kubectl_writes() {
     let maps = maps();
     let texts: Vec<String> = maps.iter().map(ToString::to_string).collect();
     let written: Vec<String> =
@@ -181,7 +181,7 @@ fn what_kubectl_writes_reads_back() {
     let (mut differ, mut lost) = (Vec::new(), 0);
     for ((map, text), theirs) in maps.iter().zip(&written).zip(ask("read", &written)) {
         let ours = parse(text).map_or(Value::Null, harbormaster_yaml::Node::into_json);
-        // The library itself cannot read a few of its own texts: it writes the key `<<` without quotes.
+        // The library cannot read some of its own output: it writes the key `<<` without quotes.
         if comparable(&theirs) != comparable(map) {
             lost += 1;
         } else if comparable(&ours) != comparable(map) {
@@ -189,7 +189,7 @@ fn what_kubectl_writes_reads_back() {
         }
     }
     assert_none(differ, maps.len());
-    assert!(lost < maps.len() / 50, "{lost} of {} could not be judged", maps.len());
+    assert!(lost < maps.len() / 50, "{lost} of {} could not be compared", maps.len());
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn plain_scalars_mean_the_same() {
     assert_none(differ, texts.len());
 }
 
-/// The value with numbers in a form that can be compared: whether one has a fraction, and 15 digits.
+/// Rounds numbers to 15 digits, so that values can be compared.
 fn comparable(value: &Value) -> Value {
     match value {
         Value::Number(number) => {

@@ -116,7 +116,7 @@ fn build_error(config: &KubeSchedulerConfiguration, profile: usize, error: &Prof
         let entries = &config.profiles[profile].plugin_config;
         let entry = entries.iter().position(|entry| entry.name == plugin)?;
         let args = format!("profiles[{profile}].pluginConfig[{entry}].args");
-        config.is_written(&args).then_some(args)
+        config.is_set_in_file(&args).then_some(args)
     };
     let error_at =
         |field: &str, message: &dyn std::fmt::Display| config.error(field, format!("{field}: {message}"));
@@ -229,7 +229,7 @@ fn missing_preference(plugin: &str, points: PointSet) -> Option<&'static str> {
 fn unbuilt_plugins(config: &KubeSchedulerConfiguration, plans: &[ProfilePlan]) -> Vec<String> {
     let mut enabled: Vec<String> = Vec::new();
     for (profile, plan) in config.profiles.iter().zip(plans) {
-        for (plugin, points) in plan.missing.iter().filter(|(plugin, _)| profile.asks_for(plugin)) {
+        for (plugin, points) in plan.missing.iter().filter(|(plugin, _)| profile.enables_by_name(plugin)) {
             let what = match missing_preference(plugin, *points) {
                 Some(preference) => format!("{plugin} (with its {preference})"),
                 None => plugin.clone(),
@@ -271,7 +271,7 @@ fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<String> {
         {
             for (at, plugin) in set.enabled.iter().enumerate().filter(|(_, plugin)| plugin.weight == 0) {
                 let field = format!("profiles[{i}].plugins.{list}.enabled[{at}].weight");
-                if config.is_written(&field) {
+                if config.is_set_in_file(&field) {
                     let message = format!(
                         "{field}: 0 means the default of 1; to turn off {:?} use {list}.disabled",
                         plugin.name

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, io::ErrorKind};
 
-use harbormaster_driver::metrics::{Allowed, Limits};
+use harbormaster_driver::metrics::{AllowedLabelValues, Limits};
 use serde_json::{Value, json};
 
 use super::flags::Given;
@@ -120,7 +120,7 @@ fn read_manifest(path: &str) -> Result<Pairs, String> {
     }
 }
 
-fn allowed(pairs: &Pairs) -> Allowed {
+fn allowed(pairs: &Pairs) -> AllowedLabelValues {
     let entry = |(key, values): (&String, &String)| {
         let (metric, label) = key.split_once(',')?;
         Some(((metric.to_owned(), label.to_owned()), values.split(',').map(str::to_owned).collect()))

@@ -1,4 +1,4 @@
-//! An engine that works a little, and what its page says.
+//! The metrics page of an engine that has scheduled a few pods.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,7 +27,7 @@ fn profile() -> Arc<Profile> {
     harbormaster_testkit::profile(&registry, &points)
 }
 
-/// Samples by name with labels.
+/// Values by name with labels.
 fn samples(page: &str) -> BTreeMap<&str, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -37,7 +37,7 @@ fn samples(page: &str) -> BTreeMap<&str, f64> {
 }
 
 /// Two pods that fit and one that does not, on two nodes.
-fn worked() -> (Metrics, Engine) {
+fn scheduled() -> (Metrics, Engine) {
     let metrics = Metrics::new();
     let config = EngineConfig { meter: Some(metrics.meter()), ..EngineConfig::new(vec![profile()]) };
     let mut engine = Engine::new(config);
@@ -62,7 +62,7 @@ fn worked() -> (Metrics, Engine) {
 
 #[test]
 fn what_an_engine_does_is_on_the_page() {
-    let (metrics, _) = worked();
+    let (metrics, _) = scheduled();
     let page = metrics.page();
     let samples = samples(&page);
     for (name, expected) in [
@@ -107,8 +107,8 @@ fn what_an_engine_does_is_on_the_page() {
 }
 
 #[test]
-fn a_page_reads_as_checkers_of_the_format_want_it() {
-    let (metrics, _) = worked();
+fn a_page_is_valid_in_the_text_format() {
+    let (metrics, _) = scheduled();
     metrics.set_build(Build { version: "v0", commit: "" });
     metrics.set_feature("Some", "BETA", true);
     metrics.set_leader("lease", true);
@@ -117,7 +117,7 @@ fn a_page_reads_as_checkers_of_the_format_want_it() {
     client.answered(client::Verb::Get, Some(200));
     client.ended(client::Verb::Get, std::time::Duration::ZERO, 0, Some(10));
     let page = metrics.page();
-    let mut told: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
     let mut lines = page.lines();
     let mut family = "";
     let mut seen = std::collections::BTreeSet::new();
@@ -127,31 +127,31 @@ fn a_page_reads_as_checkers_of_the_format_want_it() {
             let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE ")).unwrap();
             let (name, kind) = kind.split_once(' ').unwrap();
             assert_eq!(name, family, "TYPE follows HELP");
-            assert!(told.insert(family, kind).is_none(), "{family} is told of twice");
+            assert!(kinds.insert(family, kind).is_none(), "{family} is on the page twice");
             continue;
         }
         let (series, value) = line.rsplit_once(' ').unwrap();
-        assert!(seen.insert(series), "{series} is there twice");
+        assert!(seen.insert(series), "{series} is on the page twice");
         assert!(value == "+Inf" || value.parse::<f64>().is_ok(), "{line}");
         let name = series.split('{').next().unwrap();
         let rest = name.strip_prefix(family).unwrap_or_else(|| panic!("{name} among {family}"));
-        let is_histogram = told[family] == "histogram";
+        let is_histogram = kinds[family] == "histogram";
         assert_eq!(["_bucket", "_sum", "_count"].contains(&rest), is_histogram, "{line}");
     }
-    assert!(told.keys().is_sorted());
-    // Every family that was told of is in the table, as what it is there.
-    for (name, kind) in &told {
+    assert!(kinds.keys().is_sorted());
+    // Every family on the page is in the table, with the same type.
+    for (name, kind) in &kinds {
         let family = METRICS.iter().find(|family| family.name == *name).expect("it is in the table");
         assert_eq!(family.kind.name(), *kind);
     }
     let lacks_total =
         |(name, kind): (&&str, &&str)| *kind == Kind::Counter.name() && !name.ends_with("_total");
-    assert!(!told.iter().any(lacks_total));
+    assert!(!kinds.iter().any(lacks_total));
 }
 
 #[test]
 fn buckets_add_up_and_end_with_the_count() {
-    let (metrics, _) = worked();
+    let (metrics, _) = scheduled();
     let page = metrics.page();
     let samples = samples(&page);
     let mut buckets = 0;
@@ -184,18 +184,18 @@ fn the_same_calls_have_the_same_effects_with_and_without_a_meter() {
         for at in 0..30 {
             engine.handle(Input::Pod(pod(&format!("p{at}")).cpu("100m").build()), now);
         }
-        let mut said = String::new();
+        let mut log = String::new();
         while let Some(attempted) = engine.schedule_one(now) {
-            said += &format!("{:?} {:?}\n", attempted.outcome, engine.take_effects());
+            log += &format!("{:?} {:?}\n", attempted.outcome, engine.take_effects());
         }
-        said
+        log
     };
-    // Meters show in the debug text of profiles' plugins nowhere.
+    // Meters appear nowhere in the debug text of profiles' plugins.
     assert_eq!(run(None), run(Some(Metrics::new().meter())));
 }
 
 #[test]
-fn a_configuration_file_is_told_of_by_its_sum() {
+fn a_configuration_file_is_identified_by_its_checksum() {
     let metrics = Metrics::new();
     assert!(!metrics.page().contains("harbormaster_config"), "there may be none");
     metrics.set_config("aa");
@@ -213,7 +213,7 @@ fn a_configuration_file_is_told_of_by_its_sum() {
 }
 
 #[test]
-fn what_is_not_to_be_seen_is_not_on_the_page() {
+fn disabled_metrics_are_not_on_the_page() {
     let metrics = Metrics::new();
     metrics.set_emulation("1.34", "1.33");
     metrics.set_feature("Some", "BETA", true);

@@ -1,6 +1,6 @@
-//! Which lines of two texts differ.
+//! Line-by-line differences between two texts.
 
-/// A line of two texts side by side.
+/// A line of one text or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Both(&'a str),
@@ -10,10 +10,10 @@ pub(super) enum Line<'a> {
     Second(&'a str),
 }
 
-/// Both texts with as many lines as possible shared.
+/// Merges two texts so that they share as many lines as possible.
 pub(super) fn lines<'a>(first: &'a str, second: &'a str) -> Vec<Line<'a>> {
     let (a, b): (Vec<&str>, Vec<&str>) = (first.lines().collect(), second.lines().collect());
-    // longest[i][j]: how many lines the rests behind i and j share.
+    // longest[i][j]: number of lines that a[i..] and b[j..] share.
     let mut longest = vec![vec![0u32; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {
         for j in (0..b.len()).rev() {
@@ -39,16 +39,16 @@ pub(super) fn lines<'a>(first: &'a str, second: &'a str) -> Vec<Line<'a>> {
     lines
 }
 
-/// Lines around a difference that are shown.
-const AROUND: usize = 2;
+/// Number of lines of context around a difference.
+const CONTEXT: usize = 2;
 
-/// The differences for people, with some lines around them.
+/// Formats the differences with some lines of context.
 pub(super) fn shown(lines: &[Line<'_>]) -> String {
     let differs: Vec<usize> = (0..lines.len()).filter(|at| !matches!(lines[*at], Line::Both(_))).collect();
     let mut text = String::new();
     let mut last = None;
     for (at, line) in lines.iter().enumerate() {
-        if !differs.iter().any(|other| other.abs_diff(at) <= AROUND) {
+        if !differs.iter().any(|other| other.abs_diff(at) <= CONTEXT) {
             continue;
         }
         if last.is_some_and(|last| last + 1 != at) {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differing_lines_are_found_and_shown_with_what_is_around_them() {
+    fn differing_lines_are_found_and_shown_with_context() {
         let text = |odd: &str| format!("1\n2\n3\n4\n{odd}5\n6\n7\n8\n");
         let (first, second) = (text("a\n"), text("b\nc\n"));
         let lines = lines(&first, &second);

@@ -1,41 +1,41 @@
-//! Taking out of an answer what differs between any two clusters.
+//! Replacement of what differs between any two clusters in an answer.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// What is replaced, by what, in this order. Each line says no more than that
-/// something of the kind stands there; whether it does is still compared.
+/// Patterns and replacements, applied in this order. A replacement names the kind
+/// of value, so its presence is still compared.
 const RULES: &[(&str, &str)] = &[
-    // Heads of log lines of kubectl: time, process and place in its source.
+    // Headers of kubectl's log lines: time, process and source location.
     (r"(?m)^([WIEF])\d{4} [\d:.]+ +\d+ \S+\]", "$1<log>]"),
-    // An event about itself that kube-apiserver writes on some starts.
+    // An event that kube-apiserver writes about itself on some starts.
     (r"(?m)^.*(ClusterIPNotAllocated|event/kubernetes\.[0-9a-f]{16}).*\n?", ""),
-    // The head of a table of events in which nothing else was.
+    // The header of a table of events without other rows.
     (r"Events:[ \t]*\n +Type +Reason .*\n +---- .*\n?\z", "Events:  <none>\n"),
-    // Whether a watch of kubectl ends before or after the time that the command has is a race within kubectl.
+    // It is a race within kubectl whether its watch ends before or after the timeout of the command.
     (r"(?m)^[IWE]<log>\].*reflector=.*\n?", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
-    // As `kubectl describe` prints it, of most kinds and of network policies.
+    // Times in `kubectl describe` of most kinds and of network policies.
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} UTC", "<time>"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
-    // Versions of objects and lists: in YAML and JSON, in tables of `describe`, and in messages.
+    // Resource versions of objects and lists: in YAML and JSON, in tables of `describe`, and in messages.
     (r#"((?i:resourceVersion)"?: *"?)\d+"#, "${1}<version>"),
     (r"((?i:resource ?version|current|too old|precondition)[^\n]{0,40}?:? \(?)\d{2,}", "${1}<version>"),
-    // Ages of objects that a script made a moment ago: below two minutes in seconds, above with minutes.
+    // Ages of objects that a script created a moment ago: in seconds below two minutes, otherwise with minutes.
     (r"\b(\d|[1-9]\d|1[01]\d)s\b", "<age>"),
     (r"\b[2-9]m(\d+s)?\b", "<age>"),
-    // What scripts let the server name.
+    // Names that scripts let the server generate.
     (r"\bgenerated-[a-z0-9]{5}\b", "generated-<name>"),
-    // Another patch release may stand in for the one that is pinned.
+    // Another patch release may replace the pinned one.
     (r"\b(v1\.36)\.\d+\b", "$1.<patch>"),
-    // Where the server is, and what it gives to services.
+    // Addresses of the server and of services.
     (r"127\.0\.0\.1:\d+", "<server>"),
     (r"\b10\.0\.\d{1,3}\.\d{1,3}\b", "<cluster IP>"),
     (r#"("continue": ")[^"]+"#, "${1}<token>"),
-    // Cells of tables are padded to the longest of a column.
+    // Cells of tables are padded to the width of their column.
     (r"(?m)(\S)[ \t]{2,}", "$1  "),
     (r"(?m)[ \t]+$", ""),
 ];
@@ -45,8 +45,8 @@ static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     compiled.flatten().collect()
 });
 
-/// The text without what differs between any two clusters. JSON is written
-/// with one field per line, fields in the order of their names.
+/// Replaces what differs between any two clusters. JSON is written with one field
+/// per line and sorted fields.
 #[must_use]
 pub fn normalise(text: &str) -> String {
     let mut text = match text.trim_start().starts_with(['{', '[']) {
@@ -59,7 +59,7 @@ pub fn normalise(text: &str) -> String {
     text
 }
 
-/// One value, or several as a watch sends them.
+/// Formats one JSON value, or several as sent by a watch.
 fn pretty(text: &str) -> Option<String> {
     let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
     let mut lines = String::new();
@@ -71,8 +71,8 @@ fn pretty(text: &str) -> Option<String> {
     Some(lines)
 }
 
-/// Owners of fields are compared for objects that have been applied, in the
-/// order of their names. For other objects our server keeps them only where a
+/// Removes field managers, except for objects that have been applied, whose
+/// managers are sorted. For other objects our server records them only if the
 /// client names itself.
 fn without_managers(value: &mut Value) {
     match value {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_between_clusters_is_taken_out_and_nothing_else() {
+    fn only_what_differs_between_clusters_is_replaced() {
         for (text, expected) in [
             ("NAME    AGE\na      119s   \nb      2m3s\n", "NAME  AGE\na  <age>\nb  <age>\n"),
             ("  for 300s, 30 s, 1h", "  for 300s, 30 s, 1h"),

@@ -1,4 +1,4 @@
-//! Playing a script on one server.
+//! Running a script on one server.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -15,30 +15,30 @@ use super::process::Process;
 use super::script::{Action, Request, Script};
 use crate::components::{Endpoint, Kubectl, unchecked_tls};
 
-/// How long an answer may take to become what a script waits for.
+/// Time limit of `until`.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time between two looks at it.
+/// Time between the attempts of `until`.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What came back.
+/// Answer to a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The exit code of kubectl, or the status and some headers of an answer.
+    /// Exit code of kubectl, or status and some headers of a response.
     pub head: String,
-    /// What kubectl printed, or the body.
+    /// Standard output of kubectl, or the body.
     pub out: String,
-    /// What kubectl complained about.
+    /// Standard error of kubectl.
     pub err: String,
 }
 
-/// Plays scripts on one server.
+/// Runs scripts on one server.
 #[derive(Debug)]
 pub struct Player<'a> {
     endpoint: &'a Endpoint,
-    /// Not needed for scripts of requests only.
+    /// Not needed for scripts that contain only requests.
     kubectl: Option<Kubectl>,
     agent: Agent,
-    /// For caches of kubectl and for what it reads and prints.
+    /// Directory for kubectl's caches, input and output.
     directory: TempDir,
     values: HashMap<String, String>,
     watches: HashMap<String, Process>,
@@ -46,15 +46,15 @@ pub struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// A player for `endpoint`.
+    /// Creates a player for `endpoint`.
     pub fn new(endpoint: &'a Endpoint, kubectl: Option<Kubectl>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("harbormaster-kubectl-").tempdir()?;
         let (values, watches) = (HashMap::new(), HashMap::new());
         Ok(Self { endpoint, kubectl, agent: agent(), directory, values, watches, commands: 0 })
     }
 
-    /// The answers to all steps, in order. A step that cannot be played at all
-    /// ends it with an error; a refusal is an answer.
+    /// Runs all steps and returns their answers in order. It stops with an error
+    /// at a step that cannot be run at all; a rejected request is an answer.
     pub fn play(mut self, script: &Script) -> (Vec<Answer>, Result<()>) {
         let mut answers = Vec::with_capacity(script.steps.len());
         for step in &script.steps {
@@ -78,13 +78,13 @@ impl<'a> Player<'a> {
             Action::Request(request) => self.send(request),
             Action::Watch { name, args } => {
                 let mut process = self.kubectl(args, "")?;
-                // Whatever it prints first: then it sees what happens from now on.
+                // After its first output it observes all later changes.
                 process.wait_for("\n")?;
                 self.watches.insert(name.clone(), process);
                 Ok(Answer::default())
             }
             Action::End { name, text } => {
-                let mut process = self.watches.remove(name).context("there is no such watch")?;
+                let mut process = self.watches.remove(name).context("no such watch")?;
                 process.wait_for(&self.filled(text))?;
                 let (out, err) = process.end()?;
                 Ok(Answer { head: String::new(), out, err })
@@ -97,14 +97,14 @@ impl<'a> Player<'a> {
                         return Ok(Answer::default());
                     }
                     if Instant::now() > deadline {
-                        bail!("{text:?} does not come: {answer:?}");
+                        bail!("timed out waiting for {text:?}; the last answer is {answer:?}");
                     }
                     thread::sleep(PAUSE);
                 }
             }
             Action::Let { name, action, pointer } => {
                 let answer = self.act(action)?;
-                let value = found(&answer, pointer).with_context(|| format!("in {answer:?}"))?;
+                let value = value_at(&answer, pointer).with_context(|| format!("in {answer:?}"))?;
                 self.values.insert(name.clone(), value);
                 Ok(Answer::default())
             }
@@ -112,7 +112,7 @@ impl<'a> Player<'a> {
     }
 
     fn kubectl(&mut self, args: &[String], input: &str) -> Result<Process> {
-        let Some(kubectl) = &self.kubectl else { bail!("this script is played without kubectl") };
+        let Some(kubectl) = &self.kubectl else { bail!("this script runs without kubectl") };
         let args = args.iter().map(|arg| self.filled(arg)).collect::<Vec<_>>();
         let home = self.directory.path();
         let mut command = Command::new(kubectl.path());
@@ -151,7 +151,7 @@ impl<'a> Player<'a> {
         Ok(Answer { head, out, err: String::new() })
     }
 
-    /// `text` with the values of `let`.
+    /// Replaces the variables that `let` has set.
     fn filled(&self, text: &str) -> String {
         let mut filled = text.to_owned();
         for (name, value) in &self.values {
@@ -161,7 +161,7 @@ impl<'a> Player<'a> {
     }
 }
 
-fn found(answer: &Answer, pointer: &str) -> Result<String> {
+fn value_at(answer: &Answer, pointer: &str) -> Result<String> {
     if pointer.is_empty() {
         return Ok(answer.out.trim().to_owned());
     }
@@ -169,7 +169,7 @@ fn found(answer: &Answer, pointer: &str) -> Result<String> {
     match body.pointer(pointer) {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(other) => Ok(other.to_string()),
-        None => bail!("there is nothing at {pointer}"),
+        None => bail!("no value at {pointer}"),
     }
 }
 

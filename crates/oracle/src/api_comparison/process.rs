@@ -1,4 +1,4 @@
-//! A kubectl that runs.
+//! A running kubectl.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Longer than any command of a script takes, even on a busy machine.
+/// Longer than any command of a script, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(3);
 
-/// Reads and writes files, so that nothing waits for a pipe. It ends with this
-/// value.
+/// A process that reads and writes files, so that it never blocks on a pipe.
+/// Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `command` with `input`; its files are `path` with endings.
+    /// Starts `command` with `input`; its files are `path` with different extensions.
     pub(super) fn start(command: &mut Command, path: &Path, input: &str) -> Result<Self> {
         let at = |ending: &str| path.with_extension(ending);
         fs::write(at("in"), input)?;
@@ -37,13 +37,13 @@ impl Process {
         Ok(Self { child, out, err, start: Instant::now() })
     }
 
-    /// Waits for its end: the exit code, what it printed, and its complaints.
+    /// Waits until it ends. Returns the exit code, standard output and standard error.
     pub(super) fn finish(mut self) -> Result<(i32, String, String)> {
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok((status.code().unwrap_or(-1), read(&self.out)?, read(&self.err)?));
             }
-            self.be_patient("to end")?;
+            self.pause("to end")?;
         }
     }
 
@@ -52,24 +52,25 @@ impl Process {
         self.start = Instant::now();
         while !read(&self.out)?.contains(text) {
             if let Some(status) = self.child.try_wait()? {
-                bail!("it ended ({status}): {}", read(&self.err)?);
+                bail!("the command ended ({status}): {}", read(&self.err)?);
             }
-            self.be_patient(&format!("to print {text:?}"))?;
+            self.pause(&format!("to print {text:?}"))?;
         }
         Ok(())
     }
 
-    /// Ends it: what it printed, and its complaints.
+    /// Kills it. Returns standard output and standard error.
     pub(super) fn end(mut self) -> Result<(String, String)> {
         self.child.kill()?;
         self.child.wait()?;
         Ok((read(&self.out)?, read(&self.err)?))
     }
 
-    fn be_patient(&self, what: &str) -> Result<()> {
+    /// Sleeps for a moment; fails if the process has taken too long.
+    fn pause(&self, waiting_for: &str) -> Result<()> {
         if self.start.elapsed() > PATIENCE {
             bail!(
-                "it took too long {what}; so far:\n{}\n{}",
+                "the command took too long {waiting_for}; its output so far:\n{}\n{}",
                 read(&self.out).unwrap_or_default(),
                 read(&self.err).unwrap_or_default()
             );
@@ -81,7 +82,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

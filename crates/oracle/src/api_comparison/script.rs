@@ -1,82 +1,82 @@
-//! Scripts: what is asked of both servers.
+//! Scripts that are run on both servers.
 
 use anyhow::{Context, Result, bail};
 
-/// A list of steps, read from a text. A line is one of
+/// A list of steps, parsed from text. A line is one of
 ///
 /// ```text
 /// # a comment
 /// kubectl get pods -o wide            a command, with the quotes of a shell
 /// GET /api/v1/pods?limit=1            a request (also POST, PUT, PATCH, DELETE)
-/// watch W = kubectl get pods -w       a command that runs on
-/// end W when "web-2"                  ends it once it has printed that text
+/// watch W = kubectl get pods -w       a command that keeps running
+/// end W when "web-2"                  kills it once it has printed the text
 /// let V = GET /api/v1/pods at /metadata/resourceVersion
-///                                     a value for ${V} in later lines; `at` is a pointer into JSON
-/// until "text" GET /apis/example.com  repeats the rest until its answer has the text, which may take the real server
-///                                     a while
-/// : Accept: application/json          a header of the request above
-/// < text                              a line of the input or the body of the step above
-/// ~ name                              the step above may differ as the wanted difference says
+///                                     sets ${V} for later lines; `at` is a JSON pointer
+/// until "text" GET /apis/example.com  repeats the rest until its answer contains the text, which may take the real
+///                                     server a while
+/// : Accept: application/json          a header for the request above
+/// < text                              a line of the input or body of the step above
+/// ~ name                              an expected difference of the step above
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Script {
-    /// What is done, in order.
+    /// Steps in order.
     pub steps: Vec<Step>,
 }
 
 /// One step.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Its line in the script.
+    /// Line number in the script.
     pub line: usize,
-    /// That line.
+    /// The line.
     pub text: String,
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// Names of wanted differences that show here.
-    pub wanted: Vec<String>,
+    /// Names of expected differences.
+    pub expected: Vec<String>,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Runs kubectl.
     Kubectl {
-        /// All words behind `kubectl`.
+        /// Arguments of kubectl.
         args: Vec<String>,
-        /// What it reads.
+        /// Standard input.
         input: String,
     },
     /// Sends a request.
     Request(Request),
-    /// Starts a kubectl that runs on.
+    /// Starts a kubectl that keeps running.
     Watch {
-        /// Its name.
+        /// Name of the watch.
         name: String,
-        /// All words behind `kubectl`.
+        /// Arguments of kubectl.
         args: Vec<String>,
     },
-    /// Ends it.
+    /// Kills a watch.
     End {
-        /// Its name.
+        /// Name of the watch.
         name: String,
-        /// What it must have printed by then.
+        /// Text that it must have printed first.
         text: String,
     },
-    /// Repeats an action until its answer has a text.
+    /// Repeats an action until its answer contains a text.
     Until {
         /// The text.
         text: String,
-        /// What is done.
+        /// The action.
         action: Box<Action>,
     },
-    /// Keeps what an action answers, or the value at a pointer in it.
+    /// Sets a variable to the answer of an action, or to a value in it.
     Let {
-        /// The name for later steps.
+        /// Name of the variable.
         name: String,
-        /// What is done.
+        /// The action.
         action: Box<Action>,
-        /// Where in the answer, as in RFC 6901; empty for all of it.
+        /// JSON pointer (RFC 6901) into the answer; empty for all of it.
         pointer: String,
     },
 }
@@ -95,7 +95,7 @@ pub struct Request {
 }
 
 impl Script {
-    /// Reads a script.
+    /// Parses a script.
     pub fn parse(text: &str) -> Result<Self> {
         let mut steps = Vec::<Step>::new();
         for (at, line) in text.lines().enumerate() {
@@ -103,13 +103,13 @@ impl Script {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let more = line.split_at_checked(1).filter(|(sign, _)| matches!(*sign, ":" | "<" | "~"));
-            let done = match (more, steps.last_mut()) {
+            let continuation = line.split_at_checked(1).filter(|(sign, _)| matches!(*sign, ":" | "<" | "~"));
+            let parsed = match (continuation, steps.last_mut()) {
                 (Some((sign, rest)), Some(step)) => step.add(sign, rest),
-                (Some(_), None) => Err(anyhow::anyhow!("this line belongs to a step, and there is none")),
+                (Some(_), None) => Err(anyhow::anyhow!("there is no step above")),
                 (None, _) => Step::parse(number, line).map(|step| steps.push(step)),
             };
-            done.with_context(|| format!("line {number}: {line}"))?;
+            parsed.with_context(|| format!("line {number}: {line}"))?;
         }
         Ok(Self { steps })
     }
@@ -118,13 +118,13 @@ impl Script {
 impl Step {
     fn parse(line: usize, text: &str) -> Result<Self> {
         let action = Action::parse(text)?;
-        Ok(Self { line, text: text.to_owned(), action, wanted: Vec::new() })
+        Ok(Self { line, text: text.to_owned(), action, expected: Vec::new() })
     }
 
     fn add(&mut self, sign: &str, rest: &str) -> Result<()> {
         let rest = rest.strip_prefix(' ').unwrap_or(rest);
         if sign == "~" {
-            self.wanted.push(rest.trim().to_owned());
+            self.expected.push(rest.trim().to_owned());
             return Ok(());
         }
         match (sign, self.action.innermost()) {
@@ -133,10 +133,10 @@ impl Step {
                 text.push('\n');
             }
             (":", Action::Request(request)) => {
-                let (name, value) = rest.split_once(": ").context("a header is `name: value`")?;
+                let (name, value) = rest.split_once(": ").context("expected `name: value`")?;
                 request.headers.push((name.to_owned(), value.to_owned()));
             }
-            _ => bail!("the step above takes no such line"),
+            _ => bail!("the step above does not take {sign:?} lines"),
         }
         Ok(())
     }
@@ -154,21 +154,23 @@ impl Action {
                 body: String::new(),
             })),
             "watch" => {
-                let (name, command) = rest.split_once(" = kubectl ").context("watch NAME = kubectl ...")?;
+                let (name, command) =
+                    rest.split_once(" = kubectl ").context("expected `watch NAME = kubectl ...`")?;
                 Ok(Self::Watch { name: name.trim().to_owned(), args: words(command)? })
             }
             "end" => {
-                let (name, quoted) = rest.split_once(" when ").context("end NAME when \"text\"")?;
+                let (name, quoted) =
+                    rest.split_once(" when ").context("expected `end NAME when \"text\"`")?;
                 let text = quoted.trim().trim_matches('"').to_owned();
                 Ok(Self::End { name: name.trim().to_owned(), text })
             }
             "until" => {
-                let rest = rest.strip_prefix('"').context("until \"text\" ...")?;
-                let (text, action) = rest.split_once("\" ").context("until \"text\" ...")?;
+                let rest = rest.strip_prefix('"').context("expected `until \"text\" ...`")?;
+                let (text, action) = rest.split_once("\" ").context("expected `until \"text\" ...`")?;
                 Ok(Self::Until { text: text.to_owned(), action: Box::new(Self::parse(action)?) })
             }
             "let" => {
-                let (name, action) = rest.split_once(" = ").context("let NAME = ...")?;
+                let (name, action) = rest.split_once(" = ").context("expected `let NAME = ...`")?;
                 let (action, pointer) = action.split_once(" at /").unwrap_or((action, ""));
                 let pointer = if pointer.is_empty() { String::new() } else { format!("/{pointer}") };
                 Ok(Self::Let {
@@ -177,7 +179,7 @@ impl Action {
                     pointer,
                 })
             }
-            other => bail!("a step does not begin with {other:?}"),
+            other => bail!("unknown step {other:?}"),
         }
     }
 
@@ -190,7 +192,7 @@ impl Action {
 }
 
 fn words(text: &str) -> Result<Vec<String>> {
-    shlex::split(text).context("a quote is not closed")
+    shlex::split(text).context("unclosed quote")
 }
 
 #[cfg(test)]
@@ -210,7 +212,7 @@ mod tests {
         assert!(matches!(&**action, Action::Request(request) if request.path == "/z"));
         let Action::Kubectl { args, input } = &apply.action else { panic!("{apply:?}") };
         assert_eq!((args.last().unwrap().as_str(), input.as_str()), ("--x=a b", "kind: Pod\n\n"));
-        assert_eq!((apply.line, apply.wanted.as_slice()), (2, ["known".to_owned()].as_slice()));
+        assert_eq!((apply.line, apply.expected.as_slice()), (2, ["known".to_owned()].as_slice()));
         let Action::Let { name, action, pointer } = &post.action else { panic!("{post:?}") };
         let Action::Request(request) = &**action else { panic!("{action:?}") };
         assert_eq!((name.as_str(), pointer.as_str(), request.path.as_str()), ("V", "/x/y", "/a?b=c"));
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_step_is_named() {
+    fn an_error_names_the_invalid_line() {
         for text in [
             "helm install",
             "until x GET /",

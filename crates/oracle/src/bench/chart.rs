@@ -1,17 +1,17 @@
-//! Bars for people who would rather look than read.
+//! Bar charts.
 
 use std::fmt::Write;
 
-/// The longest bar, in characters.
+/// Length of the longest bar in characters.
 const WIDTH: f64 = 50.0;
 
-/// From one eighth of a character to the whole.
+/// Blocks from one eighth of a character to a whole one.
 const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
-/// One bar for every value, all on one scale from zero, under the title of its group.
+/// Draws one bar for each value under the title of its group, all on one scale from zero.
 pub(super) fn bars(groups: &[(&str, Vec<(&str, f64)>)]) -> String {
     let values = || groups.iter().flat_map(|(_, bars)| bars);
-    let most = values().map(|(_, value)| *value).fold(0.0, f64::max);
+    let largest = values().map(|(_, value)| *value).fold(0.0, f64::max);
     let margin = values().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut chart = String::new();
     for (title, bars) in groups {
@@ -19,17 +19,21 @@ pub(super) fn bars(groups: &[(&str, Vec<(&str, f64)>)]) -> String {
         chart.push('\n');
         for (name, value) in bars {
             // Writing to a string does not fail.
-            let _ =
-                writeln!(chart, "  {name:margin$} {} {}", bar(*value, most), super::report::number(*value));
+            let _ = writeln!(
+                chart,
+                "  {name:margin$} {} {}",
+                bar(*value, largest),
+                super::report::number(*value)
+            );
         }
     }
     chart
 }
 
-/// A bar of whole characters and at most one part of one; never empty, so that
-/// a small value does not look like a missing one.
-fn bar(value: f64, most: f64) -> String {
-    let eighths = ((value / most * WIDTH * 8.0).round() as usize).max(1);
+/// A bar of whole characters and at most one partial character. It is never empty,
+/// so that a small value does not look like a missing one.
+fn bar(value: f64, largest: f64) -> String {
+    let eighths = ((value / largest * WIDTH * 8.0).round() as usize).max(1);
     let whole = std::iter::repeat_n(EIGHTHS[7], eighths / 8);
     let part = (eighths % 8).checked_sub(1).map(|index| EIGHTHS[index]);
     whole.chain(part).collect()

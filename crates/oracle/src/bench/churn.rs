@@ -1,4 +1,4 @@
-//! Pods that disturb a measurement.
+//! Pods that are created during a measurement to disturb it.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Not the namespace whose bindings are counted.
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Creates a pod at every interval until it is stopped or dropped.
+/// Creates a pod per interval until it is stopped or dropped.
 #[derive(Debug)]
 pub(super) struct Churn {
     stop: Sender<()>,
@@ -42,7 +42,7 @@ impl Churn {
         Self { stop, worker }
     }
 
-    /// How many pods it has created.
+    /// Stops it, and returns the number of pods created.
     pub(super) fn stop(self) -> Result<usize> {
         drop(self.stop);
         self.worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the churn panicked")))

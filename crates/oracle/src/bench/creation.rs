@@ -1,4 +1,4 @@
-//! Creating the objects of a run.
+//! Creation of the objects of a run.
 
 use std::thread;
 
@@ -8,11 +8,11 @@ use serde_json::json;
 use super::workload::{Creation, MEASURED, Size, VOLUMES, Workload, local_volume_name, node_name};
 use crate::components::ApiClient;
 
-/// At most so many pods show that a scheduler is at work. They also open its
+/// Maximum number of pods that show that a scheduler works. They also open its
 /// connections and fill its pools, which is not work per pod.
 const WARM_UP: usize = 100;
 
-/// Creates what one run of a workload needs.
+/// Creates the objects of one run of a workload.
 #[derive(Debug)]
 pub(super) struct Creator<'a> {
     pub(super) client: &'a ApiClient,
@@ -22,8 +22,8 @@ pub(super) struct Creator<'a> {
 }
 
 impl Creator<'_> {
-    /// All that exists before the scheduler starts: nodes with their bound pods,
-    /// and the warm-up pods.
+    /// Creates everything that exists before the scheduler starts: nodes with
+    /// their bound pods, and the warm-up pods.
     pub(super) fn prepare(&self) -> Result<()> {
         for namespace in self.workload.namespaces(self.size) {
             self.client.post("/api/v1/namespaces", &namespace).context("creating a namespace")?;
@@ -53,18 +53,18 @@ impl Creator<'_> {
             .context("creating warm-up pods")
     }
 
-    /// How many pods wait for the scheduler when it starts.
+    /// Number of pending pods when the scheduler starts.
     pub(super) fn warm_up(&self) -> usize {
         WARM_UP.min(self.size.nodes)
     }
 
-    /// The pods that are measured.
+    /// Creates the measured pods.
     pub(super) fn create_measured(&self) -> Result<()> {
         self.create(self.size.pods, |index| vec![(pods(MEASURED), self.workload.measured_pod(index))])
             .context("creating measured pods")
     }
 
-    /// What the volume controller says of a volume that it has looked at.
+    /// Writes the status that the volume controller writes for an unbound volume.
     fn make_volumes_available(&self) -> Result<()> {
         let available = json!({"status": {"phase": "Available"}});
         self.each(self.size.nodes, |index| {
@@ -74,7 +74,7 @@ impl Creator<'_> {
         })
     }
 
-    /// Creates objects `count` times, in the collections that come with them.
+    /// Creates `objects(index)` in their collections for every index below `count`.
     fn create(&self, count: usize, objects: impl Fn(usize) -> Vec<Creation> + Sync) -> Result<()> {
         self.each(count, |index| {
             for (collection, object) in objects(index) {
@@ -84,7 +84,7 @@ impl Creator<'_> {
         })
     }
 
-    /// Does something for every number below `count`.
+    /// Calls `act` for every index below `count`, on several threads.
     fn each(&self, count: usize, act: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
         let threads = self.threads.max(1);
         thread::scope(|scope| {

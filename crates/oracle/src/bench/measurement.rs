@@ -1,4 +1,4 @@
-//! One run of one scheduler.
+//! Measurement of one run of one scheduler.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,49 +16,49 @@ use crate::components::{ControlPlane, ControlPlaneOptions};
 use crate::process;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
 
-/// The longest pause between two bindings, the start included.
+/// Longest time between two bindings, including the start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The longest pause between two events after the last binding. Longer than a
-/// scheduler rests that failed to write one.
+/// Longest time between two events after the last binding. Longer than the backoff
+/// of a scheduler that failed to write one.
 const EVENTS_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Memory settles after the last event.
-const AFTERWARDS: Duration = Duration::from_secs(2);
+/// Time for memory to settle after the last event.
+const SETTLING: Duration = Duration::from_secs(2);
 
-/// What one run took.
+/// Result of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measurement {
     /// Measured pods per second, from their first binding to their last.
     pub pods_per_second: f64,
-    /// The scheduler's CPU time per measured pod in milliseconds, its event
-    /// included, without what it used before them.
+    /// CPU time of the scheduler per measured pod in milliseconds, including its
+    /// event, without the time before the measured pods.
     pub cpu_ms_per_pod: f64,
-    /// The scheduler's CPU time until the warm-up pods that it found were bound,
-    /// in milliseconds.
+    /// CPU time of the scheduler until the warm-up pods were bound, in
+    /// milliseconds.
     pub start_cpu_ms: f64,
     /// Resident memory two seconds after the last event, in MiB.
     pub resident_mib: f64,
-    /// The most resident memory, in MiB.
+    /// Peak resident memory, in MiB.
     pub peak_mib: f64,
-    /// From the start of the process to the first binding, in seconds.
+    /// Time from the start of the process to the first binding, in seconds.
     pub start_to_first_binding_s: f64,
-    /// The CPU time per measured pod of kube-apiserver and etcd, in milliseconds.
+    /// CPU time of kube-apiserver and etcd per measured pod, in milliseconds.
     pub server_cpu_ms_per_pod: f64,
-    /// `Scheduled` events about measured pods that the API server has got; one
-    /// for each pod is all.
+    /// Number of `Scheduled` events for measured pods that arrived at the API
+    /// server; the maximum is one per pod.
     pub events: usize,
-    /// From the last binding until the last of these events was seen, in seconds.
+    /// Time from the last binding to the last of these events, in seconds.
     pub last_event_s: f64,
-    /// How often the scheduler wrote a volume, in shapes in which it chooses volumes; once for each pod is all.
+    /// Number of writes of volumes by the scheduler, in workloads in which it chooses volumes; the maximum is one per pod.
     pub volume_writes: usize,
-    /// Pods that were created beside the measured ones. They come by the clock:
-    /// a faster scheduler meets fewer, and its CPU time has less of them.
+    /// Number of additional pods. They are created at regular intervals, so a
+    /// faster scheduler handles fewer, which reduces its CPU time.
     pub churn_pods: usize,
 }
 
-/// Runs `contender` once on a control plane of its own.
+/// Runs `contender` once on its own control plane.
 pub(super) fn measure(
     options: &Options,
     workload: &Workload,
@@ -94,14 +94,14 @@ pub(super) fn measure(
         })
         .or_else(|error| scheduler.check().and(Err(error)))?;
 
-    // Only now: who counts takes processor time, too.
+    // Not earlier: counting takes CPU time too.
     let event_watcher = Watcher::events(&client)?;
     let events = event_watcher.wait_at_most(size.pods, EVENTS_PATIENCE);
-    sleep(AFTERWARDS);
+    sleep(SETTLING);
     let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(start_cpu);
     let server = server_cpu(&cluster)?.saturating_sub(server_before);
     let memory = process::memory(scheduler.pid())?;
-    let time = |index: usize| watcher.time(index).context("a binding that was counted has no time");
+    let time = |index: usize| watcher.time(index).context("a counted binding has no time");
     let last_binding = time(warm_up + size.pods - 1)?;
     let measured = last_binding.duration_since(time(warm_up)?);
     let last_event = events.checked_sub(1).and_then(|last| event_watcher.time(last));

@@ -1,4 +1,4 @@
-//! What a benchmark found.
+//! Report of a benchmark.
 
 use std::fmt;
 
@@ -8,55 +8,54 @@ use serde::Serialize;
 use super::workload::PLAIN;
 use super::{Measurement, Size, chart, svg};
 
-/// How two contenders compare on every workload.
+/// Comparison of two contenders on all workloads.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The contenders.
+    /// Names of the contenders.
     pub names: [&'static str; 2],
-    /// One for each workload, in order.
+    /// One comparison per workload, in order.
     pub workloads: Vec<Comparison>,
 }
 
-/// All runs of one workload, and how the second contender compares with the first.
+/// All runs of one workload, and the ratios of the second contender to the first.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// The workload.
+    /// Name of the workload.
     pub name: &'static str,
-    /// How large it was.
+    /// Size of the workload.
     pub size: Size,
-    /// The runs of each contender, in order; equal positions are a pair.
+    /// Runs of each contender in order; runs with the same index are a pair.
     pub runs: [Vec<Measurement>; 2],
-    /// Second divided by first: the median over the pairs that did equal work,
-    /// for each column.
+    /// Second divided by first for each column: the median over the pairs that did
+    /// equal work.
     pub ratios: Vec<Ratio>,
-    /// Pairs that did not, and count in no ratio.
+    /// Pairs that did unequal work, which are excluded from the ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unequal: Vec<Unequal>,
-    /// Each contender's CPU time per pod divided by its own with plain pods,
-    /// both medians over runs that delivered all events; unless it has none or
-    /// this is them.
+    pub unequal: Vec<UnequalPair>,
+    /// Each contender's CPU time per pod divided by its own with plain pods, both
+    /// medians over runs that delivered all events. `None` if there are no such
+    /// runs, and for plain pods.
     pub cpu_against_plain: [Option<f64>; 2],
-    /// Why the runs are not complete.
+    /// Reason why the runs are incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
-/// A pair of runs after which the API server had more from one contender than
-/// from the other.
+/// A pair of runs in which the contenders wrote different numbers of objects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Unequal {
-    /// The pair, from 1.
+pub struct UnequalPair {
+    /// Number of the pair, from 1.
     pub pair: usize,
-    /// [`Measurement::events`] of either contender.
+    /// [`Measurement::events`] of each contender.
     pub events: [usize; 2],
-    /// [`Measurement::volume_writes`] of either contender.
+    /// [`Measurement::volume_writes`] of each contender.
     pub volume_writes: [usize; 2],
 }
 
-impl Unequal {
+impl UnequalPair {
     fn of(pair: usize, left: &Measurement, right: &Measurement) -> Option<Self> {
         let events = [left.events, right.events];
         let volume_writes = [left.volume_writes, right.volume_writes];
@@ -65,16 +64,16 @@ impl Unequal {
     }
 }
 
-/// One column of the comparison.
+/// Ratio of one column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The column.
+    /// Name of the column.
     pub name: &'static str,
-    /// The median.
+    /// Median over the pairs.
     pub median: f64,
-    /// The smallest ratio of a pair.
+    /// Smallest ratio of a pair.
     pub least: f64,
-    /// The largest ratio of a pair.
+    /// Largest ratio of a pair.
     pub most: f64,
 }
 
@@ -82,7 +81,7 @@ type Column = (&'static str, fn(&Measurement) -> f64);
 
 const CPU: Column = ("CPU-ms/pod", |run| run.cpu_ms_per_pod);
 
-/// All ratios; the text shows the first [`SHOWN`].
+/// All columns; the text shows the first [`SHOWN`].
 const COLUMNS: [Column; 7] = [
     ("pods/s", |run| run.pods_per_second),
     CPU,
@@ -107,7 +106,7 @@ impl Report {
         Self { names, workloads }
     }
 
-    /// The workloads that did not run to their end.
+    /// Returns the workloads that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Comparison> {
         self.workloads.iter().filter(|workload| workload.failure.is_some())
     }
@@ -122,7 +121,7 @@ impl Report {
 
     fn table(&self) -> Table {
         let shown = COLUMNS.iter().take(SHOWN);
-        // The last column has entries only beside plain pods.
+        // The last column needs plain pods to compare with.
         let against_plain = self.workloads.iter().any(|workload| workload.cpu_against_plain != [None, None]);
         let mut header = vec!["workload", "scheduler"];
         header.extend(shown.clone().map(|(name, _)| *name));
@@ -169,21 +168,23 @@ impl Comparison {
         failure: Option<String>,
     ) -> Self {
         let pairs = || runs[0].iter().zip(&runs[1]);
-        let equal: Vec<_> = pairs().filter(|(left, right)| Unequal::of(0, left, right).is_none()).collect();
+        let equal: Vec<_> =
+            pairs().filter(|(left, right)| UnequalPair::of(0, left, right).is_none()).collect();
         let ratios = COLUMNS.iter().filter_map(|column| ratio(*column, &equal)).collect();
-        let unequal = (1..).zip(pairs()).filter_map(|(pair, (left, right))| Unequal::of(pair, left, right));
+        let unequal =
+            (1..).zip(pairs()).filter_map(|(pair, (left, right))| UnequalPair::of(pair, left, right));
         let unequal = unequal.collect();
         Self { name, size, runs, ratios, unequal, cpu_against_plain: [None; 2], failure }
     }
 
-    /// The median CPU time of runs of one contender that left no event out.
+    /// Median CPU time of one contender's runs that delivered all events.
     fn complete_cpu(&self, contender: usize) -> Option<f64> {
         let complete = self.runs[contender].iter().filter(|run| run.events == self.size.pods);
         median(&mut complete.map(CPU.1).collect::<Vec<_>>())
     }
 
-    /// How many events the runs of one contender delivered, and of how many
-    /// unless that is all.
+    /// Number of events that one contender's runs delivered, and the total unless
+    /// all were delivered.
     fn events(&self, contender: usize) -> String {
         let events = || self.runs[contender].iter().map(|run| run.events);
         let (Some(least), Some(most)) = (events().min(), events().max()) else { return String::new() };
@@ -195,7 +196,7 @@ impl Comparison {
         }
     }
 
-    /// The median over the runs of one contender.
+    /// Median over the runs of one contender.
     fn median(&self, contender: usize, (_, value): Column) -> Option<f64> {
         median(&mut self.runs[contender].iter().map(value).collect::<Vec<_>>())
     }
@@ -207,7 +208,7 @@ fn ratio((name, value): Column, pairs: &[(&Measurement, &Measurement)]) -> Optio
     Some(Ratio { name, median, least: *ratios.first()?, most: *ratios.last()? })
 }
 
-/// Sorts the values.
+/// Sorts the values and returns their median.
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -215,7 +216,7 @@ fn median(values: &mut [f64]) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { f64::midpoint(values[middle - 1], upper) })
 }
 
-/// Three digits or so.
+/// Formats a number with about three digits.
 pub(super) fn number(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),
@@ -240,7 +241,7 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.table())?;
         writeln!(f, "medians over the runs; ratio: {right} ÷ {left}, median over the pairs (least-most)")?;
         for workload in &self.workloads {
-            for Unequal { pair, events, volume_writes } in &workload.unequal {
+            for UnequalPair { pair, events, volume_writes } in &workload.unequal {
                 write!(
                     f,
                     "{}, pair {pair}: unequal work: {left} wrote {} events, {right} {}; ",

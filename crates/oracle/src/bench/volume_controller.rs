@@ -1,8 +1,8 @@
-//! Lets claims have the volumes that a scheduler has chosen for them.
+//! A stand-in for the volume controller that binds claims to the volumes that a scheduler has chosen.
 //!
-//! It stands in for the volume controller of kube-controller-manager, as a stand-in does in `scheduler_perf`: that one
-//! writes each volume and each claim twice and one after the other, so its rate would be measured and not the scheduler's.
-//! This one writes each claim once, as soon as a volume names it.
+//! `scheduler_perf` uses a stand-in too. The controller in kube-controller-manager writes each volume and each claim twice,
+//! sequentially, so its rate would be measured instead of the scheduler's. This one writes each claim once, as soon as a
+//! volume refers to it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -16,13 +16,13 @@ use serde_json::json;
 use super::watch::Watch;
 use crate::components::ApiClient;
 
-/// All volumes, and what becomes of them.
+/// Watch of all volumes.
 const ALL: &str = "/api/v1/persistentvolumes?watch=1&timeoutSeconds=3600";
 
-/// How every line of a changed object begins.
+/// Prefix of the lines of changed objects.
 const MODIFIED: &[u8] = br#"{"type":"MODIFIED""#;
 
-/// See the [module documentation](self). Its threads end with the API server.
+/// The stand-in; see the [module documentation](self). Its threads end with the API server.
 #[derive(Debug)]
 pub(super) struct VolumeController {
     writes: Arc<AtomicUsize>,
@@ -57,7 +57,7 @@ struct ClaimRef {
 }
 
 impl VolumeController {
-    /// Serves with that many threads besides the one that watches.
+    /// Starts this number of worker threads and one that watches.
     pub(super) fn start(client: &ApiClient, threads: usize) -> Result<Self> {
         let watch = Watch::start(client, ALL)?;
         let (send, receive) = mpsc::channel();
@@ -72,7 +72,7 @@ impl VolumeController {
             watch.read(|line| {
                 if line.starts_with(MODIFIED) {
                     seen.fetch_add(1, Ordering::Relaxed);
-                    // A line that says less is of no volume that a claim could have.
+                    // A line that cannot be decoded is not a volume for a claim.
                     if let Ok(Event { object }) = serde_json::from_slice(line) {
                         let _ = send.send(object);
                     }
@@ -82,7 +82,7 @@ impl VolumeController {
         Ok(Self { writes })
     }
 
-    /// How often a volume was written since the start. Nobody but the scheduler does.
+    /// Number of writes of volumes since the start, which are all by the scheduler.
     pub(super) fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }
@@ -93,12 +93,12 @@ fn serve(client: &ApiClient, volumes: &Mutex<Receiver<Volume>>) {
         let next = volumes.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Volume { metadata, spec }) = next else { return };
         let Some(ClaimRef { namespace, name }) = spec.claim_ref else { continue };
-        let has = json!({
+        let patch = json!({
             "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
             "spec": {"volumeName": metadata.name},
         });
         let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
-        // A claim that cannot have the volume leaves its pod without a node, of which the run tells.
-        let _ = client.merge_patch(&path, &has);
+        // If this fails, the pod stays pending, which the run reports.
+        let _ = client.merge_patch(&path, &patch);
     }
 }

@@ -1,4 +1,4 @@
-//! The lines of a watch.
+//! Lines of a watch.
 
 use std::io::BufRead;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::components::ApiClient;
 
-/// A watch that was started.
+/// A started watch.
 pub(super) struct Watch {
     client: ApiClient,
     query: &'static str,
@@ -14,17 +14,17 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Asks for `query`, which has parameters.
+    /// Starts a watch. `query` must already have parameters.
     pub(super) fn start(client: &ApiClient, query: &'static str) -> Result<Self> {
         Ok(Self { client: client.clone(), query, stream: Box::new(client.stream(query)?) })
     }
 
-    /// Tells of every line until the API server is gone; why it ended. The API server closes a watch whose reader it finds
-    /// slow, which on a busy machine is anyone; the next one goes on where the last ended.
-    pub(super) fn read(mut self, mut tell: impl FnMut(&[u8])) -> String {
+    /// Calls `handle` for every line until the API server ends, and returns the reason. The API server closes watches of slow
+    /// readers, which can be any reader on a busy machine; a new watch continues where the last one ended.
+    pub(super) fn read(mut self, mut handle: impl FnMut(&[u8])) -> String {
         let mut last = String::new();
         loop {
-            self.read_one(&mut last, &mut tell);
+            self.read_one(&mut last, &mut handle);
             match self.client.stream(&format!("{}&resourceVersion={last}", self.query)) {
                 Ok(next) => self.stream = Box::new(next),
                 Err(error) => return error.to_string(),
@@ -32,11 +32,11 @@ impl Watch {
         }
     }
 
-    /// Reads one watch to its end; `last` becomes the resource version of the last object.
-    fn read_one(&mut self, last: &mut String, tell: &mut impl FnMut(&[u8])) {
+    /// Reads one watch to its end and sets `last` to the resource version of the last object.
+    fn read_one(&mut self, last: &mut String, handle: &mut impl FnMut(&[u8])) {
         let mut line = Vec::new();
         while self.stream.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            tell(&line);
+            handle(&line);
             if let Some(version) = resource_version(&line) {
                 last.clear();
                 last.push_str(version);
@@ -46,7 +46,7 @@ impl Watch {
     }
 }
 
-/// The resource version of an event's object: the first one of the line.
+/// The resource version of an event's object: the first one in the line.
 fn resource_version(line: &[u8]) -> Option<&str> {
     const KEY: &[u8] = br#""resourceVersion":""#;
     let start = line.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();

@@ -1,4 +1,4 @@
-//! Bindings and events as an outsider sees them.
+//! Counting of bindings and events by watches.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -9,28 +9,28 @@ use anyhow::{Result, bail};
 use super::watch::Watch;
 use crate::components::ApiClient;
 
-/// Pods in [`MEASURED`](super::workload::MEASURED) that have a node; one appears
-/// in this watch when it is bound.
+/// Watch of pods in [`MEASURED`](super::workload::MEASURED) that have a node. A pod
+/// appears when it is bound.
 const BOUND: &str =
     "/api/v1/namespaces/measured/pods?watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName!%3D";
 
-/// `Scheduled` events about pods in [`MEASURED`](super::workload::MEASURED).
+/// Watch of `Scheduled` events for pods in [`MEASURED`](super::workload::MEASURED).
 const SCHEDULED: &str = "/apis/events.k8s.io/v1/namespaces/measured/events?watch=1&timeoutSeconds=3600&fieldSelector=reason%3DScheduled";
 
-/// How every line of a new object begins. Nothing else of it is decoded: the watch
-/// must not take the schedulers' processors.
+/// Prefix of the lines of new objects. Lines are not decoded, because the watch must
+/// not take CPU time from the schedulers.
 const ADDED: &[u8] = br#"{"type":"ADDED""#;
 
-/// How the name of an event about a measured pod begins, which is that of the pod.
+/// Start of the metadata of an event for a measured pod: its name starts with the pod's.
 const ABOUT_MEASURED: &[u8] = br#""metadata":{"name":"pod-"#;
 
-/// Counts objects that come into its sight. Its thread ends with the API server.
+/// Counts the objects that appear in a watch. Its thread ends with the API server.
 #[derive(Debug)]
 pub(super) struct Watcher(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Objects without this are not counted.
+    /// Only objects with this text are counted.
     mark: &'static [u8],
     seen: Mutex<Vec<Instant>>,
     ended: Mutex<Option<String>>,
@@ -38,13 +38,13 @@ struct Shared {
 }
 
 impl Watcher {
-    /// Watches bindings from now on; no pod of the namespace is bound yet.
+    /// Starts to watch bindings; no pod of the namespace may be bound yet.
     pub(super) fn bindings(client: &ApiClient) -> Result<Self> {
         Self::start(client, BOUND, b"")
     }
 
-    /// Watches `Scheduled` events about measured pods. Those that are there
-    /// already come first.
+    /// Starts to watch `Scheduled` events for measured pods, including existing
+    /// ones.
     pub(super) fn events(client: &ApiClient) -> Result<Self> {
         Self::start(client, SCHEDULED, ABOUT_MEASURED)
     }
@@ -58,18 +58,18 @@ impl Watcher {
         Ok(Self(shared))
     }
 
-    /// Waits until `count` pods are bound, as long as one more is within `patience`.
+    /// Waits until `count` pods are bound. Fails if no further one is bound within `patience`.
     pub(super) fn wait_for(&self, count: usize, patience: Duration) -> Result<()> {
         let seen = self.wait_at_most(count, patience);
         if seen < count {
             let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let watch = ended.map(|why| format!("; the watch ended: {why}")).unwrap_or_default();
-            bail!("{seen} of {count} pods are bound, and no other within {patience:?}{watch}");
+            bail!("only {seen} of {count} pods are bound, and none was within {patience:?}{watch}");
         }
         Ok(())
     }
 
-    /// Waits until `count` are seen, or no other within `patience`; how many are.
+    /// Waits until `count` objects have appeared, or no further one within `patience`. Returns their number.
     pub(super) fn wait_at_most(&self, count: usize, patience: Duration) -> usize {
         let mut seen = self.0.lock();
         while seen.len() < count {
@@ -84,14 +84,14 @@ impl Watcher {
         seen.len()
     }
 
-    /// When the `index`th was seen.
+    /// Time at which the object `index` appeared.
     pub(super) fn time(&self, index: usize) -> Option<Instant> {
         self.0.lock().get(index).copied()
     }
 }
 
 impl Shared {
-    /// Reads until the API server is gone.
+    /// Reads until the API server ends.
     fn follow(&self, watch: Watch) {
         let ended = watch.read(|line| {
             if line.starts_with(ADDED) && has(line, self.mark) {
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// Whether the line has the mark near its beginning.
+/// Returns true if the line has the mark near its start.
 fn has(line: &[u8], mark: &[u8]) -> bool {
     const NEAR: usize = 200;
     mark.is_empty() || line[..line.len().min(NEAR)].windows(mark.len()).any(|window| window == mark)
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_about_measured_pods_are_told_from_those_about_others() {
+    fn events_for_measured_pods_are_distinguished_from_others() {
         let line = |pod: &str| {
             format!(
                 r#"{{"type":"ADDED","object":{{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{{"name":"{pod}.18a","namespace":"measured"}}}}}}"#

@@ -1,5 +1,4 @@
-//! The shapes of work that schedulers are compared with, after those of
-//! Kubernetes' own `scheduler_perf`.
+//! Workloads of the benchmark, modelled on those of Kubernetes' `scheduler_perf`.
 
 mod pods;
 mod volumes;
@@ -12,70 +11,69 @@ pub(super) use volumes::{Creation, VOLUMES, local_volume_name};
 
 use volumes::{Source, Volumes};
 
-/// Where the measured pods are created, and before them the pods that show
-/// that a scheduler is at work.
+/// Namespace of the measured pods and of the warm-up pods.
 pub(super) const MEASURED: &str = "measured";
 
-/// How many init pods share a namespace where a shape has many.
+/// Number of init pods per namespace in workloads with many namespaces.
 const PODS_PER_NAMESPACE: usize = 40;
 
-/// Workloads in turn where a shape has many of them: an ordinary cluster of as many Deployments.
+/// Number of Deployments that pods belong to in turn, as in an ordinary cluster.
 const GROUPS: usize = 500;
 
-/// The shape without pods that exist before and without any constraint.
+/// Name of the workload without init pods and constraints.
 pub const PLAIN: &str = "plain";
 
-/// One shape: what exists before, what is measured, and what disturbs it.
+/// A workload: objects that exist before, measured pods, and pods that disturb the measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// Its name, close to that of its model in `scheduler_perf`.
+    /// Name, close to that of its model in `scheduler_perf`.
     pub name: &'static str,
-    /// Its size unless another is asked for.
+    /// Default size.
     pub size: Size,
-    room: Room,
-    /// The zones of the nodes in turn; none if empty.
+    capacity: Capacity,
+    /// Zones that nodes are assigned to in turn; none if empty.
     zones: &'static [&'static str],
     init_pod: fn() -> Value,
     init_namespaces: Namespaces,
-    /// By its number.
+    /// Creates a measured pod by its index.
     measured_pod: fn(usize) -> Value,
     volumes: Volumes,
-    /// Collections, and what they must contain before the first pod.
+    /// Objects that must exist before the first pod, with their collections.
     fixtures: fn() -> Vec<(&'static str, Value)>,
-    /// Created at regular intervals during the measurement.
+    /// A pod that is created at regular intervals during the measurement.
     pub(super) churn_pod: Option<fn() -> Value>,
 }
 
-/// How large a run is.
+/// Size of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Size {
-    /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
+    /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods.
     pub nodes: usize,
-    /// Pods that are bound before the scheduler starts.
+    /// Number of pods that are bound before the scheduler starts.
     pub init_pods: usize,
-    /// Pods that are measured.
+    /// Number of measured pods.
     pub pods: usize,
 }
 
-/// What is asked for instead of a shape's own size, for every shape.
+/// Overrides of the sizes of all workloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sizing {
-    /// Instead of [`Size::nodes`].
+pub struct SizeOverrides {
+    /// Replaces [`Size::nodes`].
     pub nodes: Option<usize>,
-    /// Instead of [`Size::init_pods`].
+    /// Replaces [`Size::init_pods`].
     pub init_pods: Option<usize>,
-    /// Instead of [`Size::pods`].
+    /// Replaces [`Size::pods`].
     pub pods: Option<usize>,
-    /// Multiplies what is not asked for.
+    /// Factor for the numbers that are not replaced.
     pub scale: f64,
 }
 
-/// How many pods a node has room for.
+/// Number of pods that fit on a node.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct Capacity {
     init_pods: usize,
-    /// Init pods and measured pods together.
+    /// Init pods and measured pods in total.
     pods: usize,
 }
 
@@ -85,14 +83,14 @@ enum Namespaces {
     Many,
 }
 
-/// 4 CPUs hold 40 pods of 100m.
-const BY_CPU: Room = Room { init_pods: 40, pods: 40 };
+/// 40 pods of 100m fit on 4 CPUs.
+const BY_CPU: Capacity = Capacity { init_pods: 40, pods: 40 };
 
-/// Every pod of the shape keeps the others off its node, or has the only volume there.
-const ALONE: Room = Room { init_pods: 1, pods: 1 };
+/// Every pod repels the others from its node, or uses the only volume there.
+const ALONE: Capacity = Capacity { init_pods: 1, pods: 1 };
 
-/// Every pod has a volume, and a node can only have so many.
-const BY_VOLUMES: Room = Room { init_pods: volumes::PER_NODE, pods: volumes::PER_NODE };
+/// Every pod has a volume, and the number of volumes per node is limited.
+const BY_VOLUMES: Capacity = Capacity { init_pods: volumes::PER_NODE, pods: volumes::PER_NODE };
 
 const ONE_ZONE: &[&str] = &["zone-1"];
 
@@ -101,7 +99,7 @@ const THREE_ZONES: &[&str] = &["zone-1", "zone-2", "zone-3"];
 const BASE: Workload = Workload {
     name: PLAIN,
     size: Size { nodes: 5000, init_pods: 0, pods: 5000 },
-    room: BY_CPU,
+    capacity: BY_CPU,
     zones: &[],
     init_pod: pods::plain,
     init_namespaces: Namespaces::One,
@@ -111,7 +109,7 @@ const BASE: Workload = Workload {
     churn_pod: None,
 };
 
-/// All shapes.
+/// All workloads.
 pub static WORKLOADS: [Workload; 14] = [
     BASE,
     Workload {
@@ -125,7 +123,7 @@ pub static WORKLOADS: [Workload; 14] = [
     Workload {
         name: "SchedulingPodAntiAffinity",
         size: Size { nodes: 5000, init_pods: 1000, pods: 2000 },
-        room: ALONE,
+        capacity: ALONE,
         init_pod: pods::anti_affine,
         measured_pod: |_| pods::anti_affine(),
         ..BASE
@@ -133,7 +131,7 @@ pub static WORKLOADS: [Workload; 14] = [
     Workload {
         name: "RequiredPodAntiAffinityWithNSSelector",
         size: Size { nodes: 6000, init_pods: 4000, pods: 1000 },
-        room: ALONE,
+        capacity: ALONE,
         init_pod: pods::anti_affine_by_namespace_labels,
         init_namespaces: Namespaces::Many,
         measured_pod: |_| pods::anti_affine_by_namespace_labels(),
@@ -147,8 +145,8 @@ pub static WORKLOADS: [Workload; 14] = [
     Workload {
         name: "SchedulingPreferredPodAffinity",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
-        init_pod: pods::preferring_company,
-        measured_pod: |_| pods::preferring_company(),
+        init_pod: pods::preferring_similar,
+        measured_pod: |_| pods::preferring_similar(),
         ..BASE
     },
     Workload {
@@ -176,8 +174,8 @@ pub static WORKLOADS: [Workload; 14] = [
     Workload {
         name: "PreemptionAsync",
         size: Size { nodes: 5000, init_pods: 20_000, pods: 2000 },
-        // 4 times 900m leave 400m.
-        room: Room { init_pods: 4, pods: 8 },
+        // Four pods of 900m leave 400m.
+        capacity: Capacity { init_pods: 4, pods: 8 },
         init_pod: pods::victim,
         fixtures: || vec![("/apis/scheduling.k8s.io/v1/priorityclasses", pods::priority_class())],
         churn_pod: Some(pods::preemptor),
@@ -192,22 +190,22 @@ pub static WORKLOADS: [Workload; 14] = [
     Workload {
         name: "SchedulingMigratedInTreePVs",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
-        room: BY_VOLUMES,
+        capacity: BY_VOLUMES,
         volumes: Volumes::Bound { source: Source::InTree, limited: true },
         ..BASE
     },
     Workload {
         name: "SchedulingCSIPVs",
         size: Size { nodes: 5000, init_pods: 5000, pods: 2000 },
-        room: BY_VOLUMES,
+        capacity: BY_VOLUMES,
         volumes: Volumes::Bound { source: Source::Csi, limited: true },
         ..BASE
     },
     Workload {
         name: "LocalVolumes",
-        // kube-scheduler looks at every volume for every node: with 5,000 of each a run would take too long.
+        // kube-scheduler checks every volume for every node: with 5,000 of each a run would take too long.
         size: Size { nodes: 500, init_pods: 0, pods: 400 },
-        room: ALONE,
+        capacity: ALONE,
         volumes: Volumes::Local,
         fixtures: || vec![("/apis/storage.k8s.io/v1/storageclasses", volumes::local_class())],
         ..BASE
@@ -215,25 +213,28 @@ pub static WORKLOADS: [Workload; 14] = [
 ];
 
 impl Workload {
-    /// The shape of this name.
+    /// Returns the workload with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
-    /// Fails when a pod would find no node: the run would not end.
+    /// Fails if a pod would not fit, because the run would not end.
     pub(super) fn check(&self, size: Size) -> Result<()> {
         let Size { nodes, init_pods, pods } = size;
         let name = self.name;
-        let holds = nodes * self.room.init_pods;
-        ensure!(init_pods <= holds, "{name}: {nodes} nodes hold {holds} init pods, not {init_pods}");
-        let holds = nodes * self.room.pods;
+        let most = nodes * self.capacity.init_pods;
+        ensure!(init_pods <= most, "{name}: {nodes} nodes have room for {most} init pods, not {init_pods}");
+        let most = nodes * self.capacity.pods;
         let all = init_pods + pods;
-        ensure!(all <= holds, "{name}: {nodes} nodes hold {holds} init pods and measured pods, not {all}");
+        ensure!(
+            all <= most,
+            "{name}: {nodes} nodes have room for {most} init pods and measured pods, not {all}"
+        );
         Ok(())
     }
 
-    /// The namespaces of a run.
+    /// Returns the namespaces of a run.
     pub(super) fn namespaces(&self, size: Size) -> Vec<Value> {
         let init = match self.init_namespaces {
             Namespaces::One => 1,
@@ -242,22 +243,22 @@ impl Workload {
         (0..init).map(init_namespace).chain([MEASURED.to_owned()]).map(pods::namespace).collect()
     }
 
-    /// Other objects that must exist before the first pod, with their collections.
+    /// Returns other objects that must exist before the first pod, with their collections.
     pub(super) fn fixtures(&self) -> Vec<(&'static str, Value)> {
         (self.fixtures)()
     }
 
-    /// Whether claims wait for their pods, so that somebody must let them have the volumes that the scheduler chooses.
+    /// Returns true if claims wait for their pods, so that a volume controller must bind them.
     pub(super) fn has_waiting_claims(&self) -> bool {
         self.volumes == Volumes::Local
     }
 
-    /// What a node of that number brings with it.
+    /// Returns the storage objects of a node.
     pub(super) fn storage_of_node(&self, index: usize) -> Vec<Creation> {
         self.volumes.of_node(&node_name(index))
     }
 
-    /// A node with the label that a kubelet sets, and in a zone if the shape has zones.
+    /// Returns a node with the label that a kubelet sets, and in a zone if the workload has zones.
     pub(super) fn node(&self, index: usize) -> Value {
         let name = node_name(index);
         let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
@@ -271,14 +272,14 @@ impl Workload {
         })
     }
 
-    /// A namespace and a pod in it that has a node already: consecutive pods are
-    /// on consecutive nodes.
+    /// Returns a namespace and a pod in it that is already bound: consecutive pods
+    /// are on consecutive nodes.
     pub(super) fn init_pod(&self, size: Size, index: usize) -> (String, Value) {
         let (namespace, pod, _) = self.init_pod_and_storage(size, index);
         (namespace, pod)
     }
 
-    /// What must exist before that pod.
+    /// Returns the storage objects of an init pod, which must exist before it.
     pub(super) fn storage_of_init_pod(&self, size: Size, index: usize) -> Vec<Creation> {
         self.init_pod_and_storage(size, index).2
     }
@@ -296,20 +297,21 @@ impl Workload {
         (namespace, pod, storage)
     }
 
-    /// A pod in [`MEASURED`] that the scheduler finds when it starts. It asks for
-    /// nothing and matches nothing, so it does not change the shape.
+    /// Returns a pod in [`MEASURED`] that exists when the scheduler starts. It
+    /// requests nothing and matches no selector, so it does not change the
+    /// workload.
     pub(super) fn warm_up_pod(index: usize) -> Value {
         let mut pod = pods::without_requests();
         pod["metadata"]["name"] = format!("warm-up-{index}").into();
         pod
     }
 
-    /// A pod in [`MEASURED`].
+    /// Returns a measured pod, in [`MEASURED`].
     pub(super) fn measured_pod(&self, index: usize) -> Value {
         self.measured_pod_and_storage(index).0
     }
 
-    /// What must exist before that pod.
+    /// Returns the storage objects of a measured pod, which must exist before it.
     pub(super) fn storage_of_measured_pod(&self, index: usize) -> Vec<Creation> {
         self.measured_pod_and_storage(index).1
     }
@@ -322,14 +324,14 @@ impl Workload {
     }
 }
 
-impl Sizing {
-    /// The size of `workload` in this run.
+impl SizeOverrides {
+    /// Returns the size of `workload` with these overrides.
     #[must_use]
     pub fn of(&self, workload: &Workload) -> Size {
         let scaled = |count: usize| (count as f64 * self.scale).ceil() as usize;
         let Size { nodes, init_pods, pods } = workload.size;
         Size {
-            // A rate needs two bindings, and two pods may want a node each.
+            // A rate needs two bindings, and two pods may need two nodes.
             nodes: self.nodes.unwrap_or(scaled(nodes).max(2)).max(1),
             init_pods: self.init_pods.unwrap_or(scaled(init_pods)),
             pods: self.pods.unwrap_or(scaled(pods)).max(2),

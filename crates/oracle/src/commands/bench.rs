@@ -4,17 +4,17 @@ use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
-use harbormaster_oracle::bench::{Options, PLAIN, Sizing, WORKLOADS, Workload, run};
+use harbormaster_oracle::bench::{Options, PLAIN, SizeOverrides, WORKLOADS, Workload, run};
 
 use super::{HarbormasterArguments, Side};
 use crate::Format;
 
-/// Stands for every workload.
+/// Name that selects every workload.
 const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The shape of work; may be repeated.
+    /// Workload to run; may be repeated
     #[arg(
         long = "workload",
         value_name = "NAME",
@@ -23,36 +23,36 @@ pub(crate) struct Arguments {
         value_parser = PossibleValuesParser::new(names()),
     )]
     workloads: Vec<String>,
-    /// Nodes with 4 CPUs, 32 GiB and 110 pods each, instead of each workload's own number.
+    /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods [default: the workload's]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Pods that are measured, instead of each workload's own number.
+    /// Number of measured pods [default: the workload's]
     #[arg(long)]
     pods: Option<usize>,
-    /// Pods that are bound before the scheduler starts, instead of each workload's own number.
+    /// Number of pods that are bound before the scheduler starts [default: the workload's]
     #[arg(long)]
     init_pods: Option<usize>,
-    /// Multiplies the workloads' own numbers.
+    /// Factor for the workloads' numbers
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// How often each scheduler runs, in the order A B B A.
+    /// Number of runs of each scheduler, in the order A B B A
     #[arg(long, default_value_t = 2)]
     pairs: usize,
-    /// Threads that create pods.
+    /// Number of threads that create pods
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Create the measured pods before the scheduler starts.
+    /// Create the measured pods before the scheduler starts
     #[arg(long)]
     backlog: bool,
-    /// Who is compared with kube-scheduler; Harbormaster is built as it is shipped.
+    /// Scheduler to compare with kube-scheduler; Harbormaster is built as for a release
     #[arg(long, value_enum, default_value_t = Side::Harbormaster)]
     right: Side,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
-    /// Writes a chart of the CPU time per pod to this file, as SVG.
+    /// Write a chart of the CPU time per pod to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// How to print the result.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -62,7 +62,7 @@ impl Arguments {
         let Self { nodes, init_pods, pods, scale, .. } = *self;
         let options = Options {
             workloads: self.workloads(),
-            sizing: Sizing { nodes, init_pods, pods, scale },
+            sizing: SizeOverrides { nodes, init_pods, pods, scale },
             pairs: self.pairs.max(1),
             threads: self.threads,
             backlog: self.backlog,
@@ -94,13 +94,13 @@ impl Arguments {
         Ok(true)
     }
 
-    /// Those that are named, in the order of their definition, so that plain pods come first.
+    /// Returns the selected workloads in the order of their definition, so that plain pods come first.
     fn workloads(&self) -> Vec<&'static Workload> {
-        let wanted = |workload: &&'static Workload| {
+        let is_selected = |workload: &&'static Workload| {
             let mut names = self.workloads.iter();
             names.any(|name| name.eq_ignore_ascii_case(workload.name) || name.eq_ignore_ascii_case(ALL))
         };
-        WORKLOADS.iter().filter(wanted).collect()
+        WORKLOADS.iter().filter(is_selected).collect()
     }
 }
 

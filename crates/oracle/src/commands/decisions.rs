@@ -16,42 +16,42 @@ use crate::Format;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The seeds of the scripts: one, or the first and the last as A..B.
+    /// Seeds of the scripts: one, or the first and the last as A..B
     #[arg(long, default_value = "1..20", value_parser = parse_seeds)]
     seeds: RangeInclusive<u64>,
-    /// Nodes in a script.
+    /// Number of nodes in a script
     #[arg(long, default_value_t = 50)]
     nodes: usize,
-    /// Pods in a script.
+    /// Number of pods in a script
     #[arg(long, default_value_t = 300)]
     pods: usize,
-    /// Changes of nodes and pods in a script.
+    /// Number of changes to nodes and pods in a script
     #[arg(long, default_value_t = 40)]
     changes: usize,
-    /// Turn opportunistic batching on.
+    /// Enable opportunistic batching
     #[arg(long)]
     batching: bool,
-    /// Give pods claims, with the volume controller and drivers that make volumes.
+    /// Give pods claims, and run the volume controller and simulated CSI drivers
     #[arg(long)]
     volumes: bool,
-    /// Configure extenders that filter, score, bind and preempt.
+    /// Configure extenders that filter, score, bind and preempt
     #[arg(long)]
     extenders: bool,
-    /// A saved script instead of generated ones.
+    /// Run a saved script instead of generated ones
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Minutes to spend on making a difference small; 0 leaves it as it is.
+    /// Minutes to spend on shrinking the script of a difference; 0 disables shrinking
     #[arg(long, value_name = "MINUTES", default_value_t = 0)]
     shrink: u64,
-    /// How many scripts are played side by side, each on an API server of its own.
+    /// Number of scripts to run in parallel, each on its own API server
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Who is compared with kube-scheduler.
+    /// Scheduler to compare with kube-scheduler
     #[arg(long, value_enum, default_value_t = Side::Harbormaster)]
     right: Side,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
-    /// How to print the result.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -74,7 +74,7 @@ impl Arguments {
             loop {
                 let next = scripts.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(script) = next else { return Ok(()) };
-                let report = self.one(&mut stage, &script, &right)?;
+                let report = self.compare(&mut stage, &script, &right)?;
                 eprintln!("{report}");
                 reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
             }
@@ -99,13 +99,13 @@ impl Arguments {
         Ok(self.seeds.clone().map(|seed| Script::new(seed, size, options)).collect())
     }
 
-    fn one(&self, stage: &mut Stage, script: &Script, right: &Contender) -> Result<Report> {
+    fn compare(&self, stage: &mut Stage, script: &Script, right: &Contender) -> Result<Report> {
         let left = Contender::KubeScheduler;
         let (seed, steps) = (script.seed, script.steps.len());
-        eprintln!("seed {seed}: playing {steps} steps to {}, then to {} ...", left.name(), right.name());
+        eprintln!("seed {seed}: running {steps} steps with {}, then with {} ...", left.name(), right.name());
         let mut report = compare_on(stage, script, [&left, right], TRIES)?;
         if report.finding.is_some() && self.shrink > 0 {
-            eprintln!("{report}\nmaking it small ...");
+            eprintln!("{report}\nshrinking the script ...");
             let limit = Duration::from_secs(self.shrink * 60);
             report = shrink(stage, report, script, [&left, right], limit, |script| {
                 let objects: usize = script.steps.iter().map(|step| step.objects().len()).sum();
@@ -114,7 +114,7 @@ impl Arguments {
         }
         if let Some(finding) = &report.finding {
             let path = std::env::temp_dir().join(format!("harbormaster-decisions-{}.json", script.seed));
-            eprintln!("repeat: {}", finding.save(&path)?);
+            eprintln!("to reproduce: {}", finding.save(&path)?);
         }
         Ok(report)
     }
@@ -128,7 +128,7 @@ impl Arguments {
                 for report in &reports {
                     println!("{report}");
                 }
-                println!("{equal} of {} scripts without a difference", reports.len());
+                println!("{equal} of {} scripts without differences", reports.len());
             }
         }
         Ok(equal == reports.len())

@@ -8,25 +8,25 @@ use crate::Format;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The seed of the first cluster.
+    /// Seed of the first cluster
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of clusters, with the seeds that follow.
+    /// Number of clusters, with consecutive seeds
     #[arg(long, default_value_t = 40)]
     clusters: u64,
-    /// Fewest nodes in a cluster.
+    /// Minimum number of nodes in a cluster
     #[arg(long, default_value_t = 300)]
     min_nodes: usize,
-    /// Most nodes in a cluster.
+    /// Maximum number of nodes in a cluster
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
-    /// Number of pods that come to each cluster.
+    /// Number of pods created in each cluster
     #[arg(long, default_value_t = 10)]
     pods: usize,
-    /// Have Harbormaster stop its search as early as kube-scheduler.
+    /// Let Harbormaster stop its search as early as kube-scheduler
     #[arg(long)]
     parity: bool,
-    /// Format of the result.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }

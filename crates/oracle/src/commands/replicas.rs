@@ -1,31 +1,31 @@
 //! `harbormaster-oracle replicas`.
 
 use anyhow::Result;
-use harbormaster_oracle::replicas::{Options, Plan, Row, run};
+use harbormaster_oracle::replicas::{Options, Plan, Progress, run};
 
 use super::HarbormasterArguments;
 use crate::Format;
 
-/// Nodes per pod and second: pods then stay for over a minute.
+/// Number of nodes for each pod per second: pods then stay for over a minute.
 const NODES_PER_RATE: f64 = 2.5;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Pods per second that come, and that go when the nodes are full by four fifths.
+    /// Number of pods created per second, and deleted per second once the nodes are 80 % full
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
-    /// How long; in every minute the leader is killed, and from three on everything else happens, too.
+    /// Duration in minutes; the leader is killed every minute, and from three minutes on all other faults happen too
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     minutes: u32,
-    /// Nodes with room for about forty pods each, instead of two and a half for each pod per second.
+    /// Number of nodes, each with room for about forty pods [default: 2.5 for each pod per second]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Chooses what happens when, and the sizes of pods.
+    /// Seed of the faults and of the sizes of pods
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
-    /// How to print the result.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -38,18 +38,18 @@ impl Arguments {
             seed: self.seed,
             rate: self.rate,
             nodes: self.nodes.unwrap_or((f64::from(self.rate) * NODES_PER_RATE).ceil() as usize),
-            judges_times: true,
+            checks_times: true,
         };
-        let tell = |line: &str| match self.output {
+        let print = |line: &str| match self.output {
             Format::Text => println!("{line}"),
             Format::Json => eprintln!("{line}"),
         };
-        tell(&options.plan.to_string());
-        tell(&format!(
+        print(&options.plan.to_string());
+        print(&format!(
             "{:>7}  {:>8}  {:>8}  {:>8}  {:>7}  {:>5}  {:>12}  {:>7}  {:<9}",
             "seconds", "created", "bound", "deleted", "pending", "full", "longest wait", "refused", "leader"
         ));
-        let report = run(&options, |row| tell(&line(row)))?;
+        let report = run(&options, |progress| print(&line(progress)))?;
         match self.output {
             Format::Text => println!("\n{report}"),
             Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
@@ -58,8 +58,8 @@ impl Arguments {
     }
 }
 
-fn line(row: &Row) -> String {
-    let Row {
+fn line(progress: &Progress) -> String {
+    let Progress {
         at_s,
         created,
         bound,
@@ -69,12 +69,12 @@ fn line(row: &Row) -> String {
         longest_wait_s,
         refused_bindings,
         leader,
-        happened,
-    } = row;
+        events,
+    } = progress;
     format!(
         "{at_s:>7.0}  {created:>8}  {bound:>8}  {deleted:>8}  {pending:>7}  {:>3.0} %  {longest_wait_s:>10.2} s  \
          {refused_bindings:>7}  {leader:<9}  {}",
         full * 100.0,
-        happened.join(", ")
+        events.join(", ")
     )
 }

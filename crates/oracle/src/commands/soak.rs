@@ -8,16 +8,16 @@ use super::HarbormasterArguments;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Pods per second that come, and that go a minute later.
+    /// Number of pods created per second, each deleted a minute later
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rate: u64,
-    /// How long; the last minute is compared with the third.
+    /// Duration in minutes; the last minute is compared with the third
     #[arg(long, default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(4..))]
     minutes: usize,
-    /// Nodes with 4 CPUs, 32 GiB and 110 pods each.
+    /// Number of nodes, each with 4 CPUs, 32 GiB and 110 pods
     #[arg(long, default_value_t = 300)]
     nodes: usize,
-    /// Nodes, workloads with Services and claims with volumes come and go as well, and memory must not grow.
+    /// Also create and delete nodes, workloads with Services, and claims with volumes, and require that memory does not grow
     #[arg(long)]
     churn: bool,
     #[command(flatten)]

@@ -5,46 +5,46 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use harbormaster_oracle::generate::Shape;
-use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, Original, VerdictSource, run};
+use harbormaster_oracle::verdicts::{HarbormasterLibrary, Options, RealPlugins, VerdictSource, run};
 
 use crate::Format;
 
-/// Who judges beside the original plugins.
+/// Plugins to compare with kube-scheduler's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Judge {
-    /// Our plugins, in this process.
+    /// Harbormaster's plugins, in this process
     Harbormaster,
-    /// The original plugins once more, which checks the instrument.
+    /// kube-scheduler's plugins again, which validates the comparison
     KubeScheduler,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The seed of the first cluster.
+    /// Seed of the first cluster
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many clusters, with the seeds that follow.
+    /// Number of clusters, with consecutive seeds
     #[arg(long, default_value_t = 500)]
     clusters: u64,
-    /// Most nodes in a cluster.
+    /// Maximum number of nodes in a cluster
     #[arg(long, default_value_t = 40)]
     nodes: usize,
-    /// Most pending pods in a cluster.
+    /// Maximum number of pending pods in a cluster
     #[arg(long, default_value_t = 200)]
     pods: usize,
-    /// Seconds to spend on making a difference small.
+    /// Seconds to spend on shrinking the cluster of a difference
     #[arg(long, default_value_t = 120)]
     shrink: u64,
-    /// Look only at differences whose kind, as --keep-going prints it, contains this text.
+    /// Ignore differences whose kind, as printed by --keep-going, does not contain this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Count the differences of all clusters by kind instead of ending with the first.
+    /// Count the differences of all clusters by kind instead of stopping at the first
     #[arg(long)]
     keep_going: bool,
-    /// Who is compared with the original plugins.
+    /// Plugins to compare with kube-scheduler's
     #[arg(long, value_enum, default_value_t = Judge::Harbormaster)]
     right: Judge,
-    /// How to print the result.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -59,9 +59,9 @@ impl Arguments {
             only: self.only.clone(),
             keep_going: self.keep_going,
         };
-        let mut left = Original::start()?;
+        let mut left = RealPlugins::start()?;
         let mut right: Box<dyn VerdictSource> = match self.right {
-            Judge::KubeScheduler => Box::new(Original::start()?),
+            Judge::KubeScheduler => Box::new(RealPlugins::start()?),
             Judge::Harbormaster => Box::new(HarbormasterLibrary),
         };
         let report = run(&options, &mut left, right.as_mut(), |counts| {

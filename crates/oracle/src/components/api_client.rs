@@ -1,4 +1,4 @@
-//! A minimal blocking client of kube-apiserver for tests: JSON in, JSON out.
+//! A minimal blocking JSON client of kube-apiserver for tests.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -12,17 +12,17 @@ use ureq::{Agent, Body};
 
 use super::Error;
 
-/// Well above what any answer on loopback takes.
+/// Well above the duration of any request on loopback.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Speaks to one kube-apiserver with a token; its certificate is not checked,
-/// as it is self-signed and on loopback. Connections are kept alive and shared
-/// by clones.
+/// Client of one kube-apiserver that authenticates with a token. It does not
+/// verify the certificate, which is self-signed and on loopback. Clones share
+/// keep-alive connections.
 #[derive(Clone)]
 pub struct ApiClient {
     agent: Agent,
-    /// Without a timeout, for watches.
-    patient: Agent,
+    /// Agent without a timeout, for watches.
+    watch_agent: Agent,
     server: String,
     authorization: String,
 }
@@ -34,18 +34,18 @@ impl fmt::Debug for ApiClient {
 }
 
 impl ApiClient {
-    /// A client of `server`, for instance `https://127.0.0.1:6443`.
+    /// Creates a client of `server`, for example `https://127.0.0.1:6443`.
     #[must_use]
     pub fn new(server: &str, token: &str) -> Self {
         Self {
             agent: agent(Some(TIMEOUT)),
-            patient: agent(None),
+            watch_agent: agent(None),
             server: server.to_owned(),
             authorization: format!("Bearer {token}"),
         }
     }
 
-    /// The body of `path` as text, for instance of `/readyz`.
+    /// Reads `path` as text, for example `/readyz`.
     pub fn get_text(&self, path: &str) -> Result<String, Error> {
         self.send("GET", path, None)
     }
@@ -70,22 +70,21 @@ impl ApiClient {
         self.send("PATCH", path, Some(("application/merge-patch+json", patch))).map(|body| parse(&body))
     }
 
-    /// Applies a strategic merge patch, which merges lists by their keys.
+    /// Applies a strategic merge patch, which merges lists by their merge keys.
     pub fn strategic_patch(&self, path: &str, patch: &Value) -> Result<Value, Error> {
         let kind = "application/strategic-merge-patch+json";
         self.send("PATCH", path, Some((kind, patch))).map(|body| parse(&body))
     }
 
-    /// Deletes the object or the collection at `path`; `?gracePeriodSeconds=0`
-    /// deletes a bound pod at once.
+    /// Deletes the object or collection at `path`. With `?gracePeriodSeconds=0` a
+    /// bound pod is deleted immediately.
     pub fn delete(&self, path: &str) -> Result<Value, Error> {
         self.send("DELETE", path, None).map(|body| parse(&body))
     }
 
-    /// Reads what the server sends for `path` as long as it sends, for instance
-    /// the lines of a watch.
+    /// Returns a reader for a response that does not end, for example a watch.
     pub fn stream(&self, path: &str) -> Result<impl BufRead + Send + use<>, Error> {
-        let response = self.exchange(&self.patient, "GET", path, None).map_err(|source| {
+        let response = self.exchange(&self.watch_agent, "GET", path, None).map_err(|source| {
             Error::Unreachable { method: "GET", path: path.to_owned(), source: Box::new(source) }
         })?;
         let status = response.status().as_u16();
@@ -133,7 +132,7 @@ impl ApiClient {
     }
 }
 
-/// TLS that takes any certificate: those of servers on loopback are self-signed.
+/// TLS settings that accept any certificate: those of servers on loopback are self-signed.
 #[must_use]
 pub fn unchecked_tls() -> TlsConfig {
     TlsConfig::builder()
@@ -154,7 +153,7 @@ fn agent(timeout: Option<Duration>) -> Agent {
     config.into()
 }
 
-/// An answer that is not JSON becomes a JSON string.
+/// Parses JSON; turns anything else into a JSON string.
 fn parse(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! One running component.
+//! A running component.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -9,36 +9,36 @@ use std::time::{Duration, Instant};
 
 use super::{Error, RealBinary, io_error};
 
-/// Makes the Go program end when its standard input ends; it then has 3 s to
-/// finish by itself.
+/// Makes the Go program end when its standard input is closed; it then has 3 s
+/// to shut down gracefully.
 const END_WITH_STDIN: (&str, &str) = ("END_WITH_STDIN", "1");
 
-/// How much of a log [`Component::log_tail`] returns, in bytes.
+/// Number of bytes that [`Component::log_tail`] returns.
 const LOG_TAIL: u64 = 16 * 1024;
 
-/// How many lines of the log a test that fails shows.
+/// Number of lines of the log that a failing test prints.
 const SHOWN_LINES: usize = 30;
 
-/// The time [`Component::stop`] gives, a little more than the program's own.
+/// Time until [`Component::stop`] kills; a little more than the program's own.
 const GRACE: Duration = Duration::from_secs(5);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// A real component as a child process. Its output goes to a log file. It ends
-/// with this value, and also when this process dies in any way: it follows the
-/// pipe that is its standard input.
+/// A real component as a child process with its output in a log file. Dropping
+/// this value kills it. It also ends when this process ends in any way, because
+/// that closes its standard input.
 #[derive(Debug)]
 pub struct Component {
-    run: Box<Run>,
+    command: Box<RoleCommand>,
     child: Child,
-    /// The life line; dropped to ask for a graceful end.
+    /// Dropped to request a graceful shutdown.
     stdin: Option<ChildStdin>,
     log: PathBuf,
 }
 
-/// How it is run.
+/// The command line of a role.
 #[derive(Debug)]
-struct Run {
+struct RoleCommand {
     program: PathBuf,
     name: String,
     args: Vec<String>,
@@ -53,12 +53,13 @@ impl Component {
         log: PathBuf,
     ) -> Result<Self, Error> {
         let output = File::create(&log).map_err(io_error(format!("starting {name}")))?;
-        let run = Run { program: binary.path().to_owned(), name: name.to_owned(), args: args.to_vec() };
-        let (child, stdin) = run.spawn(output)?;
-        Ok(Self { run: Box::new(run), child, stdin, log })
+        let command =
+            RoleCommand { program: binary.path().to_owned(), name: name.to_owned(), args: args.to_vec() };
+        let (child, stdin) = command.spawn(output)?;
+        Ok(Self { command: Box::new(command), child, stdin, log })
     }
 
-    /// Ends it, gracefully as [`Self::stop`] does or at once, and runs it anew with the same arguments. Its log goes on.
+    /// Stops it, gracefully like [`Self::stop`] or by killing it, and restarts it with the same arguments. Its log is continued.
     pub(super) fn restart(&mut self, gracefully: bool) -> Result<(), Error> {
         if gracefully {
             self.end()?;
@@ -66,30 +67,30 @@ impl Component {
             self.kill()?;
         }
         let output = OpenOptions::new().append(true).open(&self.log);
-        let output = output.map_err(io_error(format!("starting {}", self.run.name)))?;
-        (self.child, self.stdin) = self.run.spawn(output)?;
+        let output = output.map_err(io_error(format!("starting {}", self.command.name)))?;
+        (self.child, self.stdin) = self.command.spawn(output)?;
         Ok(())
     }
 
-    /// The component's name, for instance `kube-scheduler`.
+    /// Returns the component's name, for example `kube-scheduler`.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.run.name
+        &self.command.name
     }
 
-    /// The process id, for instance for `/proc/PID/stat`.
+    /// Returns the process ID, for example for `/proc/PID/stat`.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where the component logs.
+    /// Returns the path of the log file.
     #[must_use]
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
-    /// The end of the log, at most 16 KiB; empty when it cannot be read.
+    /// Returns the end of the log, at most 16 KiB; empty if it cannot be read.
     #[must_use]
     pub fn log_tail(&self) -> String {
         let mut bytes = Vec::new();
@@ -101,13 +102,13 @@ impl Component {
         read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// How the component ended, if it has.
+    /// Returns the exit status if the component has ended.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>, Error> {
-        self.child.try_wait().map_err(io_error(format!("asking for the state of {}", self.run.name)))
+        self.child.try_wait().map_err(io_error(format!("reading the state of {}", self.command.name)))
     }
 
-    /// Asks for a graceful end, as SIGTERM does, waits for it at most 5 s, then
-    /// kills. What a graceful end takes is at most 3 s for kube-apiserver.
+    /// Requests a graceful shutdown, as SIGTERM does, and kills it after 5 s. A
+    /// graceful shutdown of kube-apiserver takes up to 3 s.
     pub fn stop(mut self) -> Result<ExitStatus, Error> {
         self.end()
     }
@@ -128,24 +129,24 @@ impl Component {
         self.child
             .kill()
             .and_then(|()| self.child.wait())
-            .map_err(io_error(format!("stopping {}", self.run.name)))
+            .map_err(io_error(format!("stopping {}", self.command.name)))
     }
 
-    /// Fails when the component has ended or `deadline` has passed; the end of
-    /// the log is in the error.
+    /// Fails with the end of the log if the component has ended or `deadline` has
+    /// passed.
     pub(super) fn check(&mut self, waiting_for: &str, deadline: Instant) -> Result<(), Error> {
         let problem = match self.exit_status()? {
             Some(status) => format!("ended ({status}) before {waiting_for}"),
             None if Instant::now() >= deadline => {
-                format!("is not there yet: timeout waiting for {waiting_for}")
+                format!("is not ready: timed out waiting for {waiting_for}")
             }
             None => return Ok(()),
         };
-        Err(Error::NotReady { component: self.run.name.clone(), problem, log: self.log_tail() })
+        Err(Error::NotReady { component: self.command.name.clone(), problem, log: self.log_tail() })
     }
 }
 
-impl Run {
+impl RoleCommand {
     fn spawn(&self, output: File) -> Result<(Child, Option<ChildStdin>), Error> {
         let starting = || format!("starting {}", self.name);
         let errors = output.try_clone().map_err(io_error(starting()))?;
@@ -169,9 +170,9 @@ impl Drop for Component {
             let log = self.log_tail();
             let lines: Vec<&str> = log.lines().collect();
             let end = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
-            eprintln!("the end of the log of {}:\n{}", self.run.name, end.join("\n"));
+            eprintln!("the end of the log of {}:\n{}", self.command.name, end.join("\n"));
         }
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! etcd, kube-apiserver and, if wanted, kube-controller-manager.
+//! etcd, kube-apiserver and optionally kube-controller-manager.
 
 use std::fs;
 use std::ops::Deref;
@@ -11,31 +11,31 @@ use super::endpoint::write_file;
 use super::ports::free_ports;
 use super::{ApiClient, Component, Endpoint, Error, RealBinary, flags, io_error};
 
-/// A member of system:masters; kube-apiserver listens on loopback only.
+/// Token of a member of system:masters; kube-apiserver listens on loopback only.
 const TOKEN: &str = "harbormaster-admin";
 
-/// How often a start is tried when a component ends early: another process may
-/// have taken one of its ports.
+/// Number of attempts to start if a component ends early, because another process
+/// may have taken one of its ports.
 const ATTEMPTS: usize = 3;
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// How a [`ControlPlane`] is started. The defaults suit most tests.
+/// Options of a [`ControlPlane`]. The defaults suit most tests.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneOptions {
     /// Also run kube-controller-manager: Deployments, ReplicaSets, status of
     /// PodDisruptionBudgets, binding of volumes, service accounts, finalizers
-    /// of namespaces. Its node lifecycle and taint eviction controllers stay
-    /// off, as no kubelet sends heartbeats.
+    /// of namespaces. Its node lifecycle and taint eviction controllers are
+    /// disabled, because no kubelet sends heartbeats.
     pub controller_manager: bool,
-    /// Flags for kube-apiserver, each as `--name=value`, that replace or join
-    /// the defaults.
+    /// Flags for kube-apiserver of the form `--name=value`, added to the defaults
+    /// or replacing them.
     pub apiserver_flags: Vec<String>,
-    /// Flags for etcd in the same way.
+    /// Flags for etcd, of the same form.
     pub etcd_flags: Vec<String>,
-    /// Flags for kube-controller-manager in the same way.
+    /// Flags for kube-controller-manager, of the same form.
     pub controller_manager_flags: Vec<String>,
-    /// How long kube-apiserver may take until it is ready; it takes about 4 s.
+    /// Time for kube-apiserver to become ready, which usually takes about 4 s.
     pub ready_timeout: Duration,
 }
 
@@ -51,15 +51,15 @@ impl Default for ControlPlaneOptions {
     }
 }
 
-/// A running cluster without nodes, at its [`Endpoint`]. It ends, and its files
-/// go, with this value.
+/// A running cluster without nodes, at its [`Endpoint`]. Dropping it stops the
+/// components and deletes their files.
 ///
-/// kube-apiserver allows everything to everyone, limits no requests, and runs
+/// kube-apiserver allows everything to everyone, does not limit requests, and runs
 /// without the admission plugins ServiceAccount (pods need no account) and
 /// TaintNodesByCondition (created nodes are not tainted not-ready).
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Fields are dropped in order: clients of the API first, the files last.
+    // Fields are dropped in order: clients of the API first, files last.
     controller_manager: Option<Component>,
     apiserver: Component,
     etcd: Component,
@@ -68,12 +68,12 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// The administrator's token: a file for `--token-auth-file` of one's own has to have it.
+    /// The administrator's token, which a custom `--token-auth-file` must contain.
     pub const TOKEN: &str = TOKEN;
 
-    /// Builds the program if need be, starts the components on free ports of
-    /// 127.0.0.1 and returns when `/readyz` says ok and the namespace `default`
-    /// exists. On failure the error has the end of the component's log.
+    /// Builds the program if necessary, starts the components on free ports of
+    /// 127.0.0.1 and returns when `/readyz` succeeds and the namespace `default`
+    /// exists. An error contains the end of the component's log.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, Error> {
         let binary = RealBinary::ensure()?;
         let mut attempt = 1;
@@ -118,15 +118,15 @@ impl ControlPlane {
         Ok(Self { controller_manager, apiserver, etcd, etcd_url, endpoint })
     }
 
-    /// Ends kube-apiserver, gracefully or at once, and runs it anew on the same port; returns when it is ready again, at
-    /// the latest after `limit`.
+    /// Stops kube-apiserver, gracefully or by killing it, restarts it on the same port, and waits until it is ready, for at
+    /// most `limit`.
     pub fn restart_apiserver(&mut self, gracefully: bool, limit: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         let mut attempt = 1;
         loop {
             self.apiserver.restart(gracefully)?;
             match wait_until_ready(self.endpoint.client(), &mut self.etcd, &mut self.apiserver, deadline) {
-                // On loopback a client that asks again and again for a port nobody has may get it for itself.
+                // On loopback, a client that connects repeatedly to an unused port may connect to itself and occupy it.
                 Err(Error::NotReady { log, .. })
                     if attempt < ATTEMPTS && log.contains("address already in use") =>
                 {
@@ -149,13 +149,13 @@ impl ControlPlane {
         &self.etcd
     }
 
-    /// Where etcd serves its clients: `http://127.0.0.1:PORT`.
+    /// The URL of etcd for clients: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn etcd_url(&self) -> &str {
         &self.etcd_url
     }
 
-    /// The kube-controller-manager process, if one was asked for.
+    /// The kube-controller-manager process, if it was requested.
     #[must_use]
     pub fn controller_manager(&self) -> Option<&Component> {
         self.controller_manager.as_ref()
@@ -180,7 +180,7 @@ fn etcd_flags(root: &Path, client_port: u16, peer_port: u16) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // The data need not survive a crash of the machine.
+        // The data does not have to survive a crash of the machine.
         "--unsafe-no-fsync=true".to_owned(),
         "--quota-backend-bytes=4294967296".to_owned(),
         "--log-level=warn".to_owned(),
@@ -193,7 +193,7 @@ fn apiserver_flags(root: &Path, etcd_port: u16, port: u16) -> Vec<String> {
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // A loopback address may not be published as an endpoint.
+        // A loopback address is not allowed as an endpoint.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--secure-port={port}"),
         format!("--cert-dir={}", root.join("kube-apiserver").display()),
@@ -205,7 +205,7 @@ fn apiserver_flags(root: &Path, etcd_port: u16, port: u16) -> Vec<String> {
         "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         "--allow-privileged=true".to_owned(),
-        // Load tests measure schedulers, not the fairness of the server.
+        // Load tests measure schedulers, not the server's request limits.
         "--enable-priority-and-fairness=false".to_owned(),
         "--max-requests-inflight=0".to_owned(),
         "--max-mutating-requests-inflight=0".to_owned(),
@@ -229,12 +229,12 @@ fn write_service_account_key(binary: &RealBinary, path: &Path) -> Result<(), Err
     let output = Command::new(binary.path())
         .arg("service-account-key")
         .output()
-        .map_err(io_error("making a service account key"))?;
+        .map_err(io_error("creating a service account key"))?;
     fs::write(path, output.stdout).map_err(io_error(format!("writing {}", path.display())))
 }
 
-/// Waits for `/readyz`, then for the namespace that pods land in, which the
-/// server creates a moment later.
+/// Waits for `/readyz`, then for the namespace `default`, which the server creates
+/// a moment later.
 fn wait_until_ready(
     client: &ApiClient,
     etcd: &mut Component,
@@ -243,7 +243,7 @@ fn wait_until_ready(
 ) -> Result<(), Error> {
     for path in ["/readyz", "/api/v1/namespaces/default"] {
         while client.get_text(path).is_err() {
-            etcd.check("kube-apiserver is ready", deadline)?;
+            etcd.check("kube-apiserver to be ready", deadline)?;
             apiserver.check(path, deadline)?;
             sleep(POLL);
         }

@@ -1,4 +1,4 @@
-//! An API server as its clients see it, whoever serves it.
+//! An API server as seen by its clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,22 @@ use tempfile::TempDir;
 
 use super::{ApiClient, Component, Error, RealBinary, flags, io_error, scheduler_config};
 
-/// Where an API server listens, how to reach it as an administrator, and a
-/// directory for files that go with this value.
+/// The URL of an API server, the credentials of an administrator, and a directory
+/// for files that is deleted with this value.
 #[derive(Debug)]
 pub struct Endpoint {
     client: ApiClient,
     server_url: String,
     token: String,
     kubeconfig: PathBuf,
-    /// Number of configurations written, for the names of files.
+    /// Number of scheduler configurations written so far, for their file names.
     schedulers: AtomicUsize,
     directory: TempDir,
 }
 
 impl Endpoint {
-    /// An endpoint at `server_url`, for instance `https://127.0.0.1:6443`, for
-    /// those who have `token`. Nothing need listen there yet; the server's
-    /// certificate is not checked.
+    /// Creates an endpoint for `server_url`, for example `https://127.0.0.1:6443`,
+    /// with `token`. The server need not run yet. Its certificate is not verified.
     pub fn new(server_url: &str, token: &str) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("harbormaster-test-")
@@ -42,13 +41,13 @@ impl Endpoint {
         })
     }
 
-    /// A kubeconfig file with the rights of an administrator.
+    /// The path of the administrator's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// `https://127.0.0.1:PORT`; the certificate is self-signed.
+    /// The URL `https://127.0.0.1:PORT`; the certificate is self-signed.
     #[must_use]
     pub fn server_url(&self) -> &str {
         &self.server_url
@@ -60,20 +59,20 @@ impl Endpoint {
         &self.token
     }
 
-    /// A client with the rights of an administrator.
+    /// A client of the administrator.
     #[must_use]
     pub fn client(&self) -> &ApiClient {
         &self.client
     }
 
-    /// A directory that lives as long as this value, for a test's files.
+    /// A directory for a test's files that is deleted with this value.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Writes a scheduler configuration with the kubeconfig in it, as
-    /// [`Self::start_kube_scheduler`] describes, and returns its path.
+    /// Adds the kubeconfig to a scheduler configuration as described for
+    /// [`Self::start_kube_scheduler`], and returns the path of the file.
     pub fn write_scheduler_config(&self, config: &str) -> Result<PathBuf, Error> {
         let number = self.schedulers.fetch_add(1, Ordering::Relaxed) + 1;
         let path = self.directory().join(format!("scheduler-{number}.yaml"));
@@ -85,10 +84,10 @@ impl Endpoint {
     /// serving port (add `--secure-port=N` for one).
     ///
     /// `config` is a KubeSchedulerConfiguration in YAML or JSON, or empty for
-    /// the defaults. The kubeconfig is added to it; a YAML text that has a
-    /// `clientConnection` of its own names the place by
-    /// `kubeconfig: $KUBECONFIG`. `extra_flags` are of the form `--name=value`.
-    /// Drop or stop the component before the server.
+    /// the defaults. The kubeconfig is added to it; YAML with its own
+    /// `clientConnection` must contain `kubeconfig: $KUBECONFIG`.
+    /// `extra_flags` are of the form `--name=value`. Drop or stop the component
+    /// before the server.
     pub fn start_kube_scheduler(&self, config: &str, extra_flags: &[String]) -> Result<Component, Error> {
         let binary = RealBinary::ensure()?;
         let config_path = self.write_scheduler_config(config)?;

@@ -1,8 +1,8 @@
-//! Command lines: our defaults, overridden by what a caller asks for.
+//! Merging of default flags with a caller's flags.
 
-/// `defaults` without those that `extra` sets itself, then `extra`. Every flag
-/// is written `--name=value`; some of Kubernetes' list flags would otherwise
-/// add both values together.
+/// Returns `defaults` without those that `extra` sets, followed by `extra`. Every
+/// flag has the form `--name=value`. If both were passed, some of Kubernetes'
+/// list flags would join the values.
 pub(super) fn merge(defaults: Vec<String>, extra: &[String]) -> Vec<String> {
     let mut flags = defaults;
     flags.retain(|flag| !extra.iter().any(|other| name(other) == name(flag)));

@@ -10,41 +10,41 @@ use std::time::{Duration, Instant};
 
 use super::{Error, io_error};
 
-/// How often a running build tells that it is alive.
+/// Time between progress messages of a running build.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How many of the last lines of `go build` an error shows.
+/// Number of last lines of `go build` that an error contains.
 const SHOWN_LINES: usize = 40;
 
-/// Whether `go build` may write to `go.mod` and `go.sum`.
+/// Access of `go build` to `go.mod` and `go.sum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModFiles {
-    /// They are checked in and say exactly what is built.
-    AsTheyAre,
-    /// They are a copy in which versions have been replaced.
-    Updated,
+    /// For files that are checked in.
+    ReadOnly,
+    /// For a copy in which versions have been replaced.
+    Writable,
 }
 
 impl ModFiles {
     fn flag(self) -> &'static str {
         match self {
-            Self::AsTheyAre => "-mod=readonly",
-            Self::Updated => "-mod=mod",
+            Self::ReadOnly => "-mod=readonly",
+            Self::Writable => "-mod=mod",
         }
     }
 }
 
-/// The `go` command in one folder.
+/// The `go` command in a directory.
 #[derive(Debug, Clone)]
 pub(super) struct Go {
     directory: PathBuf,
-    /// Variables that it gets besides those of this process.
+    /// Environment variables in addition to those of this process.
     environment: Vec<(&'static str, String)>,
 }
 
-/// What a finished `go` command printed.
+/// Output of a finished `go` command.
 #[derive(Debug)]
-pub(super) struct Printed {
+pub(super) struct GoOutput {
     pub(super) succeeded: bool,
     pub(super) stdout: String,
     pub(super) stderr: String,
@@ -52,7 +52,7 @@ pub(super) struct Printed {
 
 impl Go {
     pub(super) fn in_directory(directory: &Path) -> Self {
-        // No cgo: the build then needs no C compiler and the file no libraries.
+        // Without cgo the build needs no C compiler and the program no libraries.
         Self { directory: directory.to_owned(), environment: vec![("CGO_ENABLED", "0".to_owned())] }
     }
 
@@ -66,12 +66,12 @@ impl Go {
         &self.directory
     }
 
-    /// The same command in another folder.
-    pub(super) fn moved_to(&self, directory: &Path) -> Self {
+    /// Returns the same command in another directory.
+    pub(super) fn at(&self, directory: &Path) -> Self {
         Self { directory: directory.to_owned(), environment: self.environment.clone() }
     }
 
-    /// Builds a program, which then takes itself for `version` of Kubernetes.
+    /// Builds a program that reports `version` as its Kubernetes version.
     pub(super) fn build(
         &self,
         package: &str,
@@ -103,10 +103,10 @@ impl Go {
         Ok(())
     }
 
-    /// Runs `go` with `arguments` to its end.
-    pub(super) fn run(&self, arguments: &[&str]) -> Result<Printed, Error> {
+    /// Runs `go` with `arguments` and waits for it.
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<GoOutput, Error> {
         let output = self.command().args(arguments).output().map_err(not_started)?;
-        Ok(Printed {
+        Ok(GoOutput {
             succeeded: output.status.success(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -128,8 +128,8 @@ fn not_started(source: io::Error) -> Error {
     }
 }
 
-/// Reads what `go build -v` prints, one line per package or message, and tells
-/// now and then how far it is.
+/// Reads the output of `go build -v`, one line per package or message, and prints
+/// progress messages.
 fn follow(child: &mut Child) -> Vec<String> {
     let Some(stderr) = child.stderr.take() else { return Vec::new() };
     let start = Instant::now();
@@ -148,18 +148,18 @@ fn follow(child: &mut Child) -> Vec<String> {
     })
 }
 
-fn read_lines(input: impl Read, mut tell: impl FnMut(usize)) -> Vec<String> {
+fn read_lines(input: impl Read, mut report: impl FnMut(usize)) -> Vec<String> {
     let mut lines = Vec::new();
     for line in BufReader::new(input).split(b'\n').map_while(Result::ok) {
         lines.push(String::from_utf8_lossy(&line).into_owned());
-        tell(lines.len());
+        report(lines.len());
     }
     lines
 }
 
-/// Writes a line to stderr; unlike `eprintln!` it is shown while a test runs.
+/// Writes a line to stderr. Unlike `eprintln!`, it is visible while a test runs.
 pub(super) fn progress(line: &str) {
-    // Without a stderr there is nobody to tell.
+    // Without stderr there is nothing to do.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
@@ -175,7 +175,7 @@ mod tests {
             .unwrap();
         let output = directory.path().join("out");
         let go = Go::in_directory(directory.path());
-        let error = go.build(".", &output, "v1", ModFiles::AsTheyAre).unwrap_err();
+        let error = go.build(".", &output, "v1", ModFiles::ReadOnly).unwrap_err();
         assert!(error.to_string().contains("undefined: missing"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
-//! The parts of a `go.mod` file that name versions.
+//! Versions in a `go.mod` file.
 
-/// The version that the file requires of `module`.
+/// Returns the version of `module` that the file requires.
 pub(super) fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     go_mod.lines().find_map(|line| {
         let mut words = line.trim().trim_start_matches("require ").split_whitespace();
@@ -8,8 +8,8 @@ pub(super) fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-/// The version of Kubernetes that belongs to a version of one of its modules:
-/// the staging modules (`k8s.io/kubectl`, …) begin at v0.
+/// Returns the Kubernetes version of one of its modules: staging modules
+/// (`k8s.io/kubectl`, …) have v0 instead of v1.
 pub(super) fn kubernetes_version(version: &str) -> String {
     match version.strip_prefix("v0.") {
         Some(rest) => format!("v1.{rest}"),
@@ -17,8 +17,8 @@ pub(super) fn kubernetes_version(version: &str) -> String {
     }
 }
 
-/// The file with every module of Kubernetes that is at the version of `from`
-/// moved to that of `to`: they are released together.
+/// Changes every Kubernetes module at version `from` to version `to`, because
+/// they are released together.
 pub(super) fn with_kubernetes_moved(go_mod: &str, from: &str, to: &str) -> String {
     let (from, to) = (kubernetes_version(from), kubernetes_version(to));
     let staging = |version: &str| version.replacen("v1.", "v0.", 1);
@@ -45,7 +45,7 @@ mod tests {
     const FILE: &str = "module x\n\nrequire (\n\tgoogle.golang.org/protobuf v1.36.1 // indirect\n\tk8s.io/api v0.36.1\n\tk8s.io/klog/v2 v2.140.0\n\tk8s.io/kubernetes v1.36.1 // indirect\n)\n\nreplace (\n\tk8s.io/cri-api => k8s.io/cri-api v0.36.1\n)\n\nrequire k8s.io/kubectl v0.36.1\n";
 
     #[test]
-    fn the_api_server_in_memory_takes_itself_for_the_version_that_is_pinned() {
+    fn the_in_memory_api_server_reports_the_pinned_version() {
         let go_mod = include_str!("../../../../tests/real/go.mod");
         assert_eq!(required(go_mod, "k8s.io/kubernetes"), Some(harbormaster_apiserver::VERSION));
     }

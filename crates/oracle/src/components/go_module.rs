@@ -1,4 +1,4 @@
-//! Building the Go modules under `tests/`, each into one program in `target/real`.
+//! Building of the Go modules under `tests/`, each into one program in `target/real`.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,18 +13,18 @@ use super::{Error, io_error};
 /// A Go module with one program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GoModule {
-    /// Where it lies, under the workspace.
+    /// Directory, relative to the workspace.
     pub(super) directory: &'static str,
-    /// Package that is built: `.`, or one of another module.
+    /// Package to build: `.`, or one of another module.
     pub(super) package: &'static str,
-    /// The program is `target/real/NAME-KEY`, with the key of its sources.
+    /// Name of the program `target/real/NAME-KEY`, where KEY is the key of its sources.
     pub(super) name: &'static str,
-    /// The module whose version in `go.mod` says which version of Kubernetes
-    /// the program is.
+    /// Module whose version in `go.mod` determines the Kubernetes version of
+    /// the program.
     pub(super) reference: &'static str,
-    /// What it is, for people.
-    pub(super) what: &'static str,
-    /// How long the first build takes on 2 cores, in minutes.
+    /// Description for messages.
+    pub(super) description: &'static str,
+    /// Duration of the first build on 2 cores, in minutes.
     pub(super) minutes: u32,
 }
 
@@ -32,14 +32,14 @@ pub(super) struct GoModule {
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// The version of Kubernetes that it is: `v1.36.1`.
+    /// Its Kubernetes version: `v1.36.1`.
     pub(super) version: String,
 }
 
 impl GoModule {
-    /// Returns the program, building it first when it does not exist for the
-    /// present content of the module. Processes that run side by side build it
-    /// once. Progress goes to stderr, past the capture of test output.
+    /// Returns the program, and builds it if it does not exist for the current
+    /// content of the module. Concurrent processes build it once. Progress is
+    /// written to stderr, bypassing the capture of test output.
     pub(super) fn ensure(&self) -> Result<Program, Error> {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let sources = workspace.join(self.directory);
@@ -55,83 +55,83 @@ impl GoModule {
         Ok(Program { path, version })
     }
 
-    /// Builds `path` unless another process has done so while we waited for it.
+    /// Builds `path`, unless another process did so while this one waited.
     fn build_once(&self, sources: &Path, directory: &Path, path: &Path) -> Result<(), Error> {
-        let Self { what, minutes, .. } = self;
+        let Self { description, minutes, .. } = self;
         let lock_path = directory.join("lock");
         let lock = File::create(&lock_path).map_err(io_error(format!("creating {}", lock_path.display())))?;
         if lock.try_lock().is_err() {
-            progress(&format!("{what}: waiting for another process that builds ..."));
+            progress(&format!("{description}: waiting for another process that builds ..."));
             lock.lock().map_err(io_error(format!("locking {}", lock_path.display())))?;
         }
         if path.exists() {
             return Ok(());
         }
         let unfinished = directory.join("unfinished");
-        progress(&format!("building {what} with Go (about {minutes} min on 2 cores, once) ..."));
+        progress(&format!("building {description} with Go (once, about {minutes} min on 2 cores) ..."));
         let start = Instant::now();
         let version = self.build(sources, &unfinished)?;
-        progress(&format!("built {what} {version} in {} s", start.elapsed().as_secs()));
+        progress(&format!("built {description} {version} in {} s", start.elapsed().as_secs()));
         self.remove_outdated(directory);
         fs::write(version_file(path), version)
             .map_err(io_error(format!("creating {}", version_file(path).display())))?;
         fs::rename(&unfinished, path).map_err(io_error(format!("creating {}", path.display())))
     }
 
-    /// Builds the version that is pinned, or where that is not served the
-    /// nearest that is. Returns which.
+    /// Builds the pinned version, or the nearest one if the module proxy does not
+    /// serve it. Returns the version.
     fn build(&self, sources: &Path, output: &Path) -> Result<String, Error> {
         let go_mod = sources.join("go.mod");
         let pinned =
             fs::read_to_string(&go_mod).map_err(io_error(format!("reading {}", go_mod.display())))?;
         let pinned = kubernetes_version(required(&pinned, self.reference).unwrap_or_default());
         let go = Go::in_directory(sources);
-        let failure = match go.build(self.package, output, &pinned, ModFiles::AsTheyAre) {
+        let failure = match go.build(self.package, output, &pinned, ModFiles::ReadOnly) {
             Err(failure @ Error::Build { .. }) => failure,
             done => return done.map(|()| pinned),
         };
         let copy = output.with_file_name(format!("{}-substitute", self.name));
         let Some(substitute) = Substitute::find(&go, &copy, self.reference)? else { return Err(failure) };
         progress(&format!(
-            "{}: some versions are not served, so others stand in for them: {}",
-            self.what,
+            "{}: replaced versions that the module proxy does not serve: {}",
+            self.description,
             substitute.description()
         ));
         let version = kubernetes_version(&substitute.version()?);
-        substitute.go().build(self.package, output, &version, ModFiles::Updated)?;
+        substitute.go().build(self.package, output, &version, ModFiles::Writable)?;
         Ok(version)
     }
 
-    /// An outdated build would keep up to 140 MB. A process that runs one is
-    /// not hurt.
+    /// Deletes outdated builds, which take up to 140 MB each. Processes that run
+    /// them are not affected.
     fn remove_outdated(&self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let file = entry.file_name();
             let file = file.to_string_lossy();
             if file.strip_prefix(self.name).is_some_and(is_key) {
-                // It only costs disk if it stays.
+                // A file that remains only costs disk space.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// The file beside a program that tells its version.
+/// Path of the file with a program's version.
 fn version_file(program: &Path) -> PathBuf {
     let mut name = program.as_os_str().to_owned();
     name.push(".version");
     name.into()
 }
 
-/// Whether a file name goes on with `-` and a key, as those of a program and of
-/// its version do.
+/// Returns true if the rest of a file name is `-` and a key, as for a program and
+/// its version file.
 fn is_key(rest: &str) -> bool {
     let rest = rest.strip_suffix(".version").unwrap_or(rest);
     rest.strip_prefix('-').is_some_and(|key| key.len() == 16 && u64::from_str_radix(key, 16).is_ok())
 }
 
-/// A key over names and contents of the module's files: FNV-1a, 64 bits, which
-/// is the same in every process and every release of Rust.
+/// Hash of the names and contents of the module's files: 64-bit FNV-1a, which is
+/// the same in every process and Rust release.
 fn source_key(sources: &Path) -> io::Result<u64> {
     let mut key = Fnv::default();
     for path in source_files(sources)? {
@@ -143,7 +143,7 @@ fn source_key(sources: &Path) -> io::Result<u64> {
     Ok(key.0)
 }
 
-/// The files of a Go module, in the order of their names.
+/// Returns the files of a Go module, sorted by name.
 pub(super) fn source_files(sources: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(sources)? {
@@ -194,7 +194,7 @@ mod tests {
             package: ".",
             name: "kubectl-1.27",
             reference: "",
-            what: "",
+            description: "",
             minutes: 0,
         };
         module.remove_outdated(directory.path());

@@ -1,25 +1,26 @@
-//! Module proxies do not serve every version for ever. When one that is pinned
-//! is refused, a copy of the Go module is made under `target/` in which the
-//! nearest version that is served stands in for it; the files that are checked
-//! in stay as they are.
+//! Substitutes for versions of Go modules that the module proxy no longer serves.
+//!
+//! If a pinned version is refused, the Go module is copied to `target/`, and the
+//! nearest available version replaces it there. Files that are checked in do not
+//! change.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::go_build::{Go, Printed};
+use super::go_build::{Go, GoOutput};
 use super::go_mod_file::{required, with_kubernetes_moved};
 use super::go_versions::{GoVersion, any_minor, same_minor};
 use super::{Error, io_error};
 
-/// How often the copy is looked through for versions that are refused: each
-/// time may bring new ones to light.
+/// Number of searches for refused versions in the copy: each replacement may lead
+/// to new ones.
 const ROUNDS: usize = 40;
 
-/// How many versions of a dependency are tried in the place of one.
+/// Number of versions that are tried as a substitute for one.
 const CANDIDATES: usize = 12;
 
-/// A module and a version of it.
+/// A module and its version.
 type Pinned = (String, String);
 
 /// A copy of a Go module in which versions have been replaced.
@@ -27,24 +28,24 @@ type Pinned = (String, String);
 pub(super) struct Substitute {
     /// The `go` command in the copy.
     go: Go,
-    /// The same in an empty module. What is served can be asked there; in the
-    /// copy the answer depends on versions that are not.
-    asking: Go,
-    /// The module whose version is the version of the whole.
+    /// The `go` command in an empty module, for queries to the module proxy. In
+    /// the copy they would fail because of versions that are not served.
+    query: Go,
+    /// The module whose version is the version of the program.
     reference: &'static str,
-    /// What stands in for what.
+    /// Substitutes by the pinned version.
     replaced: BTreeMap<Pinned, String>,
 }
 
 impl Substitute {
-    /// Copies the Go module that `go` looks at to `directory` and replaces what
-    /// is not served. `None` when everything is served: then the build failed
-    /// for another reason.
+    /// Copies the Go module of `go` to `directory` and replaces versions that are
+    /// not served. Returns `None` if all are served: then the build failed for
+    /// another reason.
     pub(super) fn find(go: &Go, directory: &Path, reference: &'static str) -> Result<Option<Self>, Error> {
         copy(go.directory(), directory)?;
         let mut substitute = Self {
-            go: go.moved_to(directory),
-            asking: go.moved_to(&empty_module(directory)?),
+            go: go.at(directory),
+            query: go.at(&empty_module(directory)?),
             reference,
             replaced: BTreeMap::new(),
         };
@@ -58,19 +59,19 @@ impl Substitute {
         &self.go
     }
 
-    /// The version that the reference has now.
+    /// The current version of the reference module.
     pub(super) fn version(&self) -> Result<String, Error> {
         let go_mod = self.go_mod()?;
         Ok(required(&go_mod, self.reference).unwrap_or_default().to_owned())
     }
 
-    /// `k8s.io/kubernetes v1.36.3 for v1.36.99, …`.
+    /// Formats the substitutes: `k8s.io/kubernetes v1.36.3 for v1.36.99, …`.
     pub(super) fn description(&self) -> String {
         let each = |((module, version), by): (&Pinned, &String)| format!("{module} {by} for {version}");
         self.replaced.iter().map(each).collect::<Vec<_>>().join(", ")
     }
 
-    /// What others are compared with must be of the same minor version.
+    /// Replaces the reference module, with the same minor version because others are compared with it.
     fn replace_reference(&mut self) -> Result<(), Error> {
         let go_mod = self.go_mod()?;
         let Some(version) = required(&go_mod, self.reference) else { return Ok(()) };
@@ -79,17 +80,17 @@ impl Substitute {
             return Ok(());
         }
         let Some(served) = self.served(self.reference)? else { return Ok(()) };
-        let by = self.first_served(&pinned, &served, same_minor)?;
-        let moved = with_kubernetes_moved(&go_mod, &pinned.1, by.as_str());
+        let substitute = self.first_served(&pinned, &served, same_minor)?;
+        let moved = with_kubernetes_moved(&go_mod, &pinned.1, substitute.as_str());
         let path = self.go.directory().join("go.mod");
         fs::write(&path, moved).map_err(io_error(format!("writing {}", path.display())))?;
-        self.replaced.insert(pinned, by.as_str().to_owned());
+        self.replaced.insert(pinned, substitute.as_str().to_owned());
         Ok(())
     }
 
     fn replace_dependencies(&mut self) -> Result<(), Error> {
         for _ in 0..ROUNDS {
-            let Printed { succeeded, stderr, .. } = self.go.run(&["list", "-mod=mod", "-deps", "."])?;
+            let GoOutput { succeeded, stderr, .. } = self.go.run(&["list", "-mod=mod", "-deps", "."])?;
             if succeeded {
                 break;
             }
@@ -104,24 +105,24 @@ impl Substitute {
         Ok(())
     }
 
-    /// Whether another version stands in for `pinned` now.
+    /// Replaces `pinned` if it is not served. Returns true if it was replaced.
     fn replace_dependency(&mut self, pinned: Pinned) -> Result<bool, Error> {
         if self.replaced.contains_key(&pinned) || self.is_served(&pinned)? {
             return Ok(false);
         }
         let Some(mut served) = self.served(&pinned.0)? else { return Ok(false) };
-        // Some modules have no releases, only their latest commit.
+        // Some modules have no releases, only a latest commit.
         served.extend(self.latest(&pinned.0)?);
-        let by = self.first_served(&pinned, &served, any_minor)?;
-        let replace = format!("-replace={0}={0}@{1}", pinned.0, by.as_str());
-        let Printed { succeeded, .. } = self.go.run(&["mod", "edit", &replace])?;
+        let substitute = self.first_served(&pinned, &served, any_minor)?;
+        let replace = format!("-replace={0}={0}@{1}", pinned.0, substitute.as_str());
+        let GoOutput { succeeded, .. } = self.go.run(&["mod", "edit", &replace])?;
         if succeeded {
-            self.replaced.insert(pinned, by.as_str().to_owned());
+            self.replaced.insert(pinned, substitute.as_str().to_owned());
         }
         Ok(succeeded)
     }
 
-    /// A listed version may be refused all the same, so each is asked for.
+    /// Returns the best substitute that is served. Each candidate is downloaded, because the proxy may refuse listed versions.
     fn first_served(
         &self,
         pinned: &Pinned,
@@ -129,7 +130,7 @@ impl Substitute {
         order: fn(&GoVersion, &[GoVersion]) -> Vec<GoVersion>,
     ) -> Result<GoVersion, Error> {
         let (module, version) = pinned;
-        let fitting = GoVersion::parse(version).map(|wanted| order(&wanted, served)).unwrap_or_default();
+        let fitting = GoVersion::parse(version).map(|pinned| order(&pinned, served)).unwrap_or_default();
         for candidate in fitting.into_iter().take(CANDIDATES) {
             if self.is_served(&(module.clone(), candidate.as_str().to_owned()))? {
                 return Ok(candidate);
@@ -143,25 +144,25 @@ impl Substitute {
         })
     }
 
-    /// The versions that the proxy lists; `None` when it cannot be asked.
+    /// Returns the versions that the proxy lists; `None` if the query fails.
     fn served(&self, module: &str) -> Result<Option<Vec<GoVersion>>, Error> {
-        // Which of them are retracted is told by the latest one, which may be refused.
-        let Printed { succeeded, stdout, .. } =
-            self.asking.run(&["list", "-m", "-versions", "-retracted", module])?;
+        // Without `-retracted`, go would read the latest version to exclude retracted ones, and that may be refused.
+        let GoOutput { succeeded, stdout, .. } =
+            self.query.run(&["list", "-m", "-versions", "-retracted", module])?;
         let versions = stdout.split_whitespace().skip(1).filter_map(GoVersion::parse).collect();
         Ok(succeeded.then_some(versions))
     }
 
     fn latest(&self, module: &str) -> Result<Option<GoVersion>, Error> {
         let query = format!("{module}@latest");
-        let Printed { succeeded, stdout, .. } =
-            self.asking.run(&["list", "-m", "-f", "{{.Version}}", &query])?;
+        let GoOutput { succeeded, stdout, .. } =
+            self.query.run(&["list", "-m", "-f", "{{.Version}}", &query])?;
         Ok(GoVersion::parse(stdout.trim()).filter(|_| succeeded))
     }
 
     fn is_served(&self, (module, version): &Pinned) -> Result<bool, Error> {
         let query = format!("{module}@{version}");
-        Ok(self.asking.run(&["mod", "download", &query])?.succeeded)
+        Ok(self.query.run(&["mod", "download", &query])?.succeeded)
     }
 
     fn go_mod(&self) -> Result<String, Error> {
@@ -184,15 +185,15 @@ fn copy(sources: &Path, directory: &Path) -> Result<(), Error> {
 }
 
 fn empty_module(directory: &Path) -> Result<PathBuf, Error> {
-    let empty = directory.join("asking");
+    let empty = directory.join("query");
     let failed = || io_error(format!("creating {}", empty.display()));
     fs::create_dir_all(&empty).map_err(failed())?;
-    fs::write(empty.join("go.mod"), "module asking\n").map_err(failed())?;
+    fs::write(empty.join("go.mod"), "module query\n").map_err(failed())?;
     Ok(empty)
 }
 
-/// The versions that `go` complains of, as `MODULE@VERSION:`. What does not fit
-/// its checksum is not looked at: nothing may stand in for that.
+/// Versions in error messages of `go`, of the form `MODULE@VERSION:`. Versions
+/// with a wrong checksum are ignored: they must not be replaced.
 fn refused(printed: &str) -> Vec<Pinned> {
     let lines = printed.lines().filter(|line| !line.contains("verifying "));
     let mut found: Vec<Pinned> = lines

@@ -1,9 +1,9 @@
-//! Which version of a Go module stands in for one that is not served.
+//! Choice of a substitute for a version of a Go module that is not served.
 
 use semver::Version;
 
-/// A version of a module, `v1.36.1` say: Go writes semantic versions with a
-/// `v` before them.
+/// A version of a Go module, such as `v1.36.1`: a semantic version with a leading
+/// `v`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GoVersion {
     parsed: Version,
@@ -29,8 +29,8 @@ impl GoVersion {
     }
 }
 
-/// What may be taken in place of `wanted`, the best first: releases of the
-/// same minor version by their distance, of two equally near ones the newer.
+/// Substitutes for `wanted`, best first: releases of the same minor version by
+/// distance, the newer of two equally near ones first.
 pub(super) fn same_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVersion> {
     let near = |version: &GoVersion| version.parsed.patch.abs_diff(wanted.parsed.patch);
     let mut fitting: Vec<GoVersion> = served
@@ -42,9 +42,8 @@ pub(super) fn same_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVers
     fitting
 }
 
-/// As [`same_minor`], then newer minor versions, the oldest of them first,
-/// then older ones: what a dependency may be replaced by, which nobody
-/// compares with.
+/// Substitutes for a dependency, which is not itself compared with: those of
+/// [`same_minor`], then newer minor versions, oldest first, then older ones.
 pub(super) fn any_minor(wanted: &GoVersion, served: &[GoVersion]) -> Vec<GoVersion> {
     let mut releases: Vec<GoVersion> = served
         .iter()

@@ -1,4 +1,4 @@
-//! The programs that hold the original Kubernetes.
+//! Programs built from the real Kubernetes, kubectl and Helm.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,30 +14,30 @@ const COMPONENTS: GoModule = GoModule {
     package: ".",
     name: "components",
     reference: "k8s.io/kubernetes",
-    what: "the real Kubernetes components",
+    description: "the real Kubernetes components",
     minutes: 4,
 };
 
 /// The built program, `target/real/components-KEY` under the workspace. Its
-/// first argument chooses the role: `etcd`, `kube-apiserver`,
+/// first argument selects the role: `etcd`, `kube-apiserver`,
 /// `kube-controller-manager`, `kube-scheduler`, `types`, `verdicts`,
 /// `service-account-key`.
 #[derive(Debug, Clone)]
 pub struct RealBinary(Program);
 
 impl RealBinary {
-    /// Returns the program, building it first when it does not exist for the
-    /// present content of `tests/real`. Processes that run side by side build
-    /// it once. Progress goes to stderr, past the capture of test output.
+    /// Returns the program, and builds it if it does not exist for the current
+    /// content of `tests/real`. Concurrent processes build it once. Progress is
+    /// written to stderr, bypassing the capture of test output.
     pub fn ensure() -> Result<Self, Error> {
         let program = COMPONENTS.ensure()?;
-        static TOLD: Once = Once::new();
-        TOLD.call_once(|| progress(&format!("comparing with Kubernetes {}", program.version)));
+        static ANNOUNCED: Once = Once::new();
+        ANNOUNCED.call_once(|| progress(&format!("comparing with Kubernetes {}", program.version)));
         Ok(Self(program))
     }
 
-    /// The version of Kubernetes that it is: that of `tests/real/go.mod`, or
-    /// the nearest that is served.
+    /// Its Kubernetes version: that of `tests/real/go.mod`, or the nearest one
+    /// that is served.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
@@ -50,7 +50,7 @@ impl RealBinary {
     }
 }
 
-/// The kubectls that are tried: the oldest and the newest that users have.
+/// Versions of kubectl that are tested: the oldest and newest that are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubectlVersion {
     /// 1.27.
@@ -61,14 +61,14 @@ pub enum KubectlVersion {
 
 impl KubectlVersion {
     fn module(self) -> GoModule {
-        let (directory, name, what) = match self {
+        let (directory, name, description) = match self {
             Self::Oldest => ("tests/kubectl/1.27", "kubectl-1.27", "kubectl"),
             Self::Newest => ("tests/kubectl/1.37", "kubectl-1.37", "kubectl"),
         };
-        GoModule { directory, package: ".", name, reference: "k8s.io/kubectl", what, minutes: 2 }
+        GoModule { directory, package: ".", name, reference: "k8s.io/kubectl", description, minutes: 2 }
     }
 
-    /// `1.27`, say.
+    /// Returns the minor version, for example `1.27`.
     #[must_use]
     pub fn minor(self) -> &'static str {
         match self {
@@ -86,8 +86,7 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    /// Returns kubectl of that version, building it first as
-    /// [`RealBinary::ensure`] does.
+    /// Returns kubectl, and builds it like [`RealBinary::ensure`].
     pub fn ensure(version: KubectlVersion) -> Result<Self, Error> {
         version.module().ensure().map(|program| Self { path: program.path, version })
     }
@@ -98,26 +97,26 @@ impl Kubectl {
         &self.path
     }
 
-    /// Version of helm.
+    /// Version of kubectl.
     #[must_use]
     pub fn version(&self) -> KubectlVersion {
         self.version
     }
 }
 
-/// The library with which Kubernetes reads and kubectl writes YAML, as a program.
+/// The YAML library of Kubernetes and kubectl, as a program.
 #[derive(Debug, Clone)]
 pub struct YamlLibrary(PathBuf);
 
 impl YamlLibrary {
-    /// Returns the program, building it first as [`RealBinary::ensure`] does.
+    /// Returns the program, and builds it like [`RealBinary::ensure`].
     pub fn ensure() -> Result<Self, Error> {
         let module = GoModule {
             directory: "tests/yaml",
             package: ".",
             name: "yaml",
             reference: "sigs.k8s.io/yaml",
-            what: "Kubernetes' YAML",
+            description: "Kubernetes' YAML library",
             minutes: 1,
         };
         module.ensure().map(|program| Self(program.path))
@@ -130,12 +129,12 @@ impl YamlLibrary {
     }
 }
 
-/// The Helms that are tried.
+/// Versions of Helm that are tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelmVersion {
-    /// 3, which compares what it has installed with what there is, and patches.
+    /// 3, which compares the installed release with the cluster and sends patches.
     Three,
-    /// 4, which applies on the side of the server.
+    /// 4, which uses server-side apply.
     Four,
 }
 
@@ -146,7 +145,7 @@ impl HelmVersion {
             package: "helm.sh/helm/v3/cmd/helm",
             name: "helm-3",
             reference: "helm.sh/helm/v3",
-            what: "Helm",
+            description: "Helm",
             minutes: 3,
         };
         match self {
@@ -162,7 +161,7 @@ impl HelmVersion {
     }
 }
 
-/// A real helm.
+/// A real Helm.
 #[derive(Debug, Clone)]
 pub struct Helm {
     path: PathBuf,
@@ -170,8 +169,7 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// Returns helm of that version, building it first as
-    /// [`RealBinary::ensure`] does.
+    /// Returns Helm, and builds it like [`RealBinary::ensure`].
     pub fn ensure(version: HelmVersion) -> Result<Self, Error> {
         version.module().ensure().map(|program| Self { path: program.path, version })
     }
@@ -182,19 +180,18 @@ impl Helm {
         &self.path
     }
 
-    /// Version of helm.
+    /// Version of Helm.
     #[must_use]
     pub fn version(&self) -> HelmVersion {
         self.version
     }
 
-    /// The manifests of a chart, or what helm says against the values, which
-    /// are YAML.
+    /// Renders a chart with `values` (YAML). Returns the manifests, or Helm's error.
     pub fn render(&self, chart: &Path, release: &str, namespace: &str, values: &str) -> io::Result<Rendered> {
         let mut child = Command::new(&self.path)
             .args(["template", release])
             .arg(chart)
-            // Built this way it takes Kubernetes for a very old one.
+            // Without this flag, this build of Helm assumes a very old Kubernetes.
             .args(["--namespace", namespace, "--values", "-", "--kube-version", RENDERED_FOR])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -209,8 +206,8 @@ impl Helm {
     }
 }
 
-/// The version of Kubernetes for which charts are rendered.
+/// Kubernetes version for which charts are rendered.
 const RENDERED_FOR: &str = "1.36";
 
-/// Manifests, or why there are none.
+/// Manifests, or Helm's error.
 pub type Rendered = Result<String, String>;

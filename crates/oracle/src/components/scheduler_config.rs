@@ -1,5 +1,5 @@
-//! Putting the kubeconfig into a KubeSchedulerConfiguration: kube-scheduler
-//! ignores `--kubeconfig` when it is given a configuration file.
+//! Adding the kubeconfig to a KubeSchedulerConfiguration, because kube-scheduler
+//! ignores `--kubeconfig` if it has a configuration file.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::Error;
 
-/// Stands for the path of the kubeconfig in a configuration text.
+/// Placeholder for the path of the kubeconfig.
 const PLACEHOLDER: &str = "$KUBECONFIG";
 
 const EMPTY: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-/// `text` (YAML or JSON, empty for the defaults) with `clientConnection.kubeconfig`
-/// set. A text with a `clientConnection` of its own in YAML names the place by
+/// Sets `clientConnection.kubeconfig` in `text` (YAML or JSON, empty for the
+/// defaults). YAML with its own `clientConnection` must contain
 /// `kubeconfig: $KUBECONFIG`.
 pub(super) fn with_kubeconfig(text: &str, kubeconfig: &Path) -> Result<String, Error> {
     let path = kubeconfig.display().to_string();

@@ -1,5 +1,5 @@
-//! The claims and volumes of the API server as they change, and what the volume
-//! controller, the provisioner and a scheduler have yet to do for them.
+//! A view of the API server's claims and volumes, and of what the volume
+//! controller, the provisioner and a scheduler still have to do for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,47 +10,47 @@ use super::paths::path;
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// Everything that [`Claims::change`] has been told of.
+/// The claims, volumes and classes passed to [`Claims::change`].
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// Claims by path.
     claims: BTreeMap<String, Value>,
     /// Volumes by name.
     volumes: BTreeMap<String, Value>,
-    /// The names of classes whose claims wait for a pod.
-    patient: BTreeSet<String>,
-    /// The provisioners that answer.
+    /// Names of the classes that bind claims when a pod uses them.
+    waiting_classes: BTreeSet<String>,
+    /// Provisioners that create volumes.
     drivers: BTreeSet<String>,
 }
 
 impl Claims {
-    /// `drivers` are the provisioners that answer, sooner or later.
+    /// Creates a view. `drivers` are the provisioners that create volumes.
     pub(super) fn new(drivers: BTreeSet<String>) -> Self {
         Self { drivers, ..Self::default() }
     }
 
-    /// Takes note of a claim, a volume or a class.
-    pub(super) fn change(&mut self, is_gone: bool, object: Value) {
+    /// Updates a claim, a volume or a class.
+    pub(super) fn change(&mut self, is_deleted: bool, object: Value) {
         let name = text(&object["metadata"]["name"]);
         let (objects, key) = match object["kind"].as_str() {
             Some("PersistentVolumeClaim") => (&mut self.claims, path(&object)),
             Some("PersistentVolume") => (&mut self.volumes, name),
             Some("StorageClass") => {
                 if object["volumeBindingMode"] == "WaitForFirstConsumer" {
-                    self.patient.insert(name);
+                    self.waiting_classes.insert(name);
                 }
                 return;
             }
             _ => return,
         };
-        if is_gone {
+        if is_deleted {
             objects.remove(&key);
         } else {
             objects.insert(key, object);
         }
     }
 
-    /// What somebody must still do, if anything.
+    /// Describes what a controller or scheduler still has to do, if anything.
     pub(super) fn unfinished(&self) -> Option<String> {
         let unseen = || {
             let is_unseen =
@@ -60,10 +60,10 @@ impl Claims {
         };
         let open = || {
             let named = self.volumes.values().map(|volume| (full_name(&volume["spec"]["claimRef"]), volume));
-            let set_aside: BTreeMap<_, _> = named.collect();
+            let reserved: BTreeMap<_, _> = named.collect();
             let is_open = |claim: &&Value| {
-                let volume = set_aside.get(&full_name(&claim["metadata"])).copied();
-                self.is_on_its_way(claim, volume.filter(|volume| is_set_aside(volume, claim)))
+                let volume = reserved.get(&full_name(&claim["metadata"])).copied();
+                self.is_being_bound(claim, volume.filter(|volume| is_reserved_for(volume, claim)))
             };
             let claim = self.claims.values().find(is_open)?;
             Some(format!("{} is not bound yet", path(claim)))
@@ -71,9 +71,9 @@ impl Claims {
         unseen().or_else(open)
     }
 
-    /// Whether a claim is to be bound by what has been decided already;
-    /// `set_aside` is the volume that names it.
-    fn is_on_its_way(&self, claim: &Value, set_aside: Option<&Value>) -> bool {
+    /// Returns true if a claim will be bound because of earlier decisions.
+    /// `reserved` is the volume that refers to it.
+    fn is_being_bound(&self, claim: &Value, reserved: Option<&Value>) -> bool {
         let (annotations, status) = (&claim["metadata"]["annotations"], &claim["status"]);
         if !claim["metadata"]["deletionTimestamp"].is_null() {
             return false;
@@ -81,35 +81,37 @@ impl Claims {
         let volume = claim["spec"]["volumeName"].as_str().filter(|name| !name.is_empty());
         if let Some(volume) = volume.and_then(|name| self.volumes.get(name)) {
             let is_bound = status["phase"] == "Bound" && volume["status"]["phase"] == "Bound";
-            return !is_bound && (set_aside.is_some() || volume["spec"]["claimRef"].is_null());
+            return !is_bound && (reserved.is_some() || volume["spec"]["claimRef"].is_null());
         }
-        let is_asked = if self.is_patient(claim) { SELECTED_NODE } else { STORAGE_PROVISIONER };
-        // The annotation with the provisioner follows that with the node.
-        let is_made =
+        let request = if self.waits_for_consumer(claim) { SELECTED_NODE } else { STORAGE_PROVISIONER };
+        // The annotation with the node is written before the one with the provisioner.
+        let is_answered =
             annotations[STORAGE_PROVISIONER].as_str().is_none_or(|name| self.drivers.contains(name));
-        !annotations[is_asked].is_null() && is_made || set_aside.is_some()
+        !annotations[request].is_null() && is_answered || reserved.is_some()
     }
 
-    fn is_patient(&self, claim: &Value) -> bool {
-        self.patient.contains(&text(&claim["spec"]["storageClassName"]))
+    fn waits_for_consumer(&self, claim: &Value) -> bool {
+        self.waiting_classes.contains(&text(&claim["spec"]["storageClassName"]))
     }
 
-    /// Whether somebody may be about to bind `pod`: a volume has been found for a
-    /// claim of its, or a node for it, as happens for pods only.
+    /// Returns true if a scheduler may be binding `pod`: a volume or a node was chosen
+    /// for one of its claims that wait for a pod.
     pub(super) fn may_be_binding(&self, pod: &Value) -> bool {
-        self.of_pod(pod).any(|(_, claim)| {
+        self.claims_of_pod(pod).any(|(_, claim)| {
             let is_chosen = !text(&claim["spec"]["volumeName"]).is_empty()
                 || !claim["metadata"]["annotations"][SELECTED_NODE].is_null();
-            self.is_patient(claim) && is_chosen
+            self.waits_for_consumer(claim) && is_chosen
         })
     }
 
-    /// The claims of a pod and what they are bound to, without the names that
-    /// differ from play to play.
+    /// Describes the claims of a pod and their volumes, without the names that
+    /// differ from run to run.
     pub(super) fn outcome(&self, pod: &Value) -> String {
-        let told: Vec<String> =
-            self.of_pod(pod).map(|(name, claim)| format!("{name}: {}", self.bound_to(claim))).collect();
-        told.join(", ")
+        let claims: Vec<String> = self
+            .claims_of_pod(pod)
+            .map(|(name, claim)| format!("{name}: {}", self.bound_to(claim)))
+            .collect();
+        claims.join(", ")
     }
 
     fn bound_to(&self, claim: &Value) -> String {
@@ -128,7 +130,7 @@ impl Claims {
         format!("{phase} to a new one of {} in {}, {terms}", spec["csi"]["driver"], spec["storageClassName"])
     }
 
-    fn of_pod<'a>(&'a self, pod: &'a Value) -> impl Iterator<Item = (String, &'a Value)> {
+    fn claims_of_pod<'a>(&'a self, pod: &'a Value) -> impl Iterator<Item = (String, &'a Value)> {
         let namespace = text(&pod["metadata"]["namespace"]);
         claim_names(pod).filter_map(move |name| {
             let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
@@ -137,7 +139,7 @@ impl Claims {
     }
 }
 
-/// The names of the claims that a pod uses, those made for it included.
+/// Names of the claims that a pod uses, including those of ephemeral volumes.
 pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     volumes.filter_map(|volume| {
@@ -149,8 +151,8 @@ pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Whether a volume that has a claim's name in its reference means this one.
-fn is_set_aside(volume: &Value, claim: &Value) -> bool {
+/// Returns true if a volume that refers to a claim of this name refers to this claim.
+fn is_reserved_for(volume: &Value, claim: &Value) -> bool {
     let uid = &volume["spec"]["claimRef"]["uid"];
     uid.is_null() || *uid == claim["metadata"]["uid"]
 }

@@ -1,53 +1,54 @@
-//! The first difference between two plays.
+//! The first difference between two runs.
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::outcome::{EVENT, Outcomes, PodOutcome};
-use super::player::Play;
-use crate::extenders::Asked;
+use super::player::Run;
+use crate::extenders::ExtenderCall;
 
-/// Where two plays of a script part.
+/// The first difference between two runs of a script.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The index of the step.
+    /// Index of the step.
     pub step: usize,
-    /// The pod's name.
+    /// Name of the pod.
     pub pod: String,
-    /// Which part of its outcome.
+    /// The part of its outcome that differs.
     pub field: &'static str,
-    /// The first scheduler's pod.
+    /// Outcome with the first scheduler.
     pub left: Option<PodOutcome>,
-    /// The second scheduler's pod.
+    /// Outcome with the second scheduler.
     pub right: Option<PodOutcome>,
-    /// How many pods differ after this step.
+    /// Number of pods that differ after this step.
     pub pods: usize,
-    /// What extenders were asked in this step by one of the schedulers alone: about
-    /// that pod, or about any where that is the difference.
-    pub asked: [Vec<Asked>; 2],
+    /// Calls of extenders in this step by only one of the schedulers: for that
+    /// pod, or for any pod if the calls are the difference.
+    pub extender_calls: [Vec<ExtenderCall>; 2],
 }
 
-/// The first step after which any pod differs; of its pods one with another
-/// node before one with other words, and these before other questions to extenders.
-pub(super) fn compare(left: &Play, right: &Play) -> Option<Difference> {
+/// Finds the first step after which a pod differs. A different node takes
+/// precedence over different messages, and these over different calls of extenders.
+pub(super) fn compare(left: &Run, right: &Run) -> Option<Difference> {
     let outcomes = left.outcomes.iter().zip(&right.outcomes);
-    let mut steps = outcomes.zip(left.asked.iter().zip(&right.asked)).enumerate();
-    steps.find_map(|(step, (outcomes, asked))| {
-        let asked = [asked.0.difference(asked.1), asked.1.difference(asked.0)];
-        let asked = asked.map(|asked| asked.cloned().collect::<Vec<_>>());
+    let mut steps = outcomes.zip(left.extender_calls.iter().zip(&right.extender_calls)).enumerate();
+    steps.find_map(|(step, (outcomes, calls))| {
+        let calls = [calls.0.difference(calls.1), calls.1.difference(calls.0)];
+        let calls = calls.map(|calls| calls.cloned().collect::<Vec<_>>());
         let Some(mut found) = compare_outcomes(step, outcomes.0, outcomes.1) else {
-            return compare_asked(step, asked);
+            return compare_calls(step, calls);
         };
-        found.asked = asked.map(|asked| asked.into_iter().filter(|asked| asked.pod == found.pod).collect());
+        found.extender_calls =
+            calls.map(|calls| calls.into_iter().filter(|call| call.pod == found.pod).collect());
         Some(found)
     })
 }
 
-fn compare_asked(step: usize, asked: [Vec<Asked>; 2]) -> Option<Difference> {
-    let pods: BTreeSet<&str> = asked.iter().flatten().map(|asked| asked.pod.as_str()).collect();
+fn compare_calls(step: usize, extender_calls: [Vec<ExtenderCall>; 2]) -> Option<Difference> {
+    let pods: BTreeSet<&str> = extender_calls.iter().flatten().map(|call| call.pod.as_str()).collect();
     let (pod, pods) = (pods.first()?.to_string(), pods.len());
-    Some(Difference { step, pod, field: "questions to extenders", left: None, right: None, pods, asked })
+    Some(Difference { step, pod, field: "calls of extenders", left: None, right: None, pods, extender_calls })
 }
 
 fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Difference> {
@@ -67,23 +68,23 @@ fn compare_outcomes(step: usize, left: &Outcomes, right: &Outcomes) -> Option<Di
         left: left.0.get(pod).cloned(),
         right: right.0.get(pod).cloned(),
         pods: found.len(),
-        asked: [Vec::new(), Vec::new()],
+        extender_calls: [Vec::new(), Vec::new()],
     })
 }
 
-/// The first field that differs, and its position.
+/// Returns the index and name of the first field that differs.
 fn differing_field(left: Option<&PodOutcome>, right: Option<&PodOutcome>) -> Option<(usize, &'static str)> {
     let (Some(left), Some(right)) = (left, right) else { return Some((0, "existence")) };
-    let is_counted =
+    let is_repeated =
         (left.event_is_stale() || right.event_is_stale()) && is_up_to_date(left) && is_up_to_date(right);
-    let is_excused = is_counted || left.event_is_hidden || right.event_is_hidden;
+    let ignores_event = is_repeated || left.event_is_hidden || right.event_is_hidden;
     let mut fields = left.fields().into_iter().zip(right.fields()).enumerate();
     let (rank, ((name, _), _)) =
-        fields.find(|(_, (left, right))| left != right && !(left.0 == EVENT && is_excused))?;
+        fields.find(|(_, (left, right))| left != right && !(left.0 == EVENT && ignores_event))?;
     Some((rank, name))
 }
 
-/// Whether the event says what the condition says, or cannot be expected to.
+/// Returns true if the event matches the condition, or need not match because it is stale.
 fn is_up_to_date(outcome: &PodOutcome) -> bool {
     outcome.event_is_stale() || outcome.event == outcome.condition[2]
 }
@@ -96,32 +97,32 @@ mod tests {
 
     type Pod = (&'static str, &'static str, &'static str);
 
-    /// Pods as name, node and event, after each step.
-    fn play(steps: &[&[Pod]]) -> Play {
+    /// A run with these pods (name, node, event) after each step.
+    fn run(steps: &[&[Pod]]) -> Run {
         let outcome = |(name, node, event): &Pod| {
             let (node, event) = ((*node).to_owned(), (*event).to_owned());
             ((*name).to_owned(), PodOutcome { node, event, ..PodOutcome::default() })
         };
         let outcomes: Vec<_> =
             steps.iter().map(|pods| Outcomes(pods.iter().map(outcome).collect::<BTreeMap<_, _>>())).collect();
-        let asked = vec![BTreeSet::new(); outcomes.len()];
-        Play { outcomes, asked, refused: 0, elapsed: Duration::ZERO }
+        let extender_calls = vec![BTreeSet::new(); outcomes.len()];
+        Run { outcomes, extender_calls, refused: 0, elapsed: Duration::ZERO }
     }
 
     #[test]
-    fn the_first_step_counts_and_in_it_the_node_before_the_words() {
-        let left = play(&[&[("a", "n", "")], &[("a", "n", "x"), ("b", "n", "")]]);
+    fn the_first_step_is_reported_and_a_node_takes_precedence_over_a_message() {
+        let left = run(&[&[("a", "n", "")], &[("a", "n", "x"), ("b", "n", "")]]);
         assert_eq!(compare(&left, &left), None);
-        let right = play(&[&[("a", "n", "")], &[("a", "n", "y"), ("b", "m", "")]]);
+        let right = run(&[&[("a", "n", "")], &[("a", "n", "y"), ("b", "m", "")]]);
         let found = compare(&left, &right).unwrap();
         assert_eq!((found.step, found.pod.as_str(), found.field, found.pods), (1, "b", "node", 2));
-        let right = play(&[&[("a", "n", ""), ("c", "", "")], &[]]);
+        let right = run(&[&[("a", "n", ""), ("c", "", "")], &[]]);
         let found = compare(&left, &right).unwrap();
         assert_eq!((found.step, found.pod.as_str(), found.field), (0, "c", "existence"));
     }
 
     #[test]
-    fn the_text_of_a_repeated_event_may_be_that_of_its_first_time() {
+    fn the_text_of_a_repeated_event_may_be_that_of_its_first_occurrence() {
         let waiting = |event: &str, event_is_repeated| {
             let condition = ["False", "Unschedulable", "new"].map(str::to_owned);
             PodOutcome { condition, event: event.to_owned(), event_is_repeated, ..PodOutcome::default() }

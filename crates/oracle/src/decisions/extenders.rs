@@ -1,8 +1,8 @@
 //! The extenders of a script.
 //!
-//! kube-scheduler breaks ties by chance where an extender has a say. So the
-//! first one gives every node a score of its own, which counts less than a
-//! point of any plugin or other extender, and there are no ties.
+//! With extenders, kube-scheduler breaks ties randomly. So the first extender
+//! gives every node a different score, which weighs less than one point of any
+//! plugin or other extender, and there are no ties.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,12 @@ use super::script::{Script, Step};
 use crate::extenders::{Character, PLACEHOLDER};
 use crate::generate::{Random, SCORERS, push};
 
-/// Resources that pods of the generator ask for.
+/// Resources that generated pods request.
 const RESOURCES: &[&str] = &["example.com/gpu", "example.com/fpga"];
 
-/// Gives the script's configuration one to three extenders of any abilities,
-/// and each its character.
+/// Adds one to three extenders with random verbs and characters to a script.
 pub(super) fn add_extenders(script: &mut Script) {
-    // A sequence of its own: the rest of the script is as without extenders.
+    // Separate random numbers: the rest of the script is the same as without extenders.
     let mut random = Random::new(script.seed ^ 0x0e71_e4de);
     let count = random.range(1, 3);
     let binder = random.chance(40).then(|| random.below(count));
@@ -25,12 +24,12 @@ pub(super) fn add_extenders(script: &mut Script) {
         outweigh_ranks(&mut random, profile);
     }
     let mut entries = Vec::new();
-    // A resource has one manager at most.
+    // A resource has at most one manager.
     let mut resources = random.sample(RESOURCES, 2);
     for index in 0..count {
         let mut character = character(&mut random, index);
         if !script.awaits_backoff {
-            // A pod that fails for no fault of its own would never be tried again.
+            // A pod that fails with an error would never be tried again.
             character.moody = 0;
         }
         let mut entry = entry(&mut random, &character, script.preempts, binder == Some(index));
@@ -46,20 +45,21 @@ pub(super) fn add_extenders(script: &mut Script) {
     script.config["extenders"] = entries.into();
     for object in script.steps.iter_mut().filter_map(Step::objects_mut).flatten() {
         if object["kind"] == "PodDisruptionBudget" {
-            let wanted = if random.chance(50) { 0 } else { 1000 };
-            object["spec"]["minAvailable"] = wanted.into();
+            let min_available = if random.chance(50) { 0 } else { 1000 };
+            object["spec"]["minAvailable"] = min_available.into();
         }
     }
 }
 
-/// kube-scheduler does not start if a profile has no NodeResourcesFit to be told of ignored resources.
+/// Keeps NodeResourcesFit enabled: kube-scheduler does not start if extenders ignore resources and a profile lacks it.
 fn keep_fit(profile: &mut Value) {
     if let Some(disabled) = profile["plugins"]["multiPoint"]["disabled"].as_array_mut() {
         disabled.retain(|plugin| plugin["name"] != "NodeResourcesFit");
     }
 }
 
-/// An extender's point counts ten times its weight, so ranks are below 1000 in all.
+/// Raises the weights of plugins above the ranks: an extender's score is multiplied by ten times its weight, so ranks
+/// are below 1000.
 fn outweigh_ranks(random: &mut Random, profile: &mut Value) {
     let multi_point = &mut profile["plugins"]["multiPoint"];
     let is_named = |list: &Value, name: &str| {
@@ -82,7 +82,7 @@ fn character(random: &mut Random, index: usize) -> Character {
         ranks: index == 0,
         seed: u64::try_from(random.below(1 << 30)).unwrap_or(0),
         strict: *random.pick(&[5, 20, 40]),
-        // Scores that are missing would be ties.
+        // Missing scores would be ties.
         moody: if index == 0 { 0 } else { *random.pick(&[0, 0, 8]) },
         honest: index == 0 || random.chance(70),
         lower_case: random.chance(30),
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_have_extenders_of_all_abilities_and_are_else_as_without() {
+    fn scripts_have_extenders_with_all_verbs() {
         let size = Size { nodes: 10, pods: 20, changes: 3 };
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..30 {

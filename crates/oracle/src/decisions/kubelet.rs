@@ -1,13 +1,13 @@
-//! What a kubelet would write about the pods of its node.
+//! Pod status as written by a kubelet.
 
 use serde_json::{Value, json};
 
-/// Pods start within this many seconds of each other.
+/// Number of seconds within which all pods start.
 const SPAN: u64 = 100_003;
 
-/// The status of `pod` once it runs. Its start time depends on nothing but its
-/// name, and no two pods of a script have the same one: which node preemption
-/// chooses may hang on it.
+/// The status of `pod` when it runs. Its start time depends only on its name, and
+/// no two pods of a script have the same one, because preemption's choice of a node
+/// may depend on it.
 pub(super) fn running_status(pod: &str) -> Value {
     json!({
         "phase": "Running",
@@ -16,11 +16,11 @@ pub(super) fn running_status(pod: &str) -> Value {
     })
 }
 
-/// Names end in a number; numbers count the pods that are created without a
-/// node, and those that are created on one.
+/// The start time of a pod. Its name ends in a number; pods created without a node
+/// and pods created on one are numbered separately.
 fn start_time(pod: &str) -> String {
     let number: u64 = pod.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
-    // A prime modulus keeps different numbers apart and mixes their order.
+    // A prime modulus keeps numbers different and shuffles them.
     let seconds = (number * 7919 % SPAN) * 2 + u64::from(pod.starts_with("bound"));
     let (day, hour, minute) = (seconds / 86_400 + 1, seconds / 3600 % 24, seconds / 60 % 60);
     format!("2025-06-{day:02}T{hour:02}:{minute:02}:{:02}Z", seconds % 60)
@@ -32,7 +32,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_pod_of_a_script_starts_at_a_time_of_its_own() {
+    fn all_pods_of_a_script_have_different_start_times() {
         let names = (0..5000).flat_map(|n| [format!("pod-{}-{n}", n % 7), format!("bound-{n}")]);
         let times: BTreeSet<String> = names.map(|name| start_time(&name)).collect();
         assert_eq!(times.len(), 10_000);

@@ -1,46 +1,46 @@
-//! What became of the pods.
+//! Outcomes of pods.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::extenders::in_order;
+use crate::extenders::with_sorted_errors;
 
-/// The name of [`PodOutcome::event`] in [`PodOutcome::fields`].
+/// Name of [`PodOutcome::event`] in [`PodOutcome::fields`].
 pub(super) const EVENT: &str = "FailedScheduling event";
 
-/// What a scheduler wrote about one pod.
+/// Everything that a scheduler wrote about one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodOutcome {
     /// `spec.nodeName`.
     pub node: String,
-    /// The condition PodScheduled: status, reason, message.
+    /// Condition PodScheduled: status, reason, message.
     pub condition: [String; 3],
-    /// The note of the last FailedScheduling event.
+    /// Note of the last FailedScheduling event.
     pub event: String,
-    /// Whether that event happened more than once. Its note is then that of the
-    /// first time: client-go's recorder counts what differs in nothing but the note.
+    /// True if that event occurred more than once. Its note is then that of the
+    /// first occurrence, because client-go's recorder ignores the note when it counts.
     pub event_is_repeated: bool,
-    /// Whether what was said last is not to be known: it was counted onto an event
-    /// that one scheduler has and the other may not have.
+    /// True if the last note is unknown, because it was counted as a repetition of
+    /// an event that the other scheduler may not have written.
     pub event_is_hidden: bool,
     /// `status.nominatedNodeName`.
     pub nominated_node: String,
-    /// The note of the last Preempted event, with the preemptor's name.
+    /// Note of the last Preempted event, with the preemptor's name.
     pub preempted: String,
-    /// The condition DisruptionTarget: status, reason and message.
+    /// Condition DisruptionTarget: status, reason and message.
     pub disruption: String,
-    /// Its claims and what they are bound to, volumes that were made for them by
-    /// class and topology.
+    /// Its claims and their volumes; volumes that were created for them are
+    /// described by class and topology.
     pub claims: String,
-    /// `terminating`, or `gone` for a preempted pod that does not exist any more.
+    /// `terminating`, or `gone` for a preempted pod that no longer exists.
     pub end: &'static str,
 }
 
 impl PodOutcome {
-    /// The outcome in a pod object and the note of its last event.
+    /// Creates an outcome from a pod object and the note of its last event.
     #[must_use]
     pub fn new(pod: &Value, event: Option<String>) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -53,8 +53,8 @@ impl PodOutcome {
         let [status, reason, message] = fields("PodScheduled");
         Self {
             node: text(&pod["spec"]["nodeName"]),
-            condition: [status, reason, in_order(message)],
-            event: in_order(event.unwrap_or_default()),
+            condition: [status, reason, with_sorted_errors(message)],
+            event: with_sorted_errors(event.unwrap_or_default()),
             event_is_repeated: false,
             event_is_hidden: false,
             nominated_node: text(&pod["status"]["nominatedNodeName"]),
@@ -65,14 +65,14 @@ impl PodOutcome {
         }
     }
 
-    /// Whether the event's note is older than the condition. Which attempts are
-    /// counted together depends on how often the pod was tried meanwhile.
+    /// Returns true if the event's note is older than the condition. Which attempts
+    /// are counted together depends on the number of attempts in between.
     #[must_use]
     pub fn event_is_stale(&self) -> bool {
         self.event_is_repeated && self.event != self.condition[2]
     }
 
-    /// The fields with their names, for a comparison.
+    /// Returns the fields with their names, for comparison.
     #[must_use]
     pub fn fields(&self) -> [(&'static str, &str); 10] {
         let [status, reason, message] = &self.condition;
@@ -91,38 +91,38 @@ impl PodOutcome {
     }
 }
 
-/// The outcomes of all pods, by name.
+/// Outcomes of all pods, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes(pub BTreeMap<String, PodOutcome>);
 
 impl Outcomes {
-    /// How many pods there are.
+    /// Number of pods.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no pods.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many have no node.
+    /// Number of pods without a node.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.0.values().filter(|outcome| outcome.node.is_empty() && outcome.end != "gone").count()
     }
 
-    /// How many have been preempted, those that are gone included.
+    /// Number of preempted pods, including those that no longer exist.
     #[must_use]
     pub fn preempted(&self) -> usize {
         self.0.values().filter(|outcome| !outcome.preempted.is_empty()).count()
     }
 
-    /// How many have a node, and claims that are bound.
+    /// Number of pods with a node and bound claims.
     #[must_use]
-    pub fn claiming(&self) -> usize {
+    pub fn with_volumes(&self) -> usize {
         self.0.values().filter(|outcome| !outcome.node.is_empty() && outcome.claims.contains("Bound")).count()
     }
 }

@@ -1,9 +1,9 @@
-//! Where the API server keeps objects.
+//! Paths of objects on the API server.
 
 use serde_json::Value;
 
-/// Kind, group and version, and resource of what scripts create in namespaces,
-/// in an order in which they can be removed.
+/// Namespaced objects that scripts create: kind, group and version, and resource,
+/// in an order in which they can be deleted.
 const NAMESPACED: &[(&str, &str, &str)] = &[
     ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets"),
     ("Pod", "/api/v1", "pods"),
@@ -16,7 +16,7 @@ const NAMESPACED: &[(&str, &str, &str)] = &[
     ("CSIStorageCapacity", "/apis/storage.k8s.io/v1", "csistoragecapacities"),
 ];
 
-/// The same for what is in no namespace.
+/// Cluster-scoped objects that scripts create, in the same form.
 const CLUSTER_WIDE: &[(&str, &str, &str)] = &[
     ("PersistentVolume", "/api/v1", "persistentvolumes"),
     ("StorageClass", "/apis/storage.k8s.io/v1", "storageclasses"),
@@ -25,10 +25,10 @@ const CLUSTER_WIDE: &[(&str, &str, &str)] = &[
     ("Node", "/api/v1", "nodes"),
 ];
 
-/// All nodes.
+/// Path of all nodes.
 pub(super) const NODES: &str = "/api/v1/nodes";
 
-/// Every kind that scripts create, in an order in which they can be removed.
+/// All kinds that scripts create, in an order in which they can be deleted.
 pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
     NAMESPACED.iter().chain(CLUSTER_WIDE).map(|(kind, ..)| *kind)
 }
@@ -37,14 +37,14 @@ fn find<'a>(table: &'a [(&str, &str, &str)], kind: &str) -> Option<&'a (&'a str,
     table.iter().find(|(known, ..)| *known == kind)
 }
 
-/// The objects of all namespaces.
+/// Path of the objects of a kind in all namespaces.
 pub(super) fn everywhere(kind: &str) -> String {
     find(NAMESPACED, kind)
         .or_else(|| find(CLUSTER_WIDE, kind))
         .map_or_else(|| NODES.to_owned(), |(_, group, resource)| format!("{group}/{resource}"))
 }
 
-/// Where to create `object`.
+/// Path at which to create `object`.
 pub(super) fn collection(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
@@ -54,7 +54,7 @@ pub(super) fn collection(object: &Value) -> String {
     }
 }
 
-/// Where `object` is once it has been created.
+/// Path of `object`.
 pub(super) fn path(object: &Value) -> String {
     format!("{}/{}", collection(object), object["metadata"]["name"].as_str().unwrap_or_default())
 }

@@ -1,45 +1,45 @@
-//! Scripts by seed.
+//! Generation of scripts by seed.
 
 use serde_json::{Value, json};
 
-use super::board::BUDGET_LABEL;
+use super::cluster_view::BUDGET_LABEL;
 use super::extenders::add_extenders;
 use super::paths::{NODES, path};
 use super::script::{Script, Step, stop_waiting_for_others};
-use super::storage::{Company, Storage, hasty_profile};
+use super::storage::{Isolation, Storage, hasty_profile};
 use crate::generate::{Generator, Random, namespaces, priority_class_name, push, service, taint};
 use crate::provisioner::Driver;
 
-/// How large a script gets.
+/// Size of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Nodes in all; a few join later.
+    /// Number of nodes; a few are added later.
     pub nodes: usize,
-    /// Pods that look for a node.
+    /// Number of pods to schedule.
     pub pods: usize,
-    /// Changes of nodes and pods after the start.
+    /// Number of changes to nodes and pods after the start.
     pub changes: usize,
 }
 
-/// What scripts are about besides.
+/// Optional features of scripts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether opportunistic batching (KEP-5598) is on.
+    /// True if opportunistic batching (KEP-5598) is enabled.
     pub batching: bool,
-    /// Whether pods have claims.
+    /// True if pods have claims.
     pub volumes: bool,
-    /// Whether the configuration names extenders.
+    /// True if the configuration has extenders.
     pub extenders: bool,
 }
 
-/// An endless backoff, in seconds.
+/// Endless backoff in seconds.
 const ENDLESS: u32 = 100_000;
 
-/// The values of [`BUDGET_LABEL`].
+/// Values of [`BUDGET_LABEL`].
 const BUDGETS: &[&str] = &["a", "b", "c"];
 
 impl Script {
-    /// The script of `seed`.
+    /// Generates the script of `seed`.
     #[must_use]
     pub fn new(seed: u64, size: Size, options: Options) -> Self {
         let mut script = Plan::new(seed, size, options).script(seed, size, options.batching);
@@ -50,26 +50,27 @@ impl Script {
     }
 }
 
+/// A script under construction.
 struct Plan {
     generator: Generator,
-    /// What pods claim, where they do.
+    /// Volumes and claims, if pods have claims.
     storage: Option<Storage>,
-    /// Chooses the steps, apart from the objects in them.
+    /// Chooses the steps, but not the objects in them.
     random: Random,
-    /// In every second script pods preempt others and are retried by priority; in
-    /// the others all have one priority and are retried by time.
+    /// In every second script pods preempt others and are retried by priority. In
+    /// the others all have the same priority and are retried by time.
     preempts: bool,
-    /// Whether anything may wake a pod, because an extender has turned it down.
-    extended: bool,
-    /// Whether deleted pods stay until something ends them.
-    lingers: bool,
+    /// True if any change may wake a pod, because an extender has rejected it.
+    has_extenders: bool,
+    /// True if deleted pods keep terminating until a later step deletes them.
+    terminates_slowly: bool,
     nodes: Vec<String>,
-    gone: Vec<String>,
+    deleted_nodes: Vec<String>,
     next_node: usize,
-    /// The paths of pods.
+    /// Paths of pods.
     pods: Vec<String>,
     gated: Vec<(String, Value)>,
-    /// The paths of services and budgets.
+    /// Paths of services and budgets.
     extras: Vec<String>,
     next_pod: usize,
     next_bound: usize,
@@ -88,11 +89,11 @@ impl Plan {
             generator,
             storage,
             random,
-            extended: options.extenders,
+            has_extenders: options.extenders,
             preempts,
-            lingers: seed % 4 == 3,
+            terminates_slowly: seed % 4 == 3,
             nodes: Vec::new(),
-            gone: Vec::new(),
+            deleted_nodes: Vec::new(),
             next_node: 0,
             pods: Vec::new(),
             gated: Vec::new(),
@@ -122,16 +123,16 @@ impl Plan {
         self.begin(size);
         for change in 0..size.changes {
             let left = size.pods.saturating_sub(self.next_pod);
-            // The rest of the pods is spread over the rest of the changes.
+            // Spread the remaining pods over the remaining changes.
             if left > 0 {
                 self.create_pods(left.div_ceil(size.changes - change), left);
             }
             self.change();
             if self.preempts {
-                self.challenge();
+                self.add_preemptors();
             }
         }
-        let drivers = self.begin_with_storage();
+        let drivers = self.add_storage_to_start();
         let (awaits_backoff, preempts) = (self.preempts, self.preempts);
         let extenders = Vec::new();
         Script { seed, config, batching, awaits_backoff, preempts, drivers, extenders, steps: self.steps }
@@ -156,13 +157,13 @@ impl Plan {
         }
         let bound = if self.preempts { size.nodes * 3 } else { size.nodes / 2 };
         objects.extend((0..bound).map(|_| self.new_bound_pod()));
-        objects.extend((0..size.pods * 2 / 5).map(|_| self.new_pod_of_many(true)));
+        objects.extend((0..size.pods * 2 / 5).map(|_| self.new_pod_of_batch(true)));
         self.steps.push(Step::Restart { objects });
     }
 
-    /// What pods claim is there before the first of them, as the volume
-    /// controller has no say in the middle of a script then.
-    fn begin_with_storage(&mut self) -> Vec<Driver> {
+    /// Inserts volumes and claims before the first pod, so that the volume
+    /// controller has nothing to do later in the script.
+    fn add_storage_to_start(&mut self) -> Vec<Driver> {
         let Some((claims, drivers)) = self.storage.take().map(Storage::finish) else { return Vec::new() };
         if let Some(Step::Restart { objects }) = self.steps.first_mut() {
             let first = objects.iter().position(|object| object["kind"] == "Pod").unwrap_or(objects.len());
@@ -175,49 +176,49 @@ impl Plan {
         let count = self.random.range(0, average * 2).min(left);
         match self.random.below(10) {
             0 => {
-                self.steps.push(Step::Sweep { all: self.extended });
-                let objects = (0..count + 1).map(|_| self.new_pod_of_many(true)).collect();
+                self.steps.push(Step::Sweep { all: self.has_extenders });
+                let objects = (0..count + 1).map(|_| self.new_pod_of_batch(true)).collect();
                 self.steps.push(Step::Restart { objects });
             }
             1..=5 if count > 0 => {
-                self.steps.push(Step::Sweep { all: self.extended });
-                let objects = (0..count).map(|_| self.new_pod_of_many(false)).collect();
+                self.steps.push(Step::Sweep { all: self.has_extenders });
+                let objects = (0..count).map(|_| self.new_pod_of_batch(false)).collect();
                 self.steps.push(Step::Create { objects });
             }
             _ => {
                 for _ in 0..count {
                     let mut pod = self.new_pod(true);
-                    self.furnish_alone(&mut pod);
+                    self.add_volumes_alone(&mut pod);
                     self.steps.push(Step::Create { objects: vec![pod] });
                 }
             }
         }
     }
 
-    /// A pod that may preempt others. While it does so no other pod may be about
-    /// to be tried, or it would depend on time what that one finds. Where pods
-    /// go at once nothing else may wait for a node; where they linger until
-    /// they are ended, nothing is woken.
-    fn challenge(&mut self) {
-        for _ in 0..self.random.range(1, if self.lingers { 2 } else { 4 }) {
-            if !self.lingers {
+    /// Adds pods that may preempt others. During a preemption no other pod may be
+    /// ready to be tried, because its result would depend on timing. If pods
+    /// terminate at once, no other pod may be pending; if they keep terminating
+    /// until a later step, none is woken.
+    fn add_preemptors(&mut self) {
+        for _ in 0..self.random.range(1, if self.terminates_slowly { 2 } else { 4 }) {
+            if !self.terminates_slowly {
                 self.steps.push(Step::Sweep { all: true });
             }
-            let mut challenger = self.new_challenger();
-            self.furnish_alone(&mut challenger);
-            self.steps.push(Step::Create { objects: vec![challenger] });
+            let mut preemptor = self.new_preemptor();
+            self.add_volumes_alone(&mut preemptor);
+            self.steps.push(Step::Create { objects: vec![preemptor] });
         }
-        if self.lingers {
+        if self.terminates_slowly {
             self.steps.push(Step::Reap);
-            // Woken later it would be one of several that preempt.
+            // If it were woken later, several pods would preempt.
             self.steps.push(Step::Sweep { all: true });
         }
     }
 
-    /// Gives a pod that is tried on its own what it claims.
-    fn furnish_alone(&mut self, pod: &mut Value) {
+    /// Adds volumes to a pod that is tried alone.
+    fn add_volumes_alone(&mut self, pod: &mut Value) {
         let Some(storage) = &mut self.storage else { return };
-        if storage.furnish(pod, Company::Alone) == Company::Undisturbed {
+        if storage.add_volumes_to(pod, Isolation::Alone) == Isolation::NoOtherClaims {
             self.steps.push(Step::Sweep { all: false });
         }
     }
@@ -278,13 +279,13 @@ impl Plan {
         let Some(storage) = &mut self.storage else { return };
         match self.random.below(4) {
             0 => {
-                // The volume is seen twice: before the volume controller has looked at it, and then.
+                // Schedulers see the volume twice: before and after the volume controller has updated it.
                 self.steps.push(Step::Sweep { all: false });
                 let mut pod = self.new_pod(true);
                 let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
                 let Some(storage) = &mut self.storage else { return };
-                let (used, volume) = storage.giant(&namespace, &self.nodes);
-                push(&mut pod["spec"]["volumes"], used);
+                let (pod_volume, volume) = storage.giant(&namespace, &self.nodes);
+                push(&mut pod["spec"]["volumes"], pod_volume);
                 self.steps.push(Step::Create { objects: vec![pod] });
                 self.steps.push(Step::Create { objects: vec![volume] });
             }
@@ -306,20 +307,20 @@ impl Plan {
 
     fn add_node(&mut self) {
         self.steps.push(Step::Probe);
-        let node = if self.gone.is_empty() || self.random.chance(50) {
+        let node = if self.deleted_nodes.is_empty() || self.random.chance(50) {
             self.new_node()
         } else {
-            let name = self.gone.swap_remove(self.random.below(self.gone.len()));
+            let name = self.deleted_nodes.swap_remove(self.random.below(self.deleted_nodes.len()));
             self.named_node(name)
         };
         self.steps.push(Step::Create { objects: vec![node] });
-        // It is there already where the node was before.
+        // It already exists if the node existed before.
         if let Some(drivers) = self.node_drivers() {
             self.steps.push(Step::Create { objects: vec![drivers] });
         }
     }
 
-    /// The drivers on the newest node.
+    /// Drivers on the newest node.
     fn node_drivers(&mut self) -> Option<Value> {
         self.storage.as_mut()?.node_drivers(self.nodes.last()?)
     }
@@ -327,7 +328,7 @@ impl Plan {
     fn delete_node(&mut self, name: &str) {
         self.steps.push(Step::Probe);
         self.nodes.retain(|node| node != name);
-        self.gone.push(name.to_owned());
+        self.deleted_nodes.push(name.to_owned());
         self.steps.push(Step::Delete { path: format!("{NODES}/{name}") });
     }
 
@@ -389,11 +390,11 @@ impl Plan {
     fn named_node(&mut self, name: String) -> Value {
         let mut node = self.generator.node(&name);
         if let Some(storage) = &mut self.storage {
-            storage.place(&mut node);
+            storage.add_topology(&mut node);
         }
         self.nodes.push(name);
         if self.preempts {
-            // Small enough to be full.
+            // Small enough to fill up.
             let cpu = *self.random.pick(&["2", "3", "4"]);
             for amounts in ["allocatable", "capacity"] {
                 for (resource, amount) in [("cpu", cpu), ("memory", "16Gi"), ("pods", "20")] {
@@ -419,7 +420,7 @@ impl Plan {
 
     fn new_budget(&mut self) -> Value {
         let value = *self.random.pick(BUDGETS);
-        // Most pods are in this one. A second budget of this name is refused.
+        // Most pods are in this namespace. A second budget of the same name is rejected.
         let namespace = if self.random.chance(60) { "default".to_owned() } else { self.random_namespace() };
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -441,24 +442,24 @@ impl Plan {
         let name = format!("bound-{}", self.next_bound);
         self.next_bound += 1;
         let mut pod = self.generator.bound_pod(&name, &node);
-        // Two pods of a node with one host port: no kubelet would run both. kube-scheduler takes the port for free when
-        // the first of them goes.
+        // No kubelet would run two pods with the same host port, and kube-scheduler frees the port when the first one
+        // is deleted.
         for containers in ["containers", "initContainers"] {
             for container in pod["spec"][containers].as_array_mut().into_iter().flatten() {
                 container.as_object_mut().map(|container| container.remove("ports"));
             }
         }
         if let Some(storage) = &mut self.storage {
-            storage.furnish_bound(&mut pod);
+            storage.add_volume_to_bound(&mut pod);
         }
         self.prepare(&mut pod, true);
         self.pods.push(path(&pod));
         pod
     }
 
-    /// A pod of any priority, or of the lowest one. It preempts nobody.
+    /// A pod with any priority, or with the lowest one. It does not preempt.
     fn new_pod(&mut self, any_priority: bool) -> Value {
-        // Names in random order: after a restart they decide who comes first.
+        // Names in random order: after a restart they determine the order of pods.
         let name = format!("pod-{}-{}", self.random.below(1000), self.next_pod);
         self.next_pod += 1;
         let mut pod = self.generator.pending_pod(&name);
@@ -471,19 +472,19 @@ impl Plan {
         pod
     }
 
-    /// A pod among others that are tried in a row: what their bindings wake would
-    /// be tried again at no certain time.
-    fn new_pod_of_many(&mut self, any_priority: bool) -> Value {
+    /// A pod among others that are tried in a row. It does not wait for others,
+    /// because the time of a retry after their bindings would be uncertain.
+    fn new_pod_of_batch(&mut self, any_priority: bool) -> Value {
         let mut pod = self.new_pod(any_priority);
         stop_waiting_for_others(&mut pod);
         if let Some(storage) = &mut self.storage {
-            storage.furnish(&mut pod, Company::Many);
+            storage.add_volumes_to(&mut pod, Isolation::InBatch);
         }
         pod
     }
 
-    /// A pod that may preempt others, and needs room.
-    fn new_challenger(&mut self) -> Value {
+    /// A pod that may preempt others and needs resources.
+    fn new_preemptor(&mut self) -> Value {
         let mut pod = self.new_pod(false);
         if let Some(spec) = pod["spec"].as_object_mut() {
             spec.remove("priorityClassName");
@@ -497,7 +498,7 @@ impl Plan {
         }
         let cpu = *self.random.pick(&["500m", "1", "1500m", "2"]);
         request_cpu(&mut pod, cpu);
-        // Where a node does not suit a pod, no victim helps.
+        // On nodes that do not match the pod, preemption does not help.
         let Some(spec) = pod["spec"].as_object_mut() else { return pod };
         if self.random.chance(70) {
             spec.remove("nodeSelector");
@@ -513,8 +514,9 @@ impl Plan {
         pod
     }
 
-    /// Gives a pod what matters where pods preempt. Those without a class would
-    /// preempt those of the lowest one, so there are none.
+    /// Sets requests, priority class, grace period and budget if pods preempt. A
+    /// pod without a class would preempt those of the lowest class, so every pod
+    /// has one.
     fn prepare(&mut self, pod: &mut Value, any_priority: bool) {
         if !self.preempts {
             return;
@@ -524,14 +526,14 @@ impl Plan {
         request_cpu(pod, cpu);
         let class = if any_priority { self.random.pick(&classes) } else { &classes[0] };
         pod["spec"]["priorityClassName"] = class.as_str().into();
-        pod["spec"]["terminationGracePeriodSeconds"] = if self.lingers { 30 } else { 0 }.into();
+        pod["spec"]["terminationGracePeriodSeconds"] = if self.terminates_slowly { 30 } else { 0 }.into();
         if self.random.chance(50) {
             pod["metadata"]["labels"][BUDGET_LABEL] = (*self.random.pick(BUDGETS)).into();
         }
     }
 }
 
-/// Leaves soft constraints only: the others would make any pod wait for others.
+/// Keeps only soft default constraints: hard ones would make every pod wait for others.
 fn soften_spread_defaults(profile: &mut Value) {
     let plugins = profile.get_mut("pluginConfig").and_then(Value::as_array_mut);
     for plugin in plugins.into_iter().flatten() {
@@ -560,7 +562,7 @@ mod tests {
     const SIZE: Size = Size { nodes: 20, pods: 60, changes: 20 };
 
     #[test]
-    fn a_seed_always_gives_the_same_script_with_all_its_pods() {
+    fn a_seed_always_generates_the_same_script_with_all_its_pods() {
         let script = Script::new(4, SIZE, Options::default());
         assert_eq!(script, Script::new(4, SIZE, Options::default()));
         let pods =
@@ -570,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_retries_never_depends_on_time() {
+    fn the_order_of_retries_never_depends_on_timing() {
         for seed in 0..40 {
             let script = Script::new(seed, SIZE, Options::default());
             for step in &script.steps {

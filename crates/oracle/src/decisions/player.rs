@@ -1,4 +1,4 @@
-//! Plays a script to a scheduler.
+//! Playing a script with a scheduler.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::POLL;
-use super::board::Board;
+use super::cluster_view::ClusterView;
 use super::kubelet::running_status;
 use super::outcome::Outcomes;
 use super::paths::{collection, everywhere, kinds};
 use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
-use crate::extenders::{self, Asked, Extenders};
+use crate::extenders::{self, ExtenderCall, Extenders};
 use crate::generate::{namespaces, priority_class_name};
 use crate::provisioner::Provisioner;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
@@ -26,10 +26,10 @@ const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 
 const PROBE: &str = "zz-probe";
 
-/// Priorities that generated pods may have, as classes.
+/// Priority classes of generated pods.
 const PRIORITIES: &[i32] = &[10, -5, 2_000_000];
 
-/// What has a say in what schedulers see.
+/// Controllers that affect schedulers.
 const CONTROLLERS: &[&str] = &[
     "disruption-controller",
     "persistentvolume-binder-controller",
@@ -38,37 +38,38 @@ const CONTROLLERS: &[&str] = &[
     "ephemeral-volume-controller",
 ];
 
-/// Quiet time after steps whose answer is visible.
+/// Quiet time after steps whose result is visible.
 const QUIET: Duration = Duration::from_millis(60);
 
-/// Quiet time after steps that may or may not have pods retried.
+/// Quiet time after steps that may cause pods to be retried.
 const QUIET_AFTER_WAKING: Duration = Duration::from_millis(300);
 
-/// After this time a backoff of one second is over: it ends with the first
-/// whole second of the clock after the second has passed.
+/// Time after which a backoff of one second has expired: it ends at the next
+/// full second of the clock.
 const BACKOFF_OVER: Duration = Duration::from_millis(2100);
 
-/// By then kube-scheduler has noticed that a pod is gone whose volumes it waits for: it looks once a second.
-const MISSED: Duration = Duration::from_millis(2100);
+/// Time after which kube-scheduler, which checks once a second, has noticed that a pod whose volumes it waits for was
+/// deleted.
+const DELETION_NOTICED: Duration = Duration::from_millis(2100);
 
-/// How long a change may take until a watch shows it.
+/// Time limit for a change to arrive at a watch.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
-/// What a scheduler did with a script.
+/// Result of a script with one scheduler.
 #[derive(Debug)]
-pub struct Play {
-    /// The state of all pods after each step.
+pub struct Run {
+    /// Outcomes of all pods after each step.
     pub outcomes: Vec<Outcomes>,
-    /// What extenders were asked in each step. How often is left out: it depends
-    /// on when a pod is woken whether it is tried once or twice.
-    pub asked: Vec<BTreeSet<Asked>>,
-    /// Objects that the API server refused.
+    /// Calls of extenders in each step, without their number: whether a pod is
+    /// tried once or twice depends on when it is woken.
+    pub extender_calls: Vec<BTreeSet<ExtenderCall>>,
+    /// Number of requests that the API server rejected.
     pub refused: usize,
-    /// From the first step to the last.
+    /// Duration of all steps.
     pub elapsed: Duration,
 }
 
-/// A real API server on which scripts are played one after the other.
+/// A real API server on which scripts are played.
 #[derive(Debug)]
 pub struct Stage {
     cluster: ControlPlane,
@@ -77,7 +78,7 @@ pub struct Stage {
 
 impl Stage {
     /// Starts the API server and the controllers of budgets and volumes, and
-    /// creates the priority classes and the namespaces.
+    /// creates priority classes and namespaces.
     pub fn start() -> Result<Self> {
         let options = ControlPlaneOptions {
             controller_manager: true,
@@ -103,13 +104,13 @@ impl Stage {
         Ok(Self { cluster, extenders })
     }
 
-    /// Plays `script` to `contender` on an empty cluster.
-    pub fn play(&mut self, script: &Script, contender: &Contender) -> Result<Play> {
+    /// Plays `script` with `contender` on an empty cluster.
+    pub fn play(&mut self, script: &Script, contender: &Contender) -> Result<Run> {
         self.clear()?;
         let provisioners = script.drivers.iter().map(|driver| driver.name.clone()).collect();
-        let board = Board::new(self.cluster.client(), provisioners)?;
+        let view = ClusterView::new(self.cluster.client(), provisioners)?;
         let _provisioner = Provisioner::start(self.cluster.client(), script.drivers.clone());
-        self.extenders.play(&script.extenders);
+        self.extenders.set_characters(&script.extenders);
         let options = StartOptions {
             config: script.config.to_string().replace(extenders::PLACEHOLDER, &self.extenders.url()),
             feature_gates: vec![format!("OpportunisticBatching={}", script.batching)],
@@ -119,17 +120,17 @@ impl Stage {
         let start = Instant::now();
         let mut player = Player {
             cluster: &mut self.cluster,
-            board,
+            view,
             contender,
             options,
             scheduler: None,
             preempts: script.preempts,
             refused: 0,
             settled: Instant::now(),
-            let_go: None,
+            claiming_pod_deleted: None,
         };
         let mut outcomes = Vec::with_capacity(script.steps.len());
-        let mut asked = Vec::with_capacity(script.steps.len());
+        let mut extender_calls = Vec::with_capacity(script.steps.len());
         for (index, step) in script.steps.iter().enumerate() {
             let creates = matches!(step, Step::Create { .. });
             if script.awaits_backoff && (step.wakes() || creates && player.has_waiting()) {
@@ -137,20 +138,20 @@ impl Stage {
             }
             let context = || format!("{}, step {index}: {}", contender.name(), step.summary());
             player.perform(step).with_context(context)?;
-            outcomes.push(player.board.outcomes());
-            let names = player.board.names();
-            let questions = self.extenders.take_asked(&names);
-            asked.push(if step.objects().len() > 1 {
-                firsts(questions)
+            outcomes.push(player.view.outcomes());
+            let names = player.view.names();
+            let calls = self.extenders.take_calls(&names);
+            extender_calls.push(if step.objects().len() > 1 {
+                first_calls(calls)
             } else {
-                questions.into_iter().collect()
+                calls.into_iter().collect()
             });
         }
         let refused = player.refused;
         if let Some(scheduler) = player.scheduler.take() {
             scheduler.stop()?;
         }
-        Ok(Play { outcomes, asked, refused, elapsed: start.elapsed() })
+        Ok(Run { outcomes, extender_calls, refused, elapsed: start.elapsed() })
     }
 
     fn clear(&self) -> Result<()> {
@@ -167,17 +168,17 @@ impl Stage {
 
 struct Player<'a> {
     cluster: &'a mut ControlPlane,
-    board: Board,
+    view: ClusterView,
     contender: &'a Contender,
     options: StartOptions,
     scheduler: Option<Scheduler>,
-    /// Whether to play kubelet.
+    /// True if bound pods get a kubelet's status.
     preempts: bool,
     refused: usize,
-    /// When the last step was over.
+    /// End of the last step.
     settled: Instant,
-    /// When a pod went that the scheduler may have had a node for, and waited for volumes with.
-    let_go: Option<Instant>,
+    /// Time at which a pod was deleted for which the scheduler may have been waiting for volumes.
+    claiming_pod_deleted: Option<Instant>,
 }
 
 impl Player<'_> {
@@ -190,7 +191,7 @@ impl Player<'_> {
                 self.create(objects)?;
                 self.scheduler = Some(Scheduler::start(self.contender, self.cluster, &self.options)?);
                 self.settle(QUIET_AFTER_WAKING)?;
-                // A scheduler without new pods shows by this that it works.
+                // Shows that the scheduler works even if there are no new pods.
                 self.probe()
             }
             Step::Create { objects } => {
@@ -207,24 +208,24 @@ impl Player<'_> {
             }
             Step::Probe => self.probe(),
             Step::Sweep { all } => {
-                let is_swept =
+                let is_deleted =
                     |pod: &Value| pod["spec"]["nodeName"].is_null() && (*all || waits_for_others(pod));
-                for pod in self.board.pods(is_swept) {
+                for pod in self.view.pods(is_deleted) {
                     self.remove(&pod)?;
                 }
                 self.settle(QUIET)
             }
             Step::Reap => {
-                // Others that are woken too would take room here and there, and whether a nominated pod with hard spread or
-                // affinity constraints is tried again after each of them depends on when their bindings are confirmed.
+                // Other woken pods would take resources, and whether a nominated pod with hard spread or affinity
+                // constraints is retried after each of them depends on when their bindings are confirmed.
                 let is_other = |pod: &Value| {
                     pod["spec"]["nodeName"].is_null() && pod["status"]["nominatedNodeName"].is_null()
                 };
-                for pod in self.board.pods(is_other) {
+                for pod in self.view.pods(is_other) {
                     self.remove(&pod)?;
                 }
                 self.settle(QUIET)?;
-                for pod in self.board.pods(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
+                for pod in self.view.pods(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
                     self.await_backoff();
                     self.remove(&pod)?;
                     self.settle(QUIET_AFTER_WAKING)?;
@@ -235,7 +236,7 @@ impl Player<'_> {
     }
 
     fn has_waiting(&self) -> bool {
-        !self.board.pods(|pod| pod["spec"]["nodeName"].is_null() && waits_for_others(pod)).is_empty()
+        !self.view.pods(|pod| pod["spec"]["nodeName"].is_null() && waits_for_others(pod)).is_empty()
     }
 
     fn await_backoff(&self) {
@@ -249,7 +250,8 @@ impl Player<'_> {
     fn create(&mut self, objects: &[Value]) -> Result<()> {
         let mut last = &Value::Null;
         for object in objects {
-            // Which volume the controller chooses for a claim depends on those that it knows; a pod finds what has been chosen.
+            // The controller's choice of a volume for a claim depends on the volumes that it has seen, and a pod must
+            // find the choice made.
             let kind = &object["kind"];
             if kind != last && (kind == "PersistentVolumeClaim" || last == "PersistentVolumeClaim") {
                 self.await_claims()?;
@@ -265,20 +267,20 @@ impl Player<'_> {
     fn await_claims(&self) -> Result<()> {
         let deadline = Instant::now() + ARRIVAL;
         loop {
-            let is_quiet = || self.board.quiet_for() >= QUIET_AFTER_WAKING;
-            if is_quiet() && self.board.unfinished_claims().is_none() && is_quiet() {
+            let is_quiet = || self.view.quiet_for() >= QUIET_AFTER_WAKING;
+            if is_quiet() && self.view.unfinished_claims().is_none() && is_quiet() {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                let why = self.board.unfinished_claims().unwrap_or_else(|| "they never rest".to_owned());
+                let why = self.view.unfinished_claims().unwrap_or_else(|| "they keep changing".to_owned());
                 bail!("claims and volumes are not ready after {ARRIVAL:?}: {why}");
             }
             sleep(POLL);
         }
     }
 
-    /// Makes a change and waits until watchers see it. A refusal is part of the
-    /// play: it is the same for every scheduler.
+    /// Makes a change and waits until watchers see it. A rejected request is
+    /// accepted, because it is rejected for every scheduler.
     fn attempt(&mut self, deletes: bool, call: impl Fn(&ApiClient) -> Result<Value, Error>) -> Result<()> {
         let answer = match call(self.cluster.client()) {
             Err(Error::Refused { status: 400..500, .. }) => {
@@ -287,18 +289,18 @@ impl Player<'_> {
             }
             answer => answer?,
         };
-        // A bound pod that is deleted with grace stays, as nothing plays its kubelet.
+        // A bound pod that is deleted with a grace period remains, because there is no kubelet.
         let is_removed =
             deletes && answer["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0;
         let deadline = Instant::now() + ARRIVAL;
-        while !self.board.has_seen(&answer, is_removed) {
+        while !self.view.has_seen(&answer, is_removed) {
             if Instant::now() >= deadline {
-                bail!("the watch has not shown the change within {ARRIVAL:?}: {answer}");
+                bail!("the change did not arrive at the watch within {ARRIVAL:?}: {answer}");
             }
             sleep(Duration::from_millis(1));
         }
         if deletes && may_wait_for_volumes(&answer) {
-            self.let_go = Some(Instant::now());
+            self.claiming_pod_deleted = Some(Instant::now());
         }
         Ok(())
     }
@@ -308,7 +310,7 @@ impl Player<'_> {
         let pod = json!({
             "metadata": {"name": PROBE},
             "spec": {
-                // Nobody has less, so it preempts nobody.
+                // The lowest priority, so it does not preempt.
                 "priorityClassName": priority_class_name(-5),
                 "containers": [{"name": "c", "image": "x"}],
                 "nodeSelector": {"example.com/probe": "fits-nowhere"},
@@ -320,23 +322,23 @@ impl Player<'_> {
         self.settle(QUIET)
     }
 
-    /// Lets the scheduler, and then the kubelets of pods that it has bound, come
-    /// to rest.
+    /// Waits until the scheduler has settled, and starts the pods that it has
+    /// bound, until nothing changes.
     fn settle(&mut self, quiet: Duration) -> Result<()> {
-        if let Some(at) = self.let_go.take() {
-            sleep(MISSED.saturating_sub(at.elapsed()));
+        if let Some(at) = self.claiming_pod_deleted.take() {
+            sleep(DELETION_NOTICED.saturating_sub(at.elapsed()));
         }
         loop {
             let Some(scheduler) = &mut self.scheduler else {
                 bail!("the first step must start the scheduler")
             };
-            settle(&self.board, scheduler, quiet)?;
+            settle(&self.view, scheduler, quiet)?;
             let is_new = |pod: &Value| {
                 pod["spec"]["nodeName"].is_string()
                     && pod["status"]["startTime"].is_null()
                     && pod["metadata"]["deletionTimestamp"].is_null()
             };
-            let pods = if self.preempts { self.board.pods(is_new) } else { Vec::new() };
+            let pods = if self.preempts { self.view.pods(is_new) } else { Vec::new() };
             if pods.is_empty() {
                 break;
             }
@@ -351,15 +353,15 @@ impl Player<'_> {
     }
 }
 
-/// What each extender is asked first of each pod and verb. Whether a pod of many is tried again, and what it finds
-/// then, depends on when the bindings of others are confirmed.
-fn firsts(questions: Vec<Asked>) -> BTreeSet<Asked> {
+/// Returns the first call of each extender for each pod and verb. Whether a pod of a batch is retried, and with which
+/// result, depends on when the bindings of others are confirmed.
+fn first_calls(calls: Vec<ExtenderCall>) -> BTreeSet<ExtenderCall> {
     let mut seen = BTreeSet::new();
-    let of_pod = |asked: &Asked| [&asked.extender, &asked.verb, &asked.pod].map(String::clone);
-    questions.into_iter().filter(|asked| seen.insert(of_pod(asked))).collect()
+    let key = |call: &ExtenderCall| [&call.extender, &call.verb, &call.pod].map(String::clone);
+    calls.into_iter().filter(|call| seen.insert(key(call))).collect()
 }
 
-/// Whether a pod may have been given a node that is not written, because its claims wait for volumes.
+/// Returns true if a node may have been chosen for a pod and not yet been written, because its claims wait for volumes.
 fn may_wait_for_volumes(pod: &Value) -> bool {
     let has_claim =
         |volume: &Value| volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object();
@@ -368,26 +370,26 @@ fn may_wait_for_volumes(pod: &Value) -> bool {
         && pod["spec"]["volumes"].as_array().is_some_and(|volumes| volumes.iter().any(has_claim))
 }
 
-/// Asks for the end of all objects of `kind`, and tells whether there was none.
+/// Deletes all objects of `kind`. Returns true if there were none.
 fn remove_all(client: &ApiClient, kind: &str) -> Result<bool> {
     let list = client.get(&everywhere(kind))?;
     let mut collections = BTreeSet::new();
     for item in list["items"].as_array().into_iter().flatten() {
         let mut object = item.clone();
         object["kind"] = kind.into();
-        // The API server's own service would come back.
+        // The API server would recreate its own service.
         if object["metadata"]["name"] != "kubernetes" {
             collections.insert(collection(&object));
         }
     }
     for collection in &collections {
-        // Without a garbage collector nothing else ends a ReplicationController.
+        // Without a garbage collector, a ReplicationController is deleted only this way.
         client.delete(&format!("{collection}?gracePeriodSeconds=0&propagationPolicy=Background"))?;
     }
     Ok(collections.is_empty())
 }
 
-/// Admission knows a class a moment after its creation.
+/// Waits until admission knows a priority class, a moment after its creation.
 fn wait_for_class(client: &ApiClient, name: &str) -> Result<()> {
     let pod = json!({
         "metadata": {"name": "class"},

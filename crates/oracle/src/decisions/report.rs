@@ -1,4 +1,4 @@
-//! What a comparison of decisions found, for people and machines.
+//! Reports of comparisons, as text and JSON.
 
 use std::fmt;
 use std::path::Path;
@@ -10,41 +10,41 @@ use super::compare::Difference;
 use super::outcome::PodOutcome;
 use super::script::Script;
 
-/// The result for one script.
+/// Result for one script.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The script's seed.
+    /// Seed of the script.
     pub seed: u64,
-    /// Steps in the script.
+    /// Number of steps in the script.
     pub steps: usize,
-    /// Pods at the end.
+    /// Number of pods at the end.
     pub pods: usize,
-    /// Pods without a node at the end.
+    /// Number of pods without a node at the end.
     pub pending: usize,
-    /// Pods that have been preempted.
+    /// Number of preempted pods.
     pub preempted: usize,
-    /// Pods with a node and volumes that they claimed.
-    pub claiming: usize,
-    /// Different questions that extenders were asked.
-    pub asked: usize,
-    /// Requests that the API server refused.
+    /// Number of pods with a node and bound claims.
+    pub with_volumes: usize,
+    /// Number of different calls of extenders.
+    pub extender_calls: usize,
+    /// Number of requests that the API server rejected.
     pub refused: usize,
-    /// How often the first scheduler played: more than once if it plays this script in more than one way, or differs.
+    /// Number of runs of the first scheduler: more than one if its runs differ, or if there is a difference.
     pub tried: usize,
-    /// How long each scheduler's play took.
+    /// Duration of each scheduler's run.
     pub elapsed: [Duration; 2],
-    /// How long all of it took.
+    /// Total duration.
     pub total: Duration,
     /// The first difference, if any.
     pub finding: Option<Finding>,
 }
 
-/// A difference and the script that shows it.
+/// A difference and the script that reproduces it.
 #[derive(Debug, Serialize)]
 pub struct Finding {
-    /// Where the plays part.
+    /// The first difference.
     pub difference: Difference,
-    /// The schedulers.
+    /// Names of the schedulers.
     pub names: [&'static str; 2],
     /// The script.
     pub script: Script,
@@ -55,7 +55,7 @@ impl Finding {
         Self { difference, names, script: script.clone() }
     }
 
-    /// Writes the script and returns the command that plays it again.
+    /// Writes the script and returns the command that runs it again.
     pub fn save(&self, path: &Path) -> std::io::Result<String> {
         std::fs::write(path, serde_json::to_string_pretty(&self.script)?)?;
         Ok(format!("harbormaster-oracle decisions --right {} --script {}", self.names[1], path.display()))
@@ -67,19 +67,19 @@ impl fmt::Display for Report {
         let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
         write!(
             f,
-            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} questions to extenders, {} requests refused, {left:.1} s + {right:.1} s: {}",
+            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} calls of extenders, {} rejected requests, {left:.1} s + {right:.1} s: {}",
             self.seed,
             self.steps,
             self.pods,
             self.pending,
             self.preempted,
-            self.claiming,
-            self.asked,
+            self.with_volumes,
+            self.extender_calls,
             self.refused,
             match (&self.finding, self.tried) {
                 (Some(_), _) => "DIFFERENT".to_owned(),
                 (None, 1) => "equal".to_owned(),
-                (None, tried) => format!("equal to play {tried} of the first scheduler"),
+                (None, tried) => format!("equal to run {tried} of the first scheduler"),
             }
         )?;
         self.finding.as_ref().map_or(Ok(()), |finding| write!(f, "\n{finding}"))
@@ -88,17 +88,17 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { step, pod, field, left, right, pods, asked } = &self.difference;
-        writeln!(f, "  first difference after step {step}, in {pods} pods, first {pod}: {field}")?;
+        let Difference { step, pod, field, left, right, pods, extender_calls } = &self.difference;
+        writeln!(f, "  first difference after step {step}: {field} of {pod} ({pods} pods differ)")?;
         for (index, step) in self.script.steps.iter().enumerate().take(step + 1).skip(step.saturating_sub(3))
         {
             writeln!(f, "    step {index}: {}", step.summary())?;
         }
-        for ((name, outcome), asked) in self.names.iter().zip([left, right]).zip(asked) {
+        for ((name, outcome), calls) in self.names.iter().zip([left, right]).zip(extender_calls) {
             writeln!(f, "  {name}:")?;
             write_outcome(f, outcome.as_ref())?;
-            for asked in asked {
-                writeln!(f, "    asks {} to {} {}: {}", asked.extender, asked.verb, asked.pod, asked.body)?;
+            for call in calls {
+                writeln!(f, "    calls {} to {} {}: {}", call.extender, call.verb, call.pod, call.body)?;
             }
         }
         let objects = self.script.steps.iter().flat_map(super::Step::objects);

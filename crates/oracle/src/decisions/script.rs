@@ -7,80 +7,80 @@ use super::claims::claim_names;
 use crate::extenders::Character;
 use crate::provisioner::Driver;
 
-/// What is played to a scheduler.
+/// A sequence of cluster changes that is played with a scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Script {
-    /// Where it came from.
+    /// Seed that it was generated from.
     pub seed: u64,
     /// A KubeSchedulerConfiguration v1.
     pub config: Value,
-    /// Whether opportunistic batching (KEP-5598) is on.
+    /// True if opportunistic batching (KEP-5598) is enabled.
     pub batching: bool,
-    /// Whether a step that can wake pods must wait until their backoff is over.
+    /// True if a step that can wake pods must wait until their backoff has expired.
     pub awaits_backoff: bool,
-    /// Whether pods preempt others, and something plays their kubelet.
+    /// True if pods preempt others and bound pods get a kubelet's status.
     #[serde(default)]
     pub preempts: bool,
-    /// Who makes volumes.
+    /// Drivers that create volumes.
     #[serde(default)]
     pub drivers: Vec<Driver>,
-    /// Who answers as the configuration's extenders.
+    /// The configuration's extenders.
     #[serde(default)]
     pub extenders: Vec<Character>,
-    /// The changes. The first one starts the scheduler.
+    /// The steps. The first one starts the scheduler.
     pub steps: Vec<Step>,
 }
 
-/// One change, after which the scheduler is left to settle.
+/// A change, after which the scheduler settles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "do")]
 pub enum Step {
-    /// Stops the scheduler if it runs, creates the objects, starts it.
+    /// Stops the scheduler if it runs, creates objects, and starts it.
     Restart {
         /// Objects of any kind, nodes before the pods on them.
         objects: Vec<Value>,
     },
-    /// Creates objects in a row. More than one only when they are pods that
-    /// wait for a node.
+    /// Creates objects in a row. More than one only if they are pods without a
+    /// node.
     Create {
         /// Objects of any kind.
         objects: Vec<Value>,
     },
     /// Patches an object (RFC 7396).
     Patch {
-        /// The path on the API server.
+        /// Path on the API server.
         path: String,
-        /// The merge patch.
+        /// Merge patch.
         patch: Value,
     },
     /// Deletes an object.
     Delete {
-        /// The path on the API server.
+        /// Path on the API server.
         path: String,
     },
-    /// Has a pod that fits nowhere tried once, and removes it.
+    /// Creates an unschedulable pod, waits until it is tried once, and deletes it.
     Probe,
-    /// Deletes pods without a node, so that none is woken by what follows.
+    /// Deletes pods without a node, so that later steps do not wake them.
     Sweep {
-        /// Not only those that a pod elsewhere can wake.
+        /// All of them, not only those that another pod can wake.
         all: bool,
     },
-    /// Ends the terminating pods, each with time for what it makes room for.
+    /// Deletes the terminating pods one by one, with time for the pods that wait for their resources.
     Reap,
 }
 
-/// Whether the binding of another pod can wake `pod`.
+/// Returns true if the binding of another pod can wake `pod`.
 #[must_use]
 pub(super) fn waits_for_others(pod: &Value) -> bool {
     let spread = pod["spec"]["topologySpreadConstraints"].as_array();
     spread.is_some_and(|list| list.iter().any(is_hard))
         || !pod["spec"]["affinity"]["podAffinity"][REQUIRED].is_null()
-        // Volumes that are bound for another pod may be what it waits for, as far as a scheduler knows.
+        // A scheduler must assume that it waits for volumes that are bound for another pod.
         || claim_names(pod).next().is_some()
 }
 
-/// Makes a pod one that no binding helps.
+/// Removes the constraints that the binding of another pod can satisfy.
 pub(super) fn stop_waiting_for_others(pod: &mut Value) {
     if let Some(Value::Array(constraints)) = pod.pointer_mut("/spec/topologySpreadConstraints") {
         constraints.retain(|constraint| !is_hard(constraint));
@@ -97,7 +97,7 @@ fn is_hard(constraint: &Value) -> bool {
 }
 
 impl Step {
-    /// Whether pods that were tried before may be tried again.
+    /// Returns true if it may cause pods to be retried.
     #[must_use]
     pub fn wakes(&self) -> bool {
         match self {
@@ -107,7 +107,7 @@ impl Step {
         }
     }
 
-    /// The objects that it creates.
+    /// Returns the objects that it creates.
     #[must_use]
     pub fn objects(&self) -> &[Value] {
         match self {
@@ -116,7 +116,7 @@ impl Step {
         }
     }
 
-    /// The objects that it creates, to drop some.
+    /// Returns the objects that it creates, for removing some.
     pub fn objects_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Self::Restart { objects } | Self::Create { objects } => Some(objects),
@@ -124,7 +124,7 @@ impl Step {
         }
     }
 
-    /// A line for people.
+    /// Describes the step in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let names = |objects: &[Value]| {
@@ -132,7 +132,7 @@ impl Step {
                 .map(|object| object["metadata"]["name"].as_str().unwrap_or_default().to_owned())
                 .collect();
             if objects.len() > 3 {
-                names.push(format!("... ({} in all)", objects.len()));
+                names.push(format!("... ({} in total)", objects.len()));
             }
             names.join(", ")
         };
@@ -144,7 +144,7 @@ impl Step {
             Self::Probe => "probe".to_owned(),
             Self::Sweep { all: true } => "delete the pods without a node".to_owned(),
             Self::Sweep { all: false } => "delete the pods that wait for others".to_owned(),
-            Self::Reap => "end the terminating pods".to_owned(),
+            Self::Reap => "delete the terminating pods".to_owned(),
         }
     }
 }

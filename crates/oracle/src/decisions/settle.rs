@@ -1,4 +1,4 @@
-//! When a scheduler has nothing left to do.
+//! Waiting until a scheduler has nothing left to do.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -6,43 +6,43 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::POLL;
-use super::board::Board;
+use super::cluster_view::ClusterView;
 use crate::scheduler::Scheduler;
 
-/// Longer than any step takes.
+/// Longer than any step.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The time between two looks at the scheduler's own account.
-const BETWEEN: Duration = Duration::from_millis(40);
+/// Time between two reads of the scheduler's metrics.
+const BETWEEN_READS: Duration = Duration::from_millis(40);
 
-/// By then events are written that wait for their round, a tenth of a second after the last one.
-const ROUNDS: Duration = Duration::from_millis(360);
+/// Time after which batched events have been written, a tenth of a second after the last one.
+const EVENT_BATCHES: Duration = Duration::from_millis(360);
 
-/// By then a pod whose backoff is a second has been tried again.
-const TURN: Duration = Duration::from_millis(2500);
+/// Time after which a pod with a backoff of one second has been retried.
+const RETRIED: Duration = Duration::from_millis(2500);
 
 /// Waits until the scheduler has settled, that is until
 ///
-/// 1. every pod without gates has a node, or a condition and an event that say
-///    why not, every preempted pod has an event that says so, the status of
-///    every budget is up to date, and volumes that were decided on are bound,
+/// 1. every pod without gates has a node, or a condition and an event with the
+///    reason why not, every preempted pod has an event, the status of every budget
+///    is up to date, and volumes that were decided on are bound,
 /// 2. no pod and no event has changed for `quiet`, or for longer than a short
-///    backoff while a pod may be about to be tried again or bound, and
-/// 3. where the scheduler serves metrics, no pod is queued, and no attempt was
-///    made between two looks.
-pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
-    let quiet = if scheduler.writes_events_in_rounds() { quiet.max(ROUNDS) } else { quiet };
+///    backoff if a pod may soon be retried or bound, and
+/// 3. if the scheduler serves metrics, no pod is queued, and no attempt was made
+///    between two reads.
+pub(super) fn settle(view: &ClusterView, scheduler: &mut Scheduler, quiet: Duration) -> Result<()> {
+    let quiet = if scheduler.writes_events_in_batches() { quiet.max(EVENT_BATCHES) } else { quiet };
     let deadline = Instant::now() + LIMIT;
-    // The change that this is about has reached us, but perhaps not the scheduler.
+    // The change has arrived here, but perhaps not at the scheduler.
     let earliest = Instant::now() + quiet;
     loop {
-        // Cheap questions first: all of this is asked again and again.
-        let is_quiet = board.quiet_for() >= quiet && Instant::now() >= earliest;
-        if is_quiet && is_settled(board, scheduler, quiet)? {
+        // Cheap checks first: this loop runs often.
+        let is_quiet = view.quiet_for() >= quiet && Instant::now() >= earliest;
+        if is_quiet && is_settled(view, scheduler, quiet)? {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            let why = board.unfinished().unwrap_or_else(|| "it never rests".to_owned());
+            let why = view.unfinished().unwrap_or_else(|| "it never becomes idle".to_owned());
             bail!("the scheduler did not settle in {LIMIT:?}: {why}");
         }
         scheduler.check()?;
@@ -50,12 +50,12 @@ pub(super) fn settle(board: &Board, scheduler: &mut Scheduler, quiet: Duration) 
     }
 }
 
-fn is_settled(board: &Board, scheduler: &Scheduler, quiet: Duration) -> Result<bool> {
-    let enough = if board.awaits_its_turn() { quiet.max(TURN) } else { quiet };
-    Ok(board.quiet_for() >= enough
-        && board.unfinished().is_none()
+fn is_settled(view: &ClusterView, scheduler: &Scheduler, quiet: Duration) -> Result<bool> {
+    let enough = if view.may_be_retried_soon() { quiet.max(RETRIED) } else { quiet };
+    Ok(view.quiet_for() >= enough
+        && view.unfinished().is_none()
         && is_idle(scheduler)?
-        && board.quiet_for() >= enough)
+        && view.quiet_for() >= enough)
 }
 
 fn is_idle(scheduler: &Scheduler) -> Result<bool> {
@@ -63,6 +63,6 @@ fn is_idle(scheduler: &Scheduler) -> Result<bool> {
     if before.queued > 0 {
         return Ok(false);
     }
-    sleep(BETWEEN);
+    sleep(BETWEEN_READS);
     Ok(scheduler.activity()? == Some(before))
 }

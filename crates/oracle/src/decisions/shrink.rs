@@ -1,4 +1,4 @@
-//! Making a script with a difference small.
+//! Shrinking a script with a difference.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use super::script::Script;
 use super::{Difference, compare_on};
 use crate::scheduler::Contender;
 
-/// Drops steps and objects while a difference in the same field stays, until
-/// nothing can be dropped or the time is over. Every try is a play to both
+/// Removes steps and objects as long as a difference in the same field remains,
+/// until nothing can be removed or the time limit is reached. Every try runs both
 /// schedulers, so minutes are a sensible limit.
 pub fn shrink(
     stage: &mut Stage,
@@ -24,21 +24,21 @@ pub fn shrink(
         return report;
     };
     let mut best = (script.clone(), report);
-    // What comes later cannot matter.
+    // Later steps cannot matter.
     best.0.steps.truncate(first.step + 1);
     let mut attempt = |best: &mut (Script, Report), candidate: Script| {
         let report = match compare_on(stage, &candidate, contenders, 1) {
             Ok(report) => report,
-            // A play that cannot go on is no longer the same case.
+            // A script that cannot be completed is no longer the same case.
             Err(_) => return false,
         };
-        let resembles = |found: &Difference| found.field == first.field;
-        let stays = report.finding.as_ref().is_some_and(|finding| resembles(&finding.difference));
-        if stays {
+        let is_similar = |found: &Difference| found.field == first.field;
+        let still_differs = report.finding.as_ref().is_some_and(|finding| is_similar(&finding.difference));
+        if still_differs {
             *best = (candidate, report);
             progress(&best.0);
         }
-        stays
+        still_differs
     };
     drop_steps(&mut best, deadline, &mut attempt);
     drop_objects(&mut best, deadline, &mut attempt);
@@ -48,7 +48,7 @@ pub fn shrink(
 
 type Best = (Script, Report);
 
-/// Drops halves, quarters, ... of the steps; the first one starts the scheduler.
+/// Removes halves, quarters, ... of the steps, except for the first one, which starts the scheduler.
 fn drop_steps(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut Best, Script) -> bool) {
     let mut size = best.0.steps.len() / 2;
     while size > 0 {
@@ -65,7 +65,7 @@ fn drop_steps(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut 
     }
 }
 
-/// Drops halves, quarters, ... of the objects of each step.
+/// Removes halves, quarters, ... of the objects of each step.
 fn drop_objects(best: &mut Best, deadline: Instant, attempt: &mut impl FnMut(&mut Best, Script) -> bool) {
     for step in 0..best.0.steps.len() {
         let mut size = best.0.steps[step].objects().len().div_ceil(2);

@@ -1,17 +1,16 @@
 //! The storage of scripts: classes of every kind with their drivers, volumes,
 //! and the claims of pods.
 //!
-//! Two plays see the same only if nothing hangs on how fast the volume
-//! controller is:
+//! Two runs are comparable only if nothing depends on the speed of the volume
+//! controller:
 //!
-//! - What pods claim is there from the start. Pods that are tried in a row have
-//!   claims that need no pod to be bound: of the others two plays to
-//!   kube-scheduler itself differ.
+//! - Claims exist from the start. Pods that are tried in a row have claims that
+//!   are bound without a pod: with others, even two runs of kube-scheduler differ.
 //! - A claim that waits for a pod is used by one pod until it is bound. Pods that
-//!   use a claim together come when nobody without a node uses claims.
-//! - No two volumes are of one size: of equal ones chance takes one.
-//! - A driver that fails for good makes pods fail, which are then tried again
-//!   beside whatever comes next; so only scripts in which a backoff ends have one.
+//!   share a claim are created when no pending pod uses claims.
+//! - No two volumes have the same size: the choice between equal ones is random.
+//! - A driver that fails permanently makes pods fail, which are then retried during
+//!   later steps. So only scripts in which a backoff expires have one.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 use crate::generate::{Random, push};
 use crate::provisioner::{Behaviour, Driver, Outcome};
 
-/// Labels of nodes that volumes are bound to; unlike others they stay.
+/// Labels of nodes that volumes are bound to; unlike others, they never change.
 const ZONE: &str = "topology.zonal.example.com/zone";
 const HOST: &str = "topology.local.example.com/host";
 
@@ -31,7 +30,7 @@ const LOCAL: &str = "local.example.com";
 const ANYWHERE: &str = "anywhere.example.com";
 const NOBODY: &str = "kubernetes.io/no-provisioner";
 
-/// Classes: name, provisioner, and whether claims wait for a pod.
+/// Classes: name, provisioner, and true if claims wait for a pod.
 const CLASSES: &[(&str, &str, bool)] = &[
     ("static", NOBODY, true),
     ("zonal", ZONAL, true),
@@ -44,43 +43,43 @@ const CLASSES: &[(&str, &str, bool)] = &[
     ("anywhere-at-once", ANYWHERE, false),
 ];
 
-/// The classes whose claims wait, common ones more than once.
+/// Classes whose claims wait, frequent ones more than once.
 const WAITING: &[&str] =
     &["static", "static", "zonal", "zonal", "zonal-east-west", "mixed", "mixed", "local", "anywhere"];
 
-/// The classes that have volumes from the start.
+/// Classes that have volumes from the start.
 const WITH_VOLUMES: &[&str] = &["static", "static", "static", "mixed", "mixed", "static-at-once"];
 
-/// The scheduler name of pods that wait for their volumes for 3 s only, and the
-/// time that a slow driver takes: the pod's second try finds a volume.
+/// Scheduler name of pods that wait for their volumes for only 3 s.
 const HASTY: &str = "hasty";
 const HASTY_SECONDS: u32 = 3;
+/// Delay of a slow driver: the second attempt of a hasty pod finds the volume.
 const SLOW: Duration = Duration::from_millis(3600);
 
-/// How a pod gets along with the pods around it.
+/// Degree to which a pod must be scheduled separately from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Company {
-    /// It is tried in a row with others.
-    Many,
-    /// It is tried on its own, and others may wait meanwhile.
+pub(super) enum Isolation {
+    /// It may be tried in a row with others.
+    InBatch,
+    /// It must be tried alone, but others may be pending.
     Alone,
-    /// It is tried on its own, and nobody without a node has claims.
-    Undisturbed,
+    /// It must be tried alone, and no other pending pod may have claims.
+    NoOtherClaims,
 }
 
-/// What pods of one script claim, and what there is for them.
+/// Claims, volumes and drivers of one script.
 #[derive(Debug)]
 pub(super) struct Storage {
     random: Random,
-    /// Whether pods are tried again after a while.
+    /// True if pods are retried after a while.
     retries: bool,
-    /// Claims and volumes that the script begins with, volumes first.
+    /// Volumes and claims at the start of the script.
     volumes: Vec<Value>,
     claims: Vec<Value>,
     drivers: Vec<Driver>,
-    /// Claims of several pods, as namespace and name.
+    /// Claims of several pods: namespace and name.
     shared: Vec<(String, String)>,
-    /// Claims that pods look for in vain.
+    /// Claims that pods use and that do not exist yet.
     late: Vec<Value>,
     next: usize,
 }
@@ -89,7 +88,7 @@ impl Storage {
     pub(super) fn new(mut random: Random, retries: bool) -> Self {
         let delay = |random: &mut Random| Duration::from_millis(*random.pick(&[0, 10, 150]));
         let drivers = [(ZONAL, vec![ZONE]), (LOCAL, vec![HOST]), (ANYWHERE, vec![])]
-            .map(|(name, keys)| Driver::new(name, keys).by_default(Behaviour::after(delay(&mut random))));
+            .map(|(name, keys)| Driver::new(name, keys).with_default(Behaviour::after(delay(&mut random))));
         Self {
             random,
             retries,
@@ -102,7 +101,7 @@ impl Storage {
         }
     }
 
-    /// Classes, drivers and what room they have.
+    /// Generates classes, drivers and their capacities.
     pub(super) fn infrastructure(&mut self) -> Vec<Value> {
         let mut objects: Vec<Value> =
             CLASSES.iter().map(|(name, provisioner, waits)| class(name, provisioner, *waits)).collect();
@@ -143,14 +142,14 @@ impl Storage {
         capacity
     }
 
-    /// Gives a node its place.
-    pub(super) fn place(&mut self, node: &mut Value) {
+    /// Adds topology labels to a node.
+    pub(super) fn add_topology(&mut self, node: &mut Value) {
         let name = node["metadata"]["name"].clone();
         node["metadata"]["labels"][ZONE] = (*self.random.pick(ZONES)).into();
         node["metadata"]["labels"][HOST] = name;
     }
 
-    /// The drivers on a node, with their limits.
+    /// Generates the drivers on a node, with their limits.
     pub(super) fn node_drivers(&mut self, node: &str) -> Option<Value> {
         if self.random.chance(10) {
             return None;
@@ -171,7 +170,7 @@ impl Storage {
         }))
     }
 
-    /// Makes volumes that claims may find.
+    /// Generates volumes that claims may be bound to.
     pub(super) fn add_volumes(&mut self, count: usize, nodes: &[String]) {
         for _ in 0..count {
             let class = *self.random.pick(WITH_VOLUMES);
@@ -185,7 +184,7 @@ impl Storage {
     fn new_volume(&mut self, class: &str, size: usize, nodes: &[String]) -> Value {
         self.next += 1;
         let name = format!("volume-{}", self.next);
-        // The last one goes with no other.
+        // ReadWriteOncePod cannot be combined with other modes.
         let modes = match self.random.below(5) {
             0 if size < 12 => json!(["ReadWriteOncePod"]),
             _ => json!(["ReadWriteOnce", "ReadWriteMany"]),
@@ -211,7 +210,7 @@ impl Storage {
             4..6 => volume["spec"]["nfs"] = json!({"server": "files", "path": "/"}),
             _ => volume["spec"]["local"] = json!({"path": "/disks/1"}),
         }
-        // Local volumes must say where they are.
+        // Local volumes must have a node affinity.
         if !volume["spec"]["local"].is_null() || self.random.chance(60) {
             volume["spec"]["nodeAffinity"] = affinity;
         }
@@ -234,49 +233,54 @@ impl Storage {
         })
     }
 
-    /// Gives `pod` volumes, or none, and says what company it bears with them.
-    pub(super) fn furnish(&mut self, pod: &mut Value, company: Company) -> Company {
-        let mut needs = company;
+    /// Adds volumes to `pod`, or none. Returns the isolation that it then needs.
+    pub(super) fn add_volumes_to(&mut self, pod: &mut Value, isolation: Isolation) -> Isolation {
+        let mut needs = isolation;
         if !self.random.chance(65) {
             return needs;
         }
         for index in 0..*self.random.pick(&[1, 1, 1, 2, 2, 3]) {
-            let (mut volume, of_volume) = self.source(pod, company);
-            // To kube-scheduler a claim that waits is as many claims as it has mentions.
+            let (mut volume, needed) = self.source(pod, isolation);
+            // kube-scheduler counts a waiting claim once for each volume that uses it.
             if claims_of(pod).any(|claim| *claim == volume["persistentVolumeClaim"]["claimName"]) {
                 continue;
             }
             volume["name"] = format!("v-{index}").into();
-            if of_volume == Company::Undisturbed {
-                needs = of_volume;
+            if needed == Isolation::NoOtherClaims {
+                needs = needed;
             }
             push(&mut pod["spec"]["volumes"], volume);
         }
         needs
     }
 
-    fn source(&mut self, pod: &mut Value, company: Company) -> (Value, Company) {
+    fn source(&mut self, pod: &mut Value, isolation: Isolation) -> (Value, Isolation) {
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
-        let kinds = if company == Company::Many { 6 } else { 17 };
+        let kinds = if isolation == Isolation::InBatch { 6 } else { 17 };
         match self.random.below(kinds) {
-            0..3 => (self.private(&namespace, false), company),
-            3 => (self.set_aside(&namespace, true), company),
-            4 => (self.set_aside(&namespace, false), company),
-            5 => (self.missing(&namespace), company),
-            6..10 => (self.private(&namespace, true), company),
-            10 => (self.with_failures(&namespace, Outcome::FailTimes(2), Duration::from_millis(50)), company),
-            11 | 12 => (self.shared(&namespace, "ReadWriteOncePod"), Company::Undisturbed),
-            13 => (self.shared(&namespace, "ReadWriteMany"), Company::Undisturbed),
-            14 => (self.ephemeral(), company),
-            15 => (self.private(&namespace, true), company),
-            _ if !self.retries => (self.private(&namespace, true), company),
+            0..3 => (self.private(&namespace, false), isolation),
+            3 => (self.claim_with_reserved_volume(&namespace, true), isolation),
+            4 => (self.claim_with_reserved_volume(&namespace, false), isolation),
+            5 => (self.missing(&namespace), isolation),
+            6..10 => (self.private(&namespace, true), isolation),
+            10 => {
+                (self.with_failures(&namespace, Outcome::FailTimes(2), Duration::from_millis(50)), isolation)
+            }
+            11 | 12 => (self.shared(&namespace, "ReadWriteOncePod"), Isolation::NoOtherClaims),
+            13 => (self.shared(&namespace, "ReadWriteMany"), Isolation::NoOtherClaims),
+            14 => (self.ephemeral(), isolation),
+            15 => (self.private(&namespace, true), isolation),
+            _ if !self.retries => (self.private(&namespace, true), isolation),
             _ if self.random.chance(30) => {
                 pod["spec"]["schedulerName"] = HASTY.into();
-                (self.with_failures(&namespace, Outcome::Make, SLOW), Company::Undisturbed)
+                (self.with_failures(&namespace, Outcome::Make, SLOW), Isolation::NoOtherClaims)
             }
             _ => {
                 let outcome = Outcome::RemoveSelectedNode(1);
-                (self.with_failures(&namespace, outcome, Duration::from_millis(100)), Company::Undisturbed)
+                (
+                    self.with_failures(&namespace, outcome, Duration::from_millis(100)),
+                    Isolation::NoOtherClaims,
+                )
             }
         }
     }
@@ -285,7 +289,7 @@ impl Storage {
         self.random.pick::<&str>(WAITING)
     }
 
-    /// A claim of one pod only.
+    /// A claim of only one pod.
     fn private(&mut self, namespace: &str, waits: bool) -> Value {
         let class = if waits {
             self.waiting_class()
@@ -296,8 +300,8 @@ impl Storage {
         self.add(claim)
     }
 
-    /// A claim and a volume for each other, as told by both or by the volume alone.
-    fn set_aside(&mut self, namespace: &str, by_both: bool) -> Value {
+    /// A claim with a volume that is reserved for it, by references in both or only in the volume.
+    fn claim_with_reserved_volume(&mut self, namespace: &str, by_both: bool) -> Value {
         let class = *self.random.pick(&["static", "static-at-once"]);
         let mut claim = self.new_claim(namespace, class);
         let mut volume = self.new_volume(class, 12, &[]);
@@ -324,14 +328,14 @@ impl Storage {
         self.add(claim)
     }
 
-    /// A claim that other pods use as well.
+    /// A claim that other pods use too.
     fn shared(&mut self, namespace: &str, mode: &str) -> Value {
         let known: Vec<String> = (self.shared.iter())
             .filter(|(of, name)| of == namespace && name.starts_with(&mode.to_lowercase()))
             .map(|(_, name)| name.clone())
             .collect();
         if known.len() > 2 || !known.is_empty() && self.random.chance(70) {
-            return used(self.random.pick::<String>(&known));
+            return claim_volume(self.random.pick::<String>(&known));
         }
         let class = self.waiting_class();
         let mut claim = self.new_claim(namespace, class);
@@ -348,57 +352,57 @@ impl Storage {
         json!({"ephemeral": {"volumeClaimTemplate": {"spec": spec}}})
     }
 
-    /// A claim that is not there yet.
+    /// A claim that does not exist yet.
     fn missing(&mut self, namespace: &str) -> Value {
         let class = self.waiting_class();
         let claim = self.new_claim(namespace, class);
         self.late.push(claim);
         self.late
             .last()
-            .map(|claim| used(claim["metadata"]["name"].as_str().unwrap_or_default()))
+            .map(|claim| claim_volume(claim["metadata"]["name"].as_str().unwrap_or_default()))
             .unwrap_or_default()
     }
 
     fn add(&mut self, claim: Value) -> Value {
-        let volume = used(claim["metadata"]["name"].as_str().unwrap_or_default());
+        let volume = claim_volume(claim["metadata"]["name"].as_str().unwrap_or_default());
         self.claims.push(claim);
         volume
     }
 
-    /// The volume of a pod that is on its node already.
-    pub(super) fn furnish_bound(&mut self, pod: &mut Value) {
+    /// Adds a volume, or none, to a pod that is created on its node.
+    pub(super) fn add_volume_to_bound(&mut self, pod: &mut Value) {
         if self.random.chance(30) {
             let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
-            let mut volume = self.set_aside(&namespace, true);
+            let mut volume = self.claim_with_reserved_volume(&namespace, true);
             volume["name"] = "v-0".into();
             push(&mut pod["spec"]["volumes"], volume);
         }
     }
 
-    /// A claim that a pod may have looked for.
+    /// Returns a missing claim that a pod may use.
     pub(super) fn late_claim(&mut self) -> Option<Value> {
         self.late.pop()
     }
 
-    /// A pod's volume that nothing is large enough for, and a volume that is.
+    /// Returns a pod's volume with a claim that no volume is large enough for, and a volume that is.
     pub(super) fn giant(&mut self, namespace: &str, nodes: &[String]) -> (Value, Value) {
         let mut claim = self.new_claim(namespace, "static");
         claim["spec"]["resources"]["requests"]["storage"] = format!("{}Gi", 100 + self.next).into();
         let size = 101 + self.next;
         let volume = self.new_volume("static", size, nodes);
-        let mut used = self.add(claim);
-        used["name"] = "giant".into();
-        (used, volume)
+        let mut pod_volume = self.add(claim);
+        pod_volume["name"] = "giant".into();
+        (pod_volume, volume)
     }
 
-    /// Another room of a driver: the path and the patch.
+    /// Changes a driver's capacity: returns the path and the patch.
     pub(super) fn other_capacity(&mut self) -> (String, Value) {
         let name = format!("{}-{}", self.random.pick(&["zonal", "local", "mixed"]), self.random.pick(ZONES));
         let path = format!("/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities/{name}");
         (path, json!({"capacity": self.random.pick(&["2Gi", "20Gi", "200Gi"])}))
     }
 
-    /// Other drivers and limits of a node: the path and the patch.
+    /// Changes the drivers and limits of a node: returns the path and the patch.
     pub(super) fn other_limits(&mut self, node: &str) -> (String, Value) {
         let spec = self.node_drivers(node).map(|mut object| object["spec"].take());
         (
@@ -407,13 +411,13 @@ impl Storage {
         )
     }
 
-    /// What the script begins with, and who makes the rest.
+    /// Returns the volumes and claims at the start, and the drivers that create the rest.
     pub(super) fn finish(self) -> (Vec<Value>, Vec<Driver>) {
         (self.volumes.into_iter().chain(self.claims).collect(), self.drivers)
     }
 }
 
-/// The profile of [`HASTY`] pods.
+/// Profile of [`HASTY`] pods.
 pub(super) fn hasty_profile() -> Value {
     let arguments = json!({"name": "VolumeBinding", "args": {"bindTimeoutSeconds": HASTY_SECONDS}});
     json!({"schedulerName": HASTY, "pluginConfig": [arguments]})
@@ -432,12 +436,12 @@ fn class(name: &str, provisioner: &str, waits: bool) -> Value {
     class
 }
 
-/// A volume of a pod, without its name.
-fn used(claim: &str) -> Value {
+/// A pod's volume with a claim, without its name.
+fn claim_volume(claim: &str) -> Value {
     json!({"persistentVolumeClaim": {"claimName": claim}})
 }
 
-/// The claims that a pod names.
+/// Names of the claims in a pod.
 fn claims_of(pod: &Value) -> impl Iterator<Item = &Value> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     volumes.map(|volume| &volume["persistentVolumeClaim"]["claimName"]).filter(|claim| claim.is_string())

@@ -1,4 +1,4 @@
-//! How an extender answers.
+//! Answers of an extender.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -6,89 +6,91 @@ use serde_json::{Map, Value, json};
 use crate::components::ApiClient;
 use crate::generate::Random;
 
-/// Reasons why an extender may not want a pod on a node.
+/// Reasons why an extender rejects a node.
 const REASONS: &[&str] = &["no licence", "too far away", "rack is being moved"];
 
-/// An extender whose answers follow from its seed and the names in the
-/// question, so that two schedulers that ask the same are told the same.
+/// Character of an extender. Its answers depend only on its seed and the names
+/// in the request, so two schedulers get the same answer to the same request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Character {
-    /// Its path below the server's address.
+    /// Name, which is its path on the server.
     pub name: String,
-    /// What its answers depend on.
+    /// Seed of its answers.
     pub seed: u64,
-    /// Out of 100 nodes, how many it turns down for a pod.
+    /// Percentage of nodes that it rejects for a pod.
     pub strict: usize,
-    /// Out of 100 pods, for how many each verb fails once.
+    /// Percentage of pods for which each verb fails once.
     pub moody: usize,
-    /// Whether it scores nodes by the number in their name, no two alike.
+    /// True if it scores nodes by the number in their name, each differently.
     pub ranks: bool,
-    /// Whether its scores keep to 0 to 10 and to the nodes it was asked about.
+    /// True if its scores are from 0 to 10 and only for the nodes in the request.
     pub honest: bool,
-    /// Whether it writes the names of fields in lower case, which Go reads as well.
+    /// True if it writes the names of fields in lower case, which Go accepts.
     pub lower_case: bool,
 }
 
-/// What becomes of a request.
+/// Answer to a request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    /// 200 and this.
-    Say(Value),
-    /// 500.
-    Break,
-    /// The pod gets its node.
+    /// Status 200 with a body.
+    Reply(Value),
+    /// Status 500.
+    Fail,
+    /// The pod is bound to its node.
     Bind,
 }
 
 impl Character {
-    /// `is_first` says whether a request about that pod has not failed yet.
+    /// Answers a request. `is_first` returns true if no request for the pod has failed yet.
     pub(super) fn answer(&self, verb: &str, body: &Value, is_first: impl Fn(&str) -> bool) -> Answer {
         let pod = body["Pod"]["metadata"]["name"].as_str().or(body["PodName"].as_str()).unwrap_or_default();
         let mut mood = self.random(&[verb, pod]);
         if mood.chance(self.moody) && is_first(pod) {
             return match verb {
-                // A list has no place for an error.
-                "prioritize" | "preempt" => Answer::Break,
-                _ if mood.chance(40) => Answer::Break,
-                _ => self.say(json!({"Error": format!("{} has no idea about {pod}", self.name)})),
+                // Their responses have no field for an error.
+                "prioritize" | "preempt" => Answer::Fail,
+                _ if mood.chance(40) => Answer::Fail,
+                _ => self.reply(json!({"Error": format!("{} has no idea about {pod}", self.name)})),
             };
         }
         match verb {
-            "filter" => self.say(self.filter(pod, body)),
-            "prioritize" => self.say(self.prioritize(pod, body)),
-            "preempt" => self.say(self.preempt(pod, body)),
+            "filter" => self.reply(self.filter(pod, body)),
+            "prioritize" => self.reply(self.prioritize(pod, body)),
+            "preempt" => self.reply(self.preempt(pod, body)),
             "bind" => Answer::Bind,
-            _ => Answer::Break,
+            _ => Answer::Fail,
         }
     }
 
-    fn say(&self, mut reply: Value) -> Answer {
+    fn reply(&self, mut reply: Value) -> Answer {
         if self.lower_case {
             lower_first_level(&mut reply);
         }
-        Answer::Say(reply)
+        Answer::Reply(reply)
     }
 
     fn filter(&self, pod: &str, body: &Value) -> Value {
-        let (mut failed, mut hopeless, mut kept) = (Map::new(), Map::new(), Vec::new());
+        let (mut failed, mut unresolvable, mut feasible) = (Map::new(), Map::new(), Vec::new());
         for name in node_names(body) {
             let mut random = self.random(&["filter", pod, &name]);
             if !random.chance(self.strict) {
-                kept.push(name);
+                feasible.push(name);
             } else if random.chance(30) {
-                hopeless.insert(name, (*random.pick(REASONS)).into());
+                unresolvable.insert(name, (*random.pick(REASONS)).into());
             } else {
                 failed.insert(name, (*random.pick(REASONS)).into());
             }
         }
-        let mut reply = json!({"FailedNodes": failed, "FailedAndUnresolvableNodes": hopeless, "Error": ""});
+        let mut reply =
+            json!({"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""});
         if body["NodeNames"].is_array() {
-            reply["NodeNames"] = kept.into();
+            reply["NodeNames"] = feasible.into();
         } else {
             let items = body["Nodes"]["items"].as_array().into_iter().flatten();
-            let is_kept = |node: &&Value| kept.iter().any(|name| node["metadata"]["name"] == name.as_str());
-            reply["Nodes"] = json!({"items": items.filter(is_kept).collect::<Vec<_>>()});
+            let is_feasible =
+                |node: &&Value| feasible.iter().any(|name| node["metadata"]["name"] == name.as_str());
+            reply["Nodes"] = json!({"items": items.filter(is_feasible).collect::<Vec<_>>()});
         }
         reply
     }
@@ -114,7 +116,7 @@ impl Character {
         scores.into()
     }
 
-    /// From 0 to 96; different for nodes whose numbers are below 97.
+    /// Score from 0 to 96 that differs between nodes with numbers below 97.
     fn rank(&self, pod: &str, node: &str) -> i64 {
         let number = node.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0_i64);
         let start = i64::try_from(self.random(&["rank", pod]).below(97)).unwrap_or(0);
@@ -141,9 +143,9 @@ impl Character {
         json!({"NodeNameToMetaVictims": nodes})
     }
 
-    /// Depends on the seed and on `words`, in their order.
+    /// Random numbers that depend on the seed and on `words` in their order.
     fn random(&self, words: &[&str]) -> Random {
-        // FNV-1a, with a separator that no name has.
+        // FNV-1a, with a separator that no name contains.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ self.seed;
         for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -152,7 +154,7 @@ impl Character {
     }
 }
 
-/// Gives a pod its node, as an extender that binds does.
+/// Binds a pod to its node.
 pub(super) fn bind(client: &ApiClient, body: &Value) -> Value {
     let text = |field: &str| body[field].as_str().unwrap_or_default();
     let path = format!("/api/v1/namespaces/{}/pods/{}/binding", text("PodNamespace"), text("PodName"));
@@ -190,35 +192,37 @@ fn lower_first_level(reply: &mut Value) {
 mod tests {
     use super::*;
 
-    fn question(nodes: &[&str]) -> Value {
+    fn request(nodes: &[&str]) -> Value {
         json!({"Pod": {"metadata": {"name": "web"}}, "Nodes": null, "NodeNames": nodes})
     }
 
     #[test]
-    fn who_asks_in_another_order_is_told_the_same() {
+    fn answers_do_not_depend_on_the_order_of_nodes() {
         let character =
             Character { name: "e".into(), seed: 7, strict: 50, honest: true, ..Character::default() };
-        let filter = |nodes: &[&str]| match character.answer("filter", &question(nodes), |_| true) {
-            Answer::Say(reply) => (reply["FailedNodes"].clone(), reply["FailedAndUnresolvableNodes"].clone()),
+        let filter = |nodes: &[&str]| match character.answer("filter", &request(nodes), |_| true) {
+            Answer::Reply(reply) => {
+                (reply["FailedNodes"].clone(), reply["FailedAndUnresolvableNodes"].clone())
+            }
             other => panic!("{other:?}"),
         };
         let names: Vec<String> = (0..40).map(|index| format!("n{index}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let backwards: Vec<&str> = names.iter().rev().copied().collect();
         assert_eq!(filter(&names), filter(&backwards));
-        let (failed, hopeless) = filter(&names);
-        let turned_down = failed.as_object().map_or(0, Map::len) + hopeless.as_object().map_or(0, Map::len);
-        assert!((10..30).contains(&turned_down), "{turned_down}");
+        let (failed, unresolvable) = filter(&names);
+        let rejected = failed.as_object().map_or(0, Map::len) + unresolvable.as_object().map_or(0, Map::len);
+        assert!((10..30).contains(&rejected), "{rejected}");
     }
 
     #[test]
     fn a_moody_extender_fails_once_for_a_pod() {
         let character = Character { name: "e".into(), moody: 100, ..Character::default() };
-        let first = character.answer("filter", &question(&["n"]), |_| true);
+        let first = character.answer("filter", &request(&["n"]), |_| true);
         assert!(
-            matches!(&first, Answer::Break) || matches!(&first, Answer::Say(reply) if reply["Error"] != "")
+            matches!(&first, Answer::Fail) || matches!(&first, Answer::Reply(reply) if reply["Error"] != "")
         );
-        let second = character.answer("filter", &question(&["n"]), |_| false);
-        assert!(matches!(second, Answer::Say(reply) if reply["NodeNames"] == json!(["n"])));
+        let second = character.answer("filter", &request(&["n"]), |_| false);
+        assert!(matches!(second, Answer::Reply(reply) if reply["NodeNames"] == json!(["n"])));
     }
 }

@@ -1,5 +1,4 @@
-//! Node selectors and node affinity of pods, and the affinity that a profile
-//! adds.
+//! Node selectors and node affinity of pods, and added affinity of profiles.
 
 use serde_json::{Value, json};
 
@@ -9,9 +8,9 @@ use super::world::push;
 use super::{Profile, Random, World};
 
 /// `spec.nodeSelector`.
-pub(super) struct Selector;
+pub(super) struct NodeSelector;
 
-impl Flavour for Selector {
+impl Flavour for NodeSelector {
     fn name(&self) -> &'static str {
         "node selectors"
     }
@@ -32,9 +31,9 @@ impl Flavour for Selector {
 }
 
 /// `spec.affinity.nodeAffinity`.
-pub(super) struct Affinity;
+pub(super) struct NodeAffinity;
 
-impl Flavour for Affinity {
+impl Flavour for NodeAffinity {
     fn name(&self) -> &'static str {
         "node affinity"
     }
@@ -54,9 +53,9 @@ impl Flavour for Affinity {
 }
 
 /// `addedAffinity` of the NodeAffinity plugin.
-pub(super) struct Added;
+pub(super) struct AddedAffinity;
 
-impl Flavour for Added {
+impl Flavour for AddedAffinity {
     fn name(&self) -> &'static str {
         "added affinity"
     }
@@ -117,7 +116,7 @@ fn expression(random: &mut Random, world: &World) -> Value {
             let count = random.range(1, 3);
             let mut values = random.sample(values, count);
             values.retain(|value| !world.admitted || is_label_value(value));
-            // A server wants at least one value.
+            // A server requires at least one value.
             if values.is_empty() {
                 values.push("2");
             }
@@ -132,12 +131,12 @@ fn expression(random: &mut Random, world: &World) -> Value {
     }
 }
 
-/// Whether a label may have this value; the numbers in [`LABELS`] may have a sign.
+/// Returns true if a label may have this value: some numbers in [`LABELS`] have a sign.
 fn is_label_value(value: &str) -> bool {
     !value.starts_with(['+', '-'])
 }
 
-/// Expressions that a server refuses, or that an older one let in.
+/// Expressions that a server rejects, or that an older one accepted.
 fn broken(random: &mut Random) -> Value {
     random
         .pick(&[
@@ -167,7 +166,7 @@ fn field(random: &mut Random, world: &World) -> Value {
 }
 
 fn preferred(random: &mut Random, world: &World) -> Value {
-    // One broken term fails the pod, so most lists must be free of them.
+    // One broken term fails the pod, so most lists have none.
     let world = World { admitted: world.admitted || random.chance(90), ..world.clone() };
     (0..random.range(1, 4))
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Whole clusters, and single objects for scripts.
+//! Whole clusters and single objects for scripts.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use super::flavour::{self, Flavour};
 use super::{Random, World, config, labels, pod_affinity, quantity};
 
-/// How large clusters get, and whether a server must admit their objects.
+/// Size of clusters and kind of their objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
-    /// Most nodes; the least is 1.
+    /// Maximum number of nodes; the minimum is 1.
     pub max_nodes: usize,
-    /// Most pending pods; the least is a quarter of it.
+    /// Maximum number of pending pods; the minimum is a quarter of it.
     pub max_pods: usize,
-    /// Only what kube-apiserver's validation admits, with one profile for every
-    /// scheduler name used.
+    /// Only objects that kube-apiserver's validation accepts, with a profile for
+    /// every scheduler name.
     pub admitted: bool,
 }
 
@@ -23,7 +23,7 @@ pub struct Shape {
 pub struct Cluster {
     /// A KubeSchedulerConfiguration v1.
     pub config: Value,
-    /// Names of feature gates that are on and usually are not.
+    /// Feature gates that are enabled and are disabled by default.
     #[serde(default)]
     pub features: Vec<String>,
     /// Namespaces, services and controllers, then nodes, then pods. A pod with
@@ -32,7 +32,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster of `seed`.
+    /// Generates the cluster of `seed`.
     #[must_use]
     pub fn new(seed: u64, shape: &Shape) -> Self {
         let mut random = Random::new(seed);
@@ -52,13 +52,13 @@ impl Cluster {
         Self { config, features: generator.world.features, objects }
     }
 
-    /// The objects of `kind`.
+    /// Returns the objects of `kind`.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |object| object["kind"] == kind)
     }
 }
 
-/// Whether the object is a pod that waits for a node.
+/// Returns true if the object is a pod without a node.
 #[must_use]
 pub fn is_pending(object: &Value) -> bool {
     object["kind"] == "Pod" && object["spec"]["nodeName"].is_null()
@@ -68,21 +68,21 @@ fn node_name(index: usize) -> String {
     format!("node-{index}")
 }
 
-/// Makes the objects of one cluster, one after the other.
+/// Generates the objects of one cluster, one after the other.
 pub struct Generator {
-    /// Where every choice comes from.
+    /// Source of all choices.
     pub random: Random,
-    /// What the flavours share.
+    /// Values shared by the flavours.
     pub world: World,
     flavours: Vec<&'static dyn Flavour>,
 }
 
 impl Generator {
-    /// Chooses flavours and pools for a cluster of about `nodes` nodes.
+    /// Chooses flavours and values for a cluster of about `nodes` nodes.
     #[must_use]
     pub fn new(mut random: Random, admitted: bool, nodes: usize) -> Self {
-        let is_social = random.chance(40);
-        let share = |flavour: &dyn Flavour| match (is_social, flavour.relates_pods()) {
+        let is_about_pods = random.chance(40);
+        let share = |flavour: &dyn Flavour| match (is_about_pods, flavour.relates_pods()) {
             (true, true) => 85,
             (true, false) => flavour.share() / 4,
             (false, _) => flavour.share(),
@@ -104,26 +104,26 @@ impl Generator {
         Self { random, world, flavours }
     }
 
-    /// The names of the flavours chosen, for people.
+    /// Returns the names of the chosen flavours.
     #[must_use]
     pub fn flavours(&self) -> Vec<&'static str> {
         self.flavours.iter().map(|flavour| flavour.name()).collect()
     }
 
-    /// The configuration of the scheduler.
+    /// Generates the scheduler configuration.
     #[must_use]
     pub fn config(&mut self) -> Value {
         config::configuration(&mut self.random.fork(), &self.world, &self.flavours)
     }
 
-    /// The objects that are neither nodes nor pods.
+    /// Generates the objects that are neither nodes nor pods.
     #[must_use]
     pub fn objects(&mut self) -> Vec<Value> {
         let random = &mut self.random;
         self.flavours.iter().flat_map(|flavour| flavour.objects(&mut random.fork(), &self.world)).collect()
     }
 
-    /// A node.
+    /// Generates a node.
     #[must_use]
     pub fn node(&mut self, name: &str) -> Value {
         let random = &mut self.random;
@@ -141,7 +141,7 @@ impl Generator {
         node
     }
 
-    /// A pod without a node.
+    /// Generates a pending pod.
     #[must_use]
     pub fn pending_pod(&mut self, name: &str) -> Value {
         let mut pod = self.pod(name);
@@ -151,7 +151,7 @@ impl Generator {
         pod
     }
 
-    /// A pod on `node`, or on another one that is gone.
+    /// Generates a pod on `node`, or on a node that does not exist.
     #[must_use]
     pub fn bound_pod(&mut self, name: &str, node: &str) -> Value {
         let mut pod = self.pod(name);
@@ -182,7 +182,7 @@ impl Generator {
     }
 }
 
-/// What a node offers. Some kubelets leave resources out.
+/// Resources of a node. Some kubelets omit resources.
 fn allocatable(random: &mut Random) -> Value {
     let mut resources = json!({"pods": random.pick(&["110", "110", "20", "6", "3"])});
     if random.chance(97) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_always_gives_the_same_cluster() {
+    fn a_seed_always_generates_the_same_cluster() {
         for admitted in [false, true] {
             assert_eq!(Cluster::new(3, &shape(admitted)), Cluster::new(3, &shape(admitted)));
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Profile, Random, World};
 
-/// Plugins that a profile can do without.
+/// Plugins that a profile may disable.
 const OPTIONAL: &[&str] = &[
     "NodeUnschedulable",
     "TaintToleration",
@@ -37,7 +37,7 @@ pub(crate) const SCORERS: &[&str] = &[
     "VolumeBinding",
 ];
 
-/// A KubeSchedulerConfiguration with a profile for each name in `world`.
+/// Generates a KubeSchedulerConfiguration with a profile for each name in `world`.
 pub(super) fn configuration(random: &mut Random, world: &World, flavours: &[&dyn Flavour]) -> Value {
     let profiles: Vec<Value> = (world.profiles.iter().enumerate())
         .map(|(index, name)| profile(random, world, flavours, index, name).to_value())
@@ -50,7 +50,7 @@ pub(super) fn configuration(random: &mut Random, world: &World, flavours: &[&dyn
     })
 }
 
-/// The first profile mostly keeps the defaults: they matter most.
+/// Generates a profile. The first one often has the defaults, because they matter most.
 fn profile(
     random: &mut Random,
     world: &World,

@@ -1,11 +1,11 @@
-//! Features that nodes declare (KEP-5328) and pods that need them.
+//! Features that nodes declare (KEP-5328), and pods that need them.
 
 use serde_json::{Value, json};
 
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// Names that the framework of declared features knows, and one that it does not.
+/// Names of declared features, and one that is unknown.
 const FEATURES: &[&str] = &[
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -15,7 +15,7 @@ const FEATURES: &[&str] = &[
     "example.com/unknown",
 ];
 
-/// Declared features of nodes, and pods that infer a need for one.
+/// Declared features of nodes, and pods that need one.
 pub(super) struct Features;
 
 impl Flavour for Features {
@@ -27,7 +27,7 @@ impl Flavour for Features {
         35
     }
 
-    // A server drops fields of gates that are off.
+    // A server drops fields of disabled feature gates.
     fn admitted(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The parts that a random cluster mixes.
+//! Parts of the API that random clusters vary.
 
 use serde_json::Value;
 
@@ -8,30 +8,29 @@ use super::{
     resources, selectors, spread, storage, taints,
 };
 
-/// One part of the API that clusters vary in. Every method changes an object
-/// that other flavours change too; a method that has nothing to say keeps its
-/// default.
+/// A part of the API that clusters vary. Every method changes an object that other
+/// flavours change too; the defaults change nothing.
 pub trait Flavour: Sync {
-    /// A short name for people.
+    /// Short name.
     fn name(&self) -> &'static str;
 
-    /// The percentage of clusters that have this flavour.
+    /// Percentage of clusters with this flavour.
     fn share(&self) -> usize {
         60
     }
 
-    /// Whether kube-apiserver takes such objects through plain creation.
+    /// Returns true if kube-apiserver accepts such objects on creation.
     fn admitted(&self) -> bool {
         true
     }
 
-    /// Whether it is about what pods mean to each other. In some clusters little
-    /// else keeps pods off nodes.
+    /// Returns true if it is about relations between pods. In some clusters these
+    /// are almost the only constraints.
     fn relates_pods(&self) -> bool {
         false
     }
 
-    /// Objects of the cluster that are neither nodes nor pods.
+    /// Generates objects that are neither nodes nor pods.
     fn objects(&self, _random: &mut Random, _world: &World) -> Vec<Value> {
         Vec::new()
     }
@@ -42,30 +41,30 @@ pub trait Flavour: Sync {
     /// Varies a pod, bound or pending.
     fn pod(&self, _random: &mut Random, _world: &World, _pod: &mut Value) {}
 
-    /// Varies a pod that has a node.
+    /// Varies a bound pod.
     fn bound(&self, _random: &mut Random, _world: &World, _pod: &mut Value) {}
 
-    /// Varies a pod that waits for a node.
+    /// Varies a pending pod.
     fn pending(&self, _random: &mut Random, _world: &World, _pod: &mut Value) {}
 
     /// Varies a profile of the scheduler configuration.
     fn profile(&self, _random: &mut Random, _world: &World, _profile: &mut Profile) {}
 }
 
-/// Every flavour. A new plugin adds its line here.
+/// All flavours. A new plugin adds its line here.
 #[must_use]
 pub(super) fn all() -> &'static [&'static dyn Flavour] {
     &[
         &resources::Requests,
         &resources::PodLevel,
-        &resources::Extended,
-        &resources::Strategies,
+        &resources::ExtendedResources,
+        &resources::ScoringStrategies,
         &resize::Resize,
         &labels::Topology,
         &labels::Cordon,
-        &affinity::Selector,
-        &affinity::Affinity,
-        &affinity::Added,
+        &affinity::NodeSelector,
+        &affinity::NodeAffinity,
+        &affinity::AddedAffinity,
         &taints::Taints,
         &ports::Ports,
         &gates::Gates,
@@ -73,12 +72,12 @@ pub(super) fn all() -> &'static [&'static dyn Flavour] {
         &images::Images,
         &features::Features,
         &lifecycle::Lifecycle,
-        // What a pod is comes before what looks for such pods.
+        // Properties of pods come before selectors of such pods.
         &selectors::PodLabels,
         &namespaces::Namespaces,
         &owners::Owners,
         &spread::Spread,
-        &spread::Defaults,
+        &spread::SpreadDefaults,
         &pod_affinity::PodAffinity,
         &storage::Storage,
     ]

@@ -28,8 +28,8 @@ impl Flavour for Gates {
     }
 }
 
-/// `spec.priority`. The admission plugin Priority owns this field on a real
-/// server, where priority classes stand for it.
+/// `spec.priority`. On a real server the admission plugin Priority sets this field
+/// from the priority class.
 pub(super) struct Priorities;
 
 impl Flavour for Priorities {
@@ -53,8 +53,8 @@ impl Flavour for Priorities {
     }
 }
 
-/// The class that has `priority`; one with `-never` at its end for pods that
-/// preempt nobody.
+/// Name of the class with `priority`; with the suffix `-never` for pods that do not
+/// preempt.
 pub(crate) fn priority_class_name(priority: i32) -> String {
     if priority < 0 { format!("minus-{}", priority.unsigned_abs()) } else { format!("plus-{priority}") }
 }

@@ -1,4 +1,4 @@
-//! Container images and the nodes that have them.
+//! Container images in pods and on nodes.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::flavour::Flavour;
 use super::world::push;
 use super::{Random, World};
 
-/// Names of one image, and its size in MiB.
+/// Images: their names and sizes in MiB.
 const IMAGES: &[(&[&str], u64)] = &[
     (
         &[
@@ -22,8 +22,8 @@ const IMAGES: &[(&[&str], u64)] = &[
     (&["exact:23"], 23),
 ];
 
-/// What containers write, with tags missing and digests in place of them.
-const WRITTEN: &[&str] = &[
+/// References to images in containers, some without a tag or with a digest.
+const REFERENCES: &[&str] = &[
     "docker.io/library/nginx",
     "docker.io/library/nginx:latest",
     "docker.io/library/nginx@sha256:0000000000000000000000000000000000000000000000000000000000000001",
@@ -47,8 +47,8 @@ impl Flavour for Images {
     fn node(&self, random: &mut Random, world: &World, node: &mut Value) {
         let count = random.below(IMAGES.len());
         for (names, mebibytes) in random.sample(IMAGES, count) {
-            // Nodes need not agree on the size. A scheduler takes that of the node it
-            // saw first, the verdict oracle's snapshot that of each node: there they agree.
+            // Nodes may report different sizes. A scheduler uses that of the node it saw first, but the verdict
+            // oracle's snapshot that of each node, so the sizes differ only on a real server.
             let differs = random.chance(15) && world.admitted;
             let bytes = mebibytes * 1024 * 1024 + if differs { 7_777_777 } else { 0 };
             push(&mut node["status"]["images"], json!({"names": names, "sizeBytes": bytes}));
@@ -59,7 +59,7 @@ impl Flavour for Images {
         for list in ["containers", "initContainers"] {
             for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
                 if random.chance(70) {
-                    container["image"] = (*random.pick(WRITTEN)).into();
+                    container["image"] = (*random.pick(REFERENCES)).into();
                 }
             }
         }

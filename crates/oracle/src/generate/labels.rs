@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// The zones of nodes, the first so many of which a cluster has.
+/// Zones, of which a cluster uses the first few.
 pub(super) const ZONES: &[&str] = &["a", "b", "c", "d", "e"];
 
 const RACK: &str = "example.com/rack";
 
-/// The keys that pods are spread or gathered by, the last one nobody has.
+/// Topology keys of spreading and affinity; no node has the last one.
 const TOPOLOGY_KEYS: &[&str] = &[
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",
@@ -20,13 +20,13 @@ const TOPOLOGY_KEYS: &[&str] = &[
     "example.com/nowhere",
 ];
 
-/// One of [`TOPOLOGY_KEYS`], common ones most often.
+/// Picks one of [`TOPOLOGY_KEYS`], preferring common ones.
 pub(super) fn topology_key(random: &mut Random) -> &'static str {
     TOPOLOGY_KEYS[*random.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3, 4, 5])]
 }
 
-/// Zones, racks and host names, with the beta labels of old clusters and
-/// careless labels among them.
+/// Zones, racks and host names, including the beta labels of old clusters and
+/// incorrect labels.
 pub(super) struct Topology;
 
 impl Flavour for Topology {
@@ -63,7 +63,7 @@ impl Flavour for Topology {
     }
 }
 
-/// Cordoned nodes and pods that do not mind.
+/// Cordoned nodes and pods that tolerate them.
 pub(super) struct Cordon;
 
 impl Flavour for Cordon {
@@ -88,7 +88,7 @@ impl Flavour for Cordon {
     }
 }
 
-/// The keys and values that labels of nodes and affinity terms share.
+/// Keys and values for node labels and affinity terms.
 pub(super) const LABELS: &[(&str, &[&str])] = &[
     ("disk", &["ssd", "hdd", "nvme"]),
     ("example.com/pool", &["blue", "green", ""]),
@@ -97,7 +97,7 @@ pub(super) const LABELS: &[(&str, &[&str])] = &[
     ("topology.kubernetes.io/zone", &["a", "b", "c"]),
 ];
 
-/// Gives a node some of [`LABELS`], except zones.
+/// Adds some of [`LABELS`], except zones, to a node.
 pub(super) fn label_node(random: &mut Random, node: &mut Value) {
     for (key, values) in &LABELS[..4] {
         if random.chance(60) {
@@ -106,7 +106,7 @@ pub(super) fn label_node(random: &mut Random, node: &mut Value) {
     }
 }
 
-/// A value that a label may have: a sign at the front is not allowed.
+/// Picks a value that is allowed in a label: it must not start with a sign.
 fn label_value(random: &mut Random, values: &[&'static str]) -> &'static str {
     let value = *random.pick(values);
     if value.starts_with(['+', '-']) { "8" } else { value }

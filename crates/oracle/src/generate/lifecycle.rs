@@ -1,4 +1,4 @@
-//! Pods at the end of their life, and pods on nodes that are gone.
+//! Terminating and finished pods, and pods on nodes that do not exist.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ impl Flavour for Lifecycle {
         50
     }
 
-    // Only a kubelet brings pods into these states.
+    // Only a kubelet sets these states.
     fn admitted(&self) -> bool {
         false
     }

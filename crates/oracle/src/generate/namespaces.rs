@@ -1,11 +1,11 @@
-//! Namespaces, their labels, and pods in them.
+//! Namespaces with labels, and pods in them.
 
 use serde_json::{Value, json};
 
 use super::flavour::Flavour;
 use super::{Random, World};
 
-/// The namespaces of pods, with labels for those that a server has.
+/// Namespaces of pods, with their labels on a server.
 pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
     ("blue", &[("team", "blue"), ("env", "prod")]),
@@ -13,7 +13,7 @@ pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] = &[
     ("bare", &[]),
 ];
 
-/// The labels that selectors of namespaces look for.
+/// Labels in namespace selectors.
 pub(super) const LABELS: &[(&str, &[&str])] = &[
     ("team", &["blue", "green"]),
     ("env", &["prod", "test"]),
@@ -37,7 +37,7 @@ impl Flavour for Namespaces {
             return namespaces();
         }
         let mut objects = namespaces();
-        // Pods may live in a namespace that an informer does not know.
+        // Pods may be in a namespace that an informer has not seen.
         objects.retain(|_| random.chance(85));
         for object in &mut objects {
             for (key, values) in &LABELS[..2] {
@@ -59,7 +59,7 @@ impl Flavour for Namespaces {
     }
 }
 
-/// The namespaces as a server has them.
+/// Returns the namespaces with their labels on a server.
 #[must_use]
 pub fn namespaces() -> Vec<Value> {
     let namespace = |(name, labels): &(&str, &[(&str, &str)])| {

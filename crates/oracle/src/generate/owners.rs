@@ -1,5 +1,5 @@
-//! Services and controllers, which PodTopologySpread's defaults look at, and
-//! the pods that belong to them.
+//! Services and controllers, which PodTopologySpread's default constraints use, and
+//! pods that belong to them.
 
 use serde_json::{Value, json};
 
@@ -8,15 +8,15 @@ use super::namespaces::NAMESPACES;
 use super::world::push;
 use super::{Random, World, selectors};
 
-/// API version, kind and prefix of the name of a controller.
+/// Controllers: API version, kind and prefix of the name.
 const CONTROLLERS: &[(&str, &str, &str)] = &[
     ("apps/v1", "ReplicaSet", "rs"),
     ("v1", "ReplicationController", "rc"),
     ("apps/v1", "StatefulSet", "sts"),
 ];
 
-/// Owners of pods that no plugin looks at.
-const STRANGERS: &[(&str, &str, &str)] = &[
+/// Owners of pods that no plugin uses, in the same form.
+const OTHER_OWNERS: &[(&str, &str, &str)] = &[
     ("batch/v1", "Job", "rs"),
     ("extensions/v1beta1", "ReplicaSet", "rs"),
     ("example.com/v1", "Set", "set"),
@@ -58,9 +58,9 @@ impl Flavour for Owners {
         if !random.chance(60) {
             return;
         }
-        // The second of three is often missing, the third one always.
+        // The second of three often does not exist, the third one never does.
         let index = *random.pick(&[0, 0, 0, 1, 2]);
-        let owners = if random.chance(90) { CONTROLLERS } else { STRANGERS };
+        let owners = if random.chance(90) { CONTROLLERS } else { OTHER_OWNERS };
         let (version, kind, prefix) = random.pick(owners);
         let name = format!("{prefix}-{index}");
         let mut owner = json!({"apiVersion": version, "kind": kind, "name": name, "uid": "an-owner"});
@@ -71,7 +71,7 @@ impl Flavour for Owners {
     }
 }
 
-/// A headless service; it needs no port and no address.
+/// Generates a headless service, which needs no port and no address.
 pub(crate) fn service(random: &mut Random, namespace: &str, name: &str) -> Value {
     let mut service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -88,7 +88,7 @@ pub(crate) fn service(random: &mut Random, namespace: &str, name: &str) -> Value
     service
 }
 
-/// A controller without replicas, whose selector finds pods all the same.
+/// Generates the spec of a controller without replicas, which plugins use for its selector.
 fn controller_spec(random: &mut Random, world: &World, kind: &str) -> Value {
     let app = *random.pick(&["web", "db", "job"]);
     let containers = json!([{"name": "c", "image": "x"}]);

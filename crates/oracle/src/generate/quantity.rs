@@ -1,8 +1,8 @@
-//! Resource quantities as people and tools write them.
+//! Resource quantities in all notations.
 
 use super::Random;
 
-/// cpu requests; the nasty ones are rounded up, huge, or zero.
+/// CPU requests; the nasty ones are rounded up, huge, or zero.
 const CPU: &[&str] = &[
     "50m", "100m", "250m", "500m", "0.5", "1", "1500m", "2", "0.1", "1e0", "100.5m", "1m", "0", "3", "1.25",
 ];
@@ -23,21 +23,21 @@ const MEMORY: &[&str] = &[
     "100k",
     "3Gi",
 ];
-// The sum of a node's pods stays below 8Ei: beyond, the original's integers wrap
-// around and its scores get invalid, which nobody relies on.
+// The sum of a node's pods stays below 8Ei: above, kube-scheduler's integers overflow and
+// its scores become invalid, which nobody relies on.
 const MEMORY_NASTY: &[&str] = &["1", "128974848000m", "0.1Ki", "1m", "1Ei", "1.5", "1e12", "123456789"];
 
-/// A cpu request.
+/// Picks a CPU request.
 pub(super) fn cpu(random: &mut Random) -> &'static str {
     if random.chance(8) { random.pick::<&str>(CPU_NASTY) } else { random.pick::<&str>(CPU) }
 }
 
-/// A memory or ephemeral-storage request.
+/// Picks a memory or ephemeral-storage request.
 pub(super) fn memory(random: &mut Random) -> &'static str {
     if random.chance(8) { random.pick::<&str>(MEMORY_NASTY) } else { random.pick::<&str>(MEMORY) }
 }
 
-/// A request that kube-apiserver admits without a doubt.
+/// Picks a request that kube-apiserver always accepts.
 pub(super) fn plain(random: &mut Random, resource: &str) -> &'static str {
     match resource {
         "cpu" => random.pick::<&str>(CPU),

@@ -1,21 +1,21 @@
-//! A small deterministic source of randomness.
+//! A small deterministic random number generator.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, and good enough to
-/// choose test cases. Not for anything that must be hard to guess.
+/// SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, good enough for test
+/// cases and not for anything that must be hard to guess.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence that belongs to `seed`.
+    /// Creates the sequence of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Neighbouring seeds would otherwise begin with neighbouring states.
+        // Otherwise consecutive seeds would start with consecutive states.
         let mut random = Self(seed ^ 0x5851_f42d_4c95_7f2d);
         random.next();
         random
     }
 
-    /// A sequence of its own, so that one part of a case does not shift another.
+    /// Creates a separate sequence, so that changes in one part of a case do not affect others.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
@@ -29,28 +29,28 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 when `end` is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
-        // The bias of the remainder does not matter for small ends.
+        // The bias of the remainder does not matter for small numbers.
         usize::try_from(self.next() % u64::try_from(end.max(1)).unwrap_or(u64::MAX)).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high` inclusive.
     pub fn range(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true with a probability of `percent`.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`, which must not be empty.
+    /// Picks one of `items`, which must not be empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 
-    /// `count` different items in random order, or all when there are fewer.
+    /// Picks `count` different items in random order, or all if there are fewer.
     pub fn sample<T: Clone>(&mut self, items: &[T], count: usize) -> Vec<T> {
         let mut rest = items.to_vec();
         let mut sample = Vec::new();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_seeds_give_equal_sequences_and_others_do_not() {
+    fn equal_seeds_generate_equal_sequences_and_others_do_not() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
             (0..20).map(|_| random.below(1000)).collect::<Vec<_>>()

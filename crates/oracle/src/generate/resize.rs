@@ -1,5 +1,5 @@
-//! Running containers whose resources differ from the specification
-//! (in-place resize, KEP-1287).
+//! Running containers whose resources differ from the spec (in-place resize,
+//! KEP-1287).
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ impl Flavour for Resize {
         35
     }
 
-    // Creation drops the status.
+    // A server drops the status on creation.
     fn admitted(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
 //! Requests, limits, init containers, sidecars, overhead, pod-level resources,
-//! extended resources and the strategies that score them.
+//! extended resources and scoring strategies.
 
 use serde_json::{Value, json};
 
@@ -7,8 +7,8 @@ use super::flavour::Flavour;
 use super::world::push;
 use super::{Profile, Random, World, quantity};
 
-/// Extended and other scalar resources. The kubelet reports hugepages and
-/// prefixed native resources in the same way.
+/// Extended resources. The nasty scalar resources are hugepages and prefixed native
+/// resources, which the kubelet reports in the same way.
 const EXTENDED: &[&str] = &[
     "example.com/gpu",
     "example.com/fpga",
@@ -18,7 +18,7 @@ const EXTENDED: &[&str] = &[
 ];
 const SCALAR_NASTY: &[&str] = &["hugepages-2Mi", "storage.kubernetes.io/slots", "attachable-volumes-csi-x"];
 
-/// What containers ask for.
+/// Requests of containers.
 pub(super) struct Requests;
 
 impl Flavour for Requests {
@@ -44,7 +44,7 @@ impl Flavour for Requests {
                 push(&mut pod["spec"]["initContainers"], container);
             }
         }
-        // The admission plugin RuntimeClass owns this field on a real server.
+        // On a real server the admission plugin RuntimeClass sets this field.
         if !world.admitted && random.chance(10) {
             pod["spec"]["overhead"] = json!({"cpu": quantity::cpu(random)});
             if random.chance(60) {
@@ -54,7 +54,7 @@ impl Flavour for Requests {
     }
 }
 
-/// Gives a container requests or limits; some get none at all.
+/// Adds requests or limits to a container, or none.
 fn fill(random: &mut Random, world: &World, container: &mut Value) {
     for (resource, percent) in [("cpu", 75), ("memory", 70), ("ephemeral-storage", 12)] {
         if !random.chance(percent) {
@@ -65,7 +65,7 @@ fn fill(random: &mut Random, world: &World, container: &mut Value) {
             (false, "cpu") => quantity::cpu(random),
             (false, _) => quantity::memory(random),
         };
-        // The server copies a limit without a request into the requests.
+        // The server copies a limit without a request to the requests.
         let kind = if random.chance(85) { "requests" } else { "limits" };
         container["resources"][kind][resource] = value.into();
         if !world.admitted && kind == "requests" && random.chance(10) {
@@ -86,7 +86,7 @@ impl Flavour for PodLevel {
         25
     }
 
-    // A server checks them against the sum of the containers.
+    // A server validates them against the sum of the containers.
     fn admitted(&self) -> bool {
         false
     }
@@ -111,7 +111,8 @@ impl Flavour for PodLevel {
     }
 }
 
-/// An API server adds up what containers ask for before it rounds; Harbormaster, which gets that sum from it, rounds before.
+/// Rounds CPU amounts to thousandths. An API server adds up containers' requests before rounding; Harbormaster, which
+/// normally gets that sum from it, rounds before adding up.
 fn round_cpu(spec: &mut Value) {
     for containers in ["initContainers", "containers"] {
         for container in spec[containers].as_array_mut().into_iter().flatten() {
@@ -126,9 +127,9 @@ fn round_cpu(spec: &mut Value) {
 }
 
 /// Devices and other scalar resources.
-pub(super) struct Extended;
+pub(super) struct ExtendedResources;
 
-impl Flavour for Extended {
+impl Flavour for ExtendedResources {
     fn name(&self) -> &'static str {
         "extended resources"
     }
@@ -182,10 +183,10 @@ fn names(world: &World) -> Vec<&'static str> {
     EXTENDED.iter().chain(nasty).copied().collect()
 }
 
-/// How NodeResourcesFit and NodeResourcesBalancedAllocation score.
-pub(super) struct Strategies;
+/// Scoring strategies of NodeResourcesFit and NodeResourcesBalancedAllocation.
+pub(super) struct ScoringStrategies;
 
-impl Flavour for Strategies {
+impl Flavour for ScoringStrategies {
     fn name(&self) -> &'static str {
         "scoring strategies"
     }
@@ -224,7 +225,7 @@ fn strategy(random: &mut Random) -> Value {
     strategy
 }
 
-/// Utilization strictly increasing in 0..=100, scores in 0..=10.
+/// Generates a shape with strictly increasing utilization in 0..=100 and scores in 0..=10.
 pub(super) fn shape(random: &mut Random) -> Vec<Value> {
     let mut points = Vec::new();
     let mut utilization = random.below(30);

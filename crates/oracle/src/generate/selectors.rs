@@ -1,4 +1,4 @@
-//! Labels of pods and the selectors that look for them.
+//! Labels and selectors of pods.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::flavour::Flavour;
 use super::world::push;
 use super::{Random, World};
 
-/// The labels that pods may have beside `app`.
+/// Labels of pods.
 const LABELS: &[(&str, &[&str])] = &[
     ("app", &["web", "db", "job"]),
     ("tier", &["front", "back"]),
@@ -14,7 +14,7 @@ const LABELS: &[(&str, &[&str])] = &[
     ("example.com/track", &["stable", "canary"]),
 ];
 
-/// More labels of pods, and pods without any.
+/// Additional labels of pods, and pods without labels.
 pub(super) struct PodLabels;
 
 impl Flavour for PodLabels {
@@ -43,8 +43,8 @@ impl Flavour for PodLabels {
     }
 }
 
-/// A `labelSelector` in a field of `pod`: null, `{}`, or one that looks for the
-/// pod itself, for others, or for nobody.
+/// Generates a `labelSelector` for a field of `pod`: null, `{}`, or one that selects
+/// the pod itself, others, or none.
 pub(super) fn selector(random: &mut Random, world: &World, pod: &Value) -> Value {
     if !world.admitted && random.chance(2) {
         return broken(random);
@@ -70,7 +70,7 @@ pub(super) fn selector(random: &mut Random, world: &World, pod: &Value) -> Value
     }
 }
 
-/// A selector by one of the labels that the pod has.
+/// Generates a selector by one of the pod's own labels.
 pub(super) fn own(random: &mut Random, pod: &Value) -> Value {
     let labels: Vec<(&String, &Value)> =
         pod["metadata"]["labels"].as_object().into_iter().flatten().collect();
@@ -81,7 +81,7 @@ pub(super) fn own(random: &mut Random, pod: &Value) -> Value {
     json!({"matchLabels": {key: value}})
 }
 
-/// One requirement on labels out of `labels`, with every operator.
+/// Generates a requirement on one of `labels`, with any operator.
 pub(super) fn expression(random: &mut Random, labels: &[(&str, &[&'static str])]) -> Value {
     let (key, values) = random.pick(labels);
     match *random.pick(&["In", "In", "In", "NotIn", "Exists", "DoesNotExist"]) {
@@ -93,8 +93,8 @@ pub(super) fn expression(random: &mut Random, labels: &[(&str, &[&'static str])]
     }
 }
 
-/// Up to two label keys, some of which the pod has not. A server wants none
-/// that the selector mentions, and none without a selector.
+/// Picks up to two label keys, some of which the pod does not have. A server rejects
+/// keys that the selector uses, and keys without a selector.
 pub(super) fn label_keys(random: &mut Random, world: &World, selector: &Value) -> Vec<&'static str> {
     if world.admitted && selector.is_null() {
         return Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn label_keys(random: &mut Random, world: &World, selector: &Value) -
     keys
 }
 
-/// Selectors that a server refuses.
+/// Picks a selector that a server rejects.
 fn broken(random: &mut Random) -> Value {
     random
         .pick(&[

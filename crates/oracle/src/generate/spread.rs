@@ -1,4 +1,4 @@
-//! Topology spread constraints of pods, and the defaults of profiles.
+//! Topology spread constraints of pods, and default constraints of profiles.
 
 use serde_json::{Value, json};
 
@@ -33,9 +33,9 @@ impl Flavour for Spread {
 }
 
 /// `PodTopologySpreadArgs`.
-pub(super) struct Defaults;
+pub(super) struct SpreadDefaults;
 
-impl Flavour for Defaults {
+impl Flavour for SpreadDefaults {
     fn name(&self) -> &'static str {
         "spread defaults"
     }
@@ -106,7 +106,7 @@ fn policies(random: &mut Random, constraint: &mut Value) {
     }
 }
 
-/// Whether the list has a constraint that a server takes for the same.
+/// Returns true if the list has a constraint that a server considers a duplicate.
 fn has_same(list: &Value, constraint: &Value) -> bool {
     let is_same = |other: &Value| {
         ["topologyKey", "whenUnsatisfiable"].iter().all(|field| other[field] == constraint[field])

@@ -1,4 +1,4 @@
-//! Storage: claims, volumes, classes and drivers in every state, and the pods that use them.
+//! Claims, volumes, classes and drivers in every state, and pods that use them.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::resources::shape;
 use super::world::push;
 use super::{Profile, Random, World, labels};
 
-/// In-tree plugins with the field of a volume that names their disks.
+/// In-tree plugins with their field in volumes.
 const IN_TREE: &[(&str, &str)] = &[
     ("kubernetes.io/aws-ebs", "awsElasticBlockStore"),
     ("kubernetes.io/gce-pd", "gcePersistentDisk"),
@@ -21,7 +21,7 @@ const IN_TREE: &[(&str, &str)] = &[
     ("kubernetes.io/vsphere-volume", "vsphereVolume"),
 ];
 
-/// Drivers: most serve in-tree disks as well.
+/// Drivers; in-tree plugins are migrated to most of them.
 const DRIVERS: &[&str] = &[
     "csi.example.com",
     "csi.example.com",
@@ -52,15 +52,15 @@ const ZONE_KEYS: &[&str] = &[
     "failure-domain.beta.kubernetes.io/region",
 ];
 
-/// How many claims and volumes a namespace has, and how many of what they are made of. Names that are drawn from a
-/// little more than that are missing now and then.
+/// Numbers of claims per namespace, volumes and classes. Names are picked from slightly larger ranges, so that some objects do
+/// not exist.
 const CLAIMS: usize = 14;
 const VOLUMES: usize = 20;
-/// How many claims of a namespace have a volume, whether it is there or not, from the first on.
+/// The first claims of a namespace, which name a volume, whether it exists or not.
 const NEVER_WAITING: usize = 5;
 const CLASSES: usize = 6;
 
-/// Claims, volumes, classes, drivers, attachments, and disks in pods.
+/// Claims, volumes, classes, drivers, attachments, and volumes in pods.
 pub(super) struct Storage;
 
 impl Flavour for Storage {
@@ -72,7 +72,7 @@ impl Flavour for Storage {
         65
     }
 
-    // Nothing binds claims or makes volumes while scripts are played.
+    // Nothing binds these claims or creates volumes for them in scripts.
     fn admitted(&self) -> bool {
         false
     }
@@ -95,20 +95,20 @@ impl Flavour for Storage {
             }
         }
         objects.extend((0..random.below(20)).map(|index| attachment(random, world, index)));
-        // The claims of ephemeral volumes have the names of pods.
+        // Names of claims of ephemeral volumes start with the name of the pod.
         for index in 0..30 {
             for (pod, is_its_own) in [
                 (format!("pod-{index}"), random.chance(90)),
-                (format!("bound-{index}"), !bears_failures(world) || random.chance(90)),
+                (format!("bound-{index}"), !allows_failures(world) || random.chance(90)),
             ] {
                 if random.chance(80) {
                     objects.push(ephemeral_claim(random, &pod, is_its_own));
                 }
             }
         }
-        take_chance_away(&mut objects);
+        remove_random_choices(&mut objects);
         if scores_capacity(world) {
-            spare_the_original(&mut objects);
+            avoid_crashes(&mut objects);
         }
         objects
     }
@@ -121,7 +121,7 @@ impl Flavour for Storage {
         let mut claims = Vec::new();
         for index in 0..count {
             let mut volume = source(random);
-            // To kube-scheduler a claim that waits is as many claims as it has mentions, to Harbormaster it is one.
+            // kube-scheduler counts a waiting claim once for each volume that uses it, Harbormaster only once.
             let claim = volume["persistentVolumeClaim"]["claimName"].clone();
             let may_wait = !(0..NEVER_WAITING).any(|index| claim == claim_name(index));
             if !claim.is_null() && may_wait && claims.contains(&claim) {
@@ -141,14 +141,14 @@ impl Flavour for Storage {
 
     fn bound(&self, _random: &mut Random, world: &World, pod: &mut Value) {
         if let Some(volumes) = pod["spec"]["volumes"].as_array_mut() {
-            volumes.retain(|volume| bears_failures(world) || !fails_others(volume));
+            volumes.retain(|volume| allows_failures(world) || !fails_others(volume));
         }
     }
 }
 
-/// Whether there may be pods on nodes whose volumes cannot be told. Every pod that asks about such a node fails, so most
-/// clusters have none.
-fn bears_failures(world: &World) -> bool {
+/// Returns true if bound pods may have volumes that cannot be determined. Every pod that is evaluated on their nodes fails, so
+/// most clusters have none.
+fn allows_failures(world: &World) -> bool {
     world.zones == 5
 }
 
@@ -156,9 +156,9 @@ fn scores_capacity(world: &World) -> bool {
     world.features.iter().any(|feature| feature == "StorageCapacityScoring")
 }
 
-/// Of equally small volumes, and of several that were set aside for a claim, the original takes one by chance: there
-/// are none.
-fn take_chance_away(objects: &mut [Value]) {
+/// Makes the sizes of volumes different and reserves at most one volume for a claim, because kube-scheduler chooses randomly
+/// between equally small volumes and between several reserved ones.
+fn remove_random_choices(objects: &mut [Value]) {
     let mut claimed = BTreeSet::new();
     for (index, volume) in objects.iter_mut().enumerate().filter(|(_, o)| o["kind"] == "PersistentVolume") {
         let spec = &mut volume["spec"];
@@ -175,17 +175,17 @@ fn take_chance_away(objects: &mut [Value]) {
     }
 }
 
-/// Takes away what ends the original's process where it scores by capacity, and what is chance to it there.
-fn spare_the_original(objects: &mut [Value]) {
+/// Removes what makes kube-scheduler crash or choose randomly when it scores by capacity.
+fn avoid_crashes(objects: &mut [Value]) {
     for object in objects {
         match object["kind"].as_str() {
-            // Chance takes one of several capacities of a class for a node. One without the field is fatal.
+            // The choice between several capacities of a class for a node is random. One without the field is fatal.
             Some("CSIStorageCapacity") => {
                 let class = object["storageClassName"].as_str().unwrap_or_default();
                 let sizes = ["1Gi", "2Gi", "20Gi", "40Gi"];
                 object["capacity"] = sizes[class.bytes().last().map_or(0, usize::from) % sizes.len()].into();
             }
-            // So is a claim that names its class in the annotation alone.
+            // A claim with its class only in the annotation is fatal too.
             Some("PersistentVolumeClaim") if object["spec"]["storageClassName"].is_null() => {
                 object["spec"]["storageClassName"] = "class-0".into();
             }
@@ -205,7 +205,7 @@ fn claim_name(index: usize) -> String {
     format!("claim-{index}")
 }
 
-/// The name of a class: often one that exists, sometimes none.
+/// Picks the name of a class: usually one that exists, sometimes none.
 fn class_name(random: &mut Random) -> String {
     match random.below(20) {
         0 => String::new(),
@@ -218,8 +218,8 @@ fn zone(random: &mut Random, world: &World) -> &'static str {
     random.pick::<&str>(&labels::ZONES[..world.zones])
 }
 
-/// A value that nodes have under one of [`ZONE_KEYS`].
-fn place(random: &mut Random, world: &World, key: &str) -> &'static str {
+/// Picks a value that nodes have for one of [`ZONE_KEYS`].
+fn topology_value(random: &mut Random, world: &World, key: &str) -> &'static str {
     if key.ends_with("region") { random.pick::<&str>(&["north", "south"]) } else { zone(random, world) }
 }
 
@@ -232,7 +232,7 @@ fn class(random: &mut Random, world: &World, index: usize) -> Value {
     });
     if random.chance(30) {
         let key = *random.pick(ZONE_KEYS);
-        let values = [place(random, world, key), place(random, world, key)];
+        let values = [topology_value(random, world, key), topology_value(random, world, key)];
         let expression = json!({"key": key, "values": values});
         let mut terms = vec![json!({"matchLabelExpressions": [expression]})];
         if random.chance(30) {
@@ -252,7 +252,7 @@ fn volume(random: &mut Random, world: &World, index: usize) -> Value {
     let disk = match random.below(10) {
         0..=4 => json!({"csi": {
             "driver": random.pick(DRIVERS),
-            // Some volumes are the same to their driver.
+            // Some volumes have the same handle.
             "volumeHandle": format!("handle-{}", random.below(VOLUMES)),
         }}),
         5 => json!({"local": {"path": "/disks/1"}}),
@@ -281,7 +281,7 @@ fn volume(random: &mut Random, world: &World, index: usize) -> Value {
     let mut metadata = json!({"name": format!("volume-{index}")});
     for key in ZONE_KEYS {
         if random.chance(25) {
-            metadata["labels"][*key] = places(random, world, key).into();
+            metadata["labels"][*key] = zone_label(random, world, key).into();
         }
     }
     let phase = *random.pick(&["Available", "Bound", "Released", "Pending", "Failed"]);
@@ -291,10 +291,10 @@ fn volume(random: &mut Random, world: &World, index: usize) -> Value {
     })
 }
 
-/// One zone or several, and now and then something that is neither.
-fn places(random: &mut Random, world: &World, key: &str) -> String {
-    let mut place = || place(random, world, key);
-    let (one, other) = (place(), place());
+/// Picks a volume's label with one or several zones, and sometimes an invalid one.
+fn zone_label(random: &mut Random, world: &World, key: &str) -> String {
+    let mut value = || topology_value(random, world, key);
+    let (one, other) = (value(), value());
     match random.below(20) {
         0..=9 => one.to_owned(),
         10..=14 => format!("{one}__{other}"),
@@ -306,7 +306,7 @@ fn places(random: &mut Random, world: &World, key: &str) -> String {
     }
 }
 
-/// An in-tree disk of a volume, or of a pod.
+/// Generates an in-tree volume source of a volume or of a pod.
 fn in_tree(random: &mut Random, of_volume: bool) -> Value {
     let (_, field) = random.pick(IN_TREE);
     let id = random.below(6);
@@ -349,7 +349,7 @@ fn claim(random: &mut Random, namespace: &str, name: &str) -> Value {
     let mut phase = "Pending";
     let never_waits = (0..NEVER_WAITING).any(|index| name == claim_name(index));
     if never_waits || random.chance(60) {
-        // The last one is missing.
+        // The last one does not exist.
         spec["volumeName"] = format!("volume-{}", random.below(VOLUMES + 1)).into();
         phase = *random.pick(&["Bound", "Bound", "Lost", "Pending"]);
         if random.chance(85) {
@@ -371,13 +371,13 @@ fn claim(random: &mut Random, namespace: &str, name: &str) -> Value {
     })
 }
 
-/// A claim with the name of one that is made for a pod's ephemeral volume.
+/// Generates a claim with the name of one for a pod's ephemeral volume.
 fn ephemeral_claim(random: &mut Random, pod: &str, is_its_own: bool) -> Value {
     let volume = random.below(2);
     let mut claim = claim(random, "default", &format!("{pod}-v-{volume}"));
     let is_controlled = is_its_own || random.chance(50);
     let uid =
-        if is_its_own || !is_controlled { format!("default/{pod}") } else { "somebody-else".to_owned() };
+        if is_its_own || !is_controlled { format!("default/{pod}") } else { "another-owner".to_owned() };
     let mut owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid});
     if is_controlled {
         owner["controller"] = true.into();
@@ -461,12 +461,12 @@ fn attachment(random: &mut Random, world: &World, index: usize) -> Value {
     })
 }
 
-/// A volume of a pod, without its name.
+/// Generates a volume of a pod, without its name.
 fn source(random: &mut Random) -> Value {
     let id = random.below(5);
     match random.below(24) {
         0..=13 => {
-            // The last one is missing.
+            // The last one does not exist.
             let name = if random.chance(1) {
                 String::new()
             } else {

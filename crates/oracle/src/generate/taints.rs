@@ -10,7 +10,7 @@ const KEYS: &[&str] = &["dedicated", "example.com/gpu", "node.kubernetes.io/not-
 const VALUES: &[&str] = &["", "a", "b", "10"];
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Taints of nodes and the tolerations of pods.
+/// Taints of nodes and tolerations of pods.
 pub(super) struct Taints;
 
 impl Flavour for Taints {
@@ -35,7 +35,7 @@ impl Flavour for Taints {
     }
 }
 
-/// One taint, with or without a value.
+/// Generates a taint with or without a value.
 pub(crate) fn taint(random: &mut Random) -> Value {
     let mut taint = json!({"key": random.pick(KEYS), "effect": random.pick(EFFECTS)});
     let value = *random.pick(VALUES);

@@ -1,35 +1,35 @@
-//! What the flavours of one cluster share.
+//! Values that the flavours of one cluster share.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// The pools that names are drawn from, and how nasty objects may be.
+/// Names and limits that the flavours of a cluster choose from.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// Only objects that kube-apiserver's validation admits.
+    /// Only objects that kube-apiserver's validation accepts.
     pub admitted: bool,
-    /// Names of nodes that exist, and one or two that do not.
+    /// Names of nodes, including one that does not exist.
     pub node_names: Vec<String>,
-    /// How many zones there are, at most 5.
+    /// Number of zones, at most 5.
     pub zones: usize,
-    /// The scheduler names of the profiles.
+    /// Scheduler names of the profiles.
     pub profiles: Vec<String>,
-    /// Names of feature gates that are on and usually are not.
+    /// Feature gates that are enabled and are disabled by default.
     pub features: Vec<String>,
-    /// Pod priorities in use; a single one where the order of retries must not
-    /// depend on time.
+    /// Pod priorities; only one if the order of retries must not depend on
+    /// timing.
     pub priorities: Vec<i32>,
 }
 
-/// One profile of the scheduler configuration while flavours fill it.
+/// A profile of the scheduler configuration that flavours fill.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     /// `schedulerName`.
     pub name: String,
     /// Plugins to disable.
     pub disabled: Vec<String>,
-    /// Plugins to disable at one extension point only.
+    /// Plugins to disable at only one extension point.
     pub disabled_at: Vec<(&'static str, String)>,
     /// Weights that differ from the default.
     pub weights: BTreeMap<String, i64>,
@@ -40,7 +40,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The entry of `profiles` in a KubeSchedulerConfiguration.
+    /// Returns the entry of `profiles` in a KubeSchedulerConfiguration.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let name = |name: &str| json!({"name": name});
@@ -69,7 +69,7 @@ impl Profile {
     }
 }
 
-/// Appends to a list that may not exist yet.
+/// Appends an item to a list that may not exist yet.
 pub(crate) fn push(list: &mut Value, item: Value) {
     if !list.is_array() {
         *list = json!([]);

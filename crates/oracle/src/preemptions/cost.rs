@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use crate::verdict_oracle::Candidate;
 
-/// In the order in which kube-scheduler compares nodes; less is better.
+/// Cost of the victims on a node, in the order in which kube-scheduler compares nodes; less is better.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     violations: i64,
     highest_priority: i64,
     sum_of_priorities: i64,
     victims: usize,
-    /// When the first of the most important victims started.
+    /// Earliest start time of the most important victims.
     started: Reverse<String>,
 }
 
-/// The priority and the start of every pod, by `namespace/name`.
+/// Priority and start time of every pod by `namespace/name`.
 #[derive(Debug)]
 pub(super) struct Prices(BTreeMap<String, (i64, String)>);
 
@@ -39,7 +39,7 @@ impl Prices {
         Cost {
             violations: candidate.violations,
             highest_priority,
-            // Every priority counts from the lowest one possible.
+            // Priorities are counted from the lowest possible one.
             sum_of_priorities: prices().map(|(priority, _)| priority - i64::from(i32::MIN)).sum(),
             victims: candidate.victims.len(),
             started: Reverse(most_important.map(|(_, started)| started.clone()).min().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! Harbormaster's decisions: the engine in this process.
+//! Harbormaster's decisions, by the engine in this process.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub(super) struct Eviction {
     pub(super) victims: Vec<String>,
 }
 
-/// An engine with the default configuration that knows the cluster. Victims stay where they are, so that every pod finds
-/// the same one.
+/// An engine with the default configuration and the objects of the cluster. Victims are not deleted, so that every pod finds
+/// the same cluster.
 pub(super) struct Ours {
     engine: Engine,
     now: Timestamp,
@@ -40,7 +40,7 @@ impl Ours {
         Ok(Self { engine, now, pending })
     }
 
-    /// Victims for that pod, if there are any.
+    /// Returns the victims for a pod, if there are any.
     pub(super) fn evicted_for(&mut self, pod: &str) -> Result<Option<Eviction>> {
         let pod = self.pending.remove(pod).with_context(|| format!("{pod} does not come"))?;
         let uid = pod.uid.clone();

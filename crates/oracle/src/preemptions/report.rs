@@ -4,31 +4,31 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Comparisons, and the differences among them.
+/// Counts of comparisons, and the differences.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of clusters.
     pub clusters: usize,
-    /// Number of pods that fitted without evictions.
+    /// Number of pods that fit without evictions.
     pub fitting: usize,
-    /// Number of pods that did not.
+    /// Number of pods that do not.
     pub preemptors: usize,
     /// Number of pods for which both schedulers evict others.
     pub evicting: usize,
     /// Number of these for which both do so on the same node.
     pub on_the_same_node: usize,
-    /// Number of nodes that evictions would have opened up, for all pods together.
+    /// Total number of candidate nodes for all pods.
     pub candidates: usize,
-    /// The decisions that are wrong.
+    /// Wrong decisions.
     pub findings: Vec<Finding>,
 }
 
-/// One decision that is wrong.
+/// A wrong decision.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// The cluster's seed.
+    /// Seed of the cluster.
     pub seed: u64,
-    /// `namespace/name` of the pod that came.
+    /// `namespace/name` of the preemptor.
     pub pod: String,
     /// Description of the mistake.
     pub wrong: String,

@@ -1,4 +1,4 @@
-//! Full clusters by seed, and pods that find no room in them.
+//! Full clusters by seed, and pods that do not fit in them.
 
 use std::ops::RangeInclusive;
 
@@ -9,13 +9,13 @@ use crate::generate::Random;
 /// Distribution of priorities.
 #[derive(Debug, Clone, Copy)]
 enum Mix {
-    /// All pods of a node are equally important; on most nodes they are important.
+    /// All pods of a node have the same priority, which is high on most nodes.
     ByNode,
-    /// Every node has something of everything.
+    /// Every node has pods of all priorities.
     Everywhere,
-    /// The same, and each node has a small pod of the lowest importance.
+    /// The same, and each node has a small pod with the lowest priority.
     WithDaemons,
-    /// All pods are equally important.
+    /// All pods have the same priority.
     Alike,
 }
 
@@ -27,7 +27,7 @@ const APPS: &[&str] = &["a", "b", "c", "d"];
 const GPU: &str = "example.com/gpu";
 const PORT: u16 = 8080;
 
-/// A cluster, and the pods that come.
+/// A cluster with preemptors.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) seed: u64,
@@ -39,7 +39,7 @@ impl Scene {
         let mut random = Random::new(seed);
         let nodes = random.range(*nodes.start(), *nodes.end());
         let mix = *random.pick(MIXES);
-        // Where few seconds are told apart many starts are equal.
+        // With few seconds to choose from, many start times are equal.
         let seconds = *random.pick(&[5, 3000]);
         let mut objects: Vec<Value> = Vec::new();
         if random.chance(60) {
@@ -90,7 +90,7 @@ fn node(random: &mut Random, at: usize) -> Value {
     node
 }
 
-/// Puts pods on the node until nothing is left of its processors.
+/// Adds pods to the node until its CPU is used up.
 fn fill(random: &mut Random, at: usize, mix: Mix, seconds: usize, node: &Value, pods: &mut Vec<Value>) {
     let of_node = *random.pick(&[0, 100, 900, 900, 900]);
     let has = &node["status"]["allocatable"];

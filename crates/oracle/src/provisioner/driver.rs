@@ -1,4 +1,4 @@
-//! Who makes volumes, and how each claim fares.
+//! CSI drivers and their behaviour for each claim.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,66 +6,66 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A CSI driver: it makes volumes for claims whose class names it as
-/// provisioner. What it does with a claim depends on what is given here alone.
+/// A simulated CSI driver. It creates volumes for claims whose class names it as
+/// provisioner. Its behaviour depends only on these fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Driver {
-    /// The `provisioner` of its classes.
+    /// Name, the `provisioner` of its classes.
     pub name: String,
-    /// The labels of nodes that a volume's node affinity speaks of. Without any
-    /// its volumes can be used from everywhere.
+    /// Node labels in a volume's node affinity. If empty, its volumes can be used
+    /// on every node.
     pub topology_keys: Vec<String>,
-    /// What it does with all others.
+    /// Behaviour for all other claims.
     #[serde(default)]
     pub default: Behaviour,
-    /// By name of a class.
+    /// Behaviour by name of a class.
     #[serde(default)]
     pub classes: BTreeMap<String, Behaviour>,
-    /// By `namespace/name` of a claim; goes before that of its class.
+    /// Behaviour by `namespace/name` of a claim; takes precedence over its class.
     #[serde(default)]
     pub claims: BTreeMap<String, Behaviour>,
 }
 
-/// What becomes of a claim.
+/// A driver's behaviour for a claim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Behaviour {
-    /// From when a volume is asked for until the driver answers, and from one
-    /// try to the next.
+    /// Time from the request for a volume to the driver's answer, and between
+    /// tries.
     pub delay: Duration,
     /// The answer.
     pub outcome: Outcome,
 }
 
-/// How the tries to make a volume end. Tries are counted per claim, whatever
-/// node is selected.
+/// Result of the tries to create a volume. Tries are counted per claim,
+/// regardless of the selected node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
-    /// With a volume.
+    /// Creates the volume.
     #[default]
     Make,
-    /// The first tries, so many of them, fail, the node stays selected, and the
-    /// driver tries again; then it makes the volume.
+    /// This many tries fail with the node still selected, and the driver tries
+    /// again; then it creates the volume.
     FailTimes(u32),
-    /// The first tries, so many of them, fail for good on the selected node, as
-    /// for want of room: its annotation is removed, which asks the scheduler for
-    /// another one. Then the driver makes the volume. Claims for which no node
-    /// is selected fail as with [`Outcome::FailTimes`].
+    /// This many tries fail permanently on the selected node, as if out of
+    /// capacity: its annotation is removed, which makes the scheduler select a
+    /// node again. Then the driver creates the volume. Claims without a selected
+    /// node fail as with [`Outcome::FailTimes`].
     RemoveSelectedNode(u32),
-    /// Not at all: the driver never answers.
+    /// The driver never answers.
     Never,
 }
 
 impl Behaviour {
-    /// Makes volumes after `delay`.
+    /// Creates volumes after `delay`.
     #[must_use]
     pub fn after(delay: Duration) -> Self {
         Self { delay, outcome: Outcome::Make }
     }
 
-    /// Another outcome.
+    /// Replaces the outcome.
     #[must_use]
     pub fn with(self, outcome: Outcome) -> Self {
         Self { outcome, ..self }
@@ -73,7 +73,7 @@ impl Behaviour {
 }
 
 impl Driver {
-    /// The driver `name` that makes every volume at once.
+    /// A driver that creates every volume immediately.
     #[must_use]
     pub fn new<'a>(name: &str, topology_keys: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
@@ -85,22 +85,22 @@ impl Driver {
         }
     }
 
-    /// What it does with claims that are not named, nor their class.
+    /// Sets the behaviour for claims for which none is set, nor for their class.
     #[must_use]
-    pub fn by_default(self, behaviour: Behaviour) -> Self {
+    pub fn with_default(self, behaviour: Behaviour) -> Self {
         Self { default: behaviour, ..self }
     }
 
-    /// What it does with the claims of a class.
+    /// Sets the behaviour for the claims of a class.
     #[must_use]
-    pub fn of_class(mut self, class: &str, behaviour: Behaviour) -> Self {
+    pub fn for_class(mut self, class: &str, behaviour: Behaviour) -> Self {
         self.classes.insert(class.to_owned(), behaviour);
         self
     }
 
-    /// What it does with the claim `namespace/name`.
+    /// Sets the behaviour for the claim `namespace/name`.
     #[must_use]
-    pub fn of_claim(mut self, claim: &str, behaviour: Behaviour) -> Self {
+    pub fn for_claim(mut self, claim: &str, behaviour: Behaviour) -> Self {
         self.claims.insert(claim.to_owned(), behaviour);
         self
     }
@@ -109,8 +109,8 @@ impl Driver {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &claim["metadata"];
         let name = format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
-        let of_class = || self.classes.get(&text(&claim["spec"]["storageClassName"]));
-        *self.claims.get(&name).or_else(of_class).unwrap_or(&self.default)
+        let by_class = || self.classes.get(&text(&claim["spec"]["storageClassName"]));
+        *self.claims.get(&name).or_else(by_class).unwrap_or(&self.default)
     }
 }
 
@@ -121,10 +121,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_goes_before_its_class_and_a_class_before_the_rest() {
+    fn a_claim_takes_precedence_over_its_class_and_a_class_over_the_default() {
         let [one, two, three] = [1, 2, 3].map(|seconds| Behaviour::after(Duration::from_secs(seconds)));
         let driver =
-            Driver::new("d", []).by_default(one).of_class("slow", two).of_claim("default/mine", three);
+            Driver::new("d", []).with_default(one).for_class("slow", two).for_claim("default/mine", three);
         for (claim, class, expected) in
             [("mine", "slow", three), ("other", "slow", two), ("other", "fast", one)]
         {

@@ -1,4 +1,4 @@
-//! Which claims wait for a volume, and when each gets an answer.
+//! Claims that wait for a volume, and the answers to them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::driver::{Driver, Outcome};
-use super::volume::{Order, is_allowed, topology};
+use super::volume::{VolumeRequest, is_allowed, topology};
 use crate::components::{ApiClient, Error};
 
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
@@ -19,19 +19,19 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// How long nobody looks whether all of it has ended.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between checks for the end.
+const POLL: Duration = Duration::from_millis(50);
 
-/// The time after which a try that could not be made is made again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Time until a failed request is repeated.
+const RETRY: Duration = Duration::from_millis(100);
 
-/// The claims that wait.
+/// Tasks for all claims that wait.
 pub(super) struct Tasks {
     client: ApiClient,
     drivers: Vec<Driver>,
     /// By UID of the claim.
     waiting: HashMap<String, Task>,
-    /// Tries so far, by UID of the claim.
+    /// Number of tries so far, by UID of the claim.
     tries: HashMap<String, u32>,
 }
 
@@ -50,59 +50,61 @@ impl Tasks {
     pub(super) fn work(mut self, ended: &AtomicBool, claims: &Receiver<Value>) {
         while !ended.load(Ordering::Relaxed) {
             let next = self.waiting.values().map(|task| task.due).min();
-            let patience = next.map_or(LOOK, |due| due.saturating_duration_since(Instant::now()).min(LOOK));
+            let patience = next.map_or(POLL, |due| due.saturating_duration_since(Instant::now()).min(POLL));
             match claims.recv_timeout(patience) {
-                Ok(claim) => self.look_until_it_is_told(&claim, ended),
+                Ok(claim) => self.update_with_retries(&claim, ended),
                 Err(RecvTimeoutError::Timeout) => self.answer_all(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    /// Takes note of what a claim is now, however long its class cannot be read.
-    fn look_until_it_is_told(&mut self, claim: &Value, ended: &AtomicBool) {
-        while let Err(error) = self.look(claim) {
+    /// Updates the task of a claim, and retries while its class cannot be read.
+    fn update_with_retries(&mut self, claim: &Value, ended: &AtomicBool) {
+        while let Err(error) = self.update(claim) {
             eprintln!("provisioner: {error}");
             if ended.load(Ordering::Relaxed) {
                 return;
             }
-            sleep(AGAIN);
+            sleep(RETRY);
         }
     }
 
-    fn look(&mut self, claim: &Value) -> Result<(), Error> {
+    fn update(&mut self, claim: &Value) -> Result<(), Error> {
         let Some(uid) = claim["metadata"]["uid"].as_str() else { return Ok(()) };
-        let Some(driver) = self.responsible(claim)? else {
+        let Some(driver) = self.responsible_driver(claim)? else {
             self.waiting.remove(uid);
             return Ok(());
         };
         if !self.waiting.contains_key(uid) {
-            // A claim that changes while it waits does not wait longer.
+            // A change of a waiting claim does not extend its delay.
             let due = Instant::now() + driver.behaviour(claim).delay;
             self.waiting.insert(uid.to_owned(), Task { path: path(claim), due });
         }
         Ok(())
     }
 
-    /// The driver that is to make a volume for `claim` now.
-    fn responsible(&self, claim: &Value) -> Result<Option<&Driver>, Error> {
+    /// Returns the driver that has to create a volume for `claim` now.
+    fn responsible_driver(&self, claim: &Value) -> Result<Option<&Driver>, Error> {
         let annotations = &claim["metadata"]["annotations"];
-        let [node, provisioner] = [SELECTED_NODE, STORAGE_PROVISIONER].map(|key| !annotations[key].is_null());
-        let is_open = claim["spec"]["volumeName"].as_str().unwrap_or_default().is_empty()
+        let [has_node, has_provisioner] =
+            [SELECTED_NODE, STORAGE_PROVISIONER].map(|key| !annotations[key].is_null());
+        let is_unbound = claim["spec"]["volumeName"].as_str().unwrap_or_default().is_empty()
             && claim["metadata"]["deletionTimestamp"].is_null();
-        if !is_open || !node && !provisioner {
+        if !is_unbound || !has_node && !has_provisioner {
             return Ok(None);
         }
         let Some(class) = self.class(claim)? else { return Ok(None) };
-        let is_asked = if class["volumeBindingMode"] == "WaitForFirstConsumer" { node } else { provisioner };
-        let name = class["provisioner"].as_str().filter(|_| is_asked);
+        let is_requested =
+            if class["volumeBindingMode"] == "WaitForFirstConsumer" { has_node } else { has_provisioner };
+        let name = class["provisioner"].as_str().filter(|_| is_requested);
         Ok(self.drivers.iter().find(|driver| name == Some(&driver.name)))
     }
 
     fn class(&self, claim: &Value) -> Result<Option<Value>, Error> {
         match claim["spec"]["storageClassName"].as_str() {
             None | Some("") => Ok(None),
-            Some(name) => existing(self.client.get(&format!("{CLASSES}/{name}"))),
+            Some(name) => optional(self.client.get(&format!("{CLASSES}/{name}"))),
         }
     }
 
@@ -112,38 +114,38 @@ impl Tasks {
         for uid in due.collect::<Vec<_>>() {
             let Some(task) = self.waiting.remove(&uid) else { continue };
             match self.answer(&uid, &task) {
-                Ok(Answer::Given) => {}
+                Ok(Answer::Done) => {}
                 Ok(Answer::TryAgain(delay)) => {
                     self.waiting.insert(uid, Task { due: Instant::now() + delay, ..task });
                 }
                 Err(error) => {
                     eprintln!("provisioner: {error}");
-                    self.waiting.insert(uid, Task { due: Instant::now() + AGAIN, ..task });
+                    self.waiting.insert(uid, Task { due: Instant::now() + RETRY, ..task });
                 }
             }
         }
     }
 
     fn answer(&mut self, uid: &str, task: &Task) -> Result<Answer, Error> {
-        // What the watch has shown may be older than what was done for the claim last.
-        let claim = existing(self.client.get(&task.path))?.filter(|claim| claim["metadata"]["uid"] == uid);
-        let Some(claim) = claim else { return Ok(Answer::Given) };
-        let Some(driver) = self.responsible(&claim)? else { return Ok(Answer::Given) };
+        // The watch may be behind the last change that was made to the claim.
+        let claim = optional(self.client.get(&task.path))?.filter(|claim| claim["metadata"]["uid"] == uid);
+        let Some(claim) = claim else { return Ok(Answer::Done) };
+        let Some(driver) = self.responsible_driver(&claim)? else { return Ok(Answer::Done) };
         let behaviour = driver.behaviour(&claim);
         let has_node = !claim["metadata"]["annotations"][SELECTED_NODE].is_null();
         let tries = self.tries.get(uid).copied().unwrap_or(0);
         let answer = match behaviour.outcome {
-            Outcome::Never => return Ok(Answer::Given),
+            Outcome::Never => return Ok(Answer::Done),
             Outcome::RemoveSelectedNode(times) if tries < times && has_node => {
                 self.remove_selected_node(task, &claim)?;
-                Answer::Given
+                Answer::Done
             }
             Outcome::FailTimes(times) | Outcome::RemoveSelectedNode(times) if tries < times => {
-                Answer::TryAgain(behaviour.delay.max(AGAIN))
+                Answer::TryAgain(behaviour.delay.max(RETRY))
             }
-            _ => self.make(driver, &claim)?,
+            _ => self.provision(driver, &claim)?,
         };
-        // What the server did not take does not count.
+        // Requests that failed are not counted.
         self.tries.insert(uid.to_owned(), tries + 1);
         Ok(answer)
     }
@@ -151,29 +153,29 @@ impl Tasks {
     fn remove_selected_node(&self, task: &Task, claim: &Value) -> Result<(), Error> {
         let uid = &claim["metadata"]["uid"];
         let patch = json!({"metadata": {"uid": uid, "annotations": {SELECTED_NODE: null}}});
-        taken(self.client.merge_patch(&task.path, &patch))
+        allow_missing_or_existing(self.client.merge_patch(&task.path, &patch))
     }
 
-    fn make(&self, driver: &Driver, claim: &Value) -> Result<Answer, Error> {
-        let Some(class) = self.class(claim)? else { return Ok(Answer::TryAgain(AGAIN)) };
-        let Some(topology) = self.place(claim, &class, &driver.topology_keys)? else {
-            return Ok(Answer::TryAgain(AGAIN));
+    fn provision(&self, driver: &Driver, claim: &Value) -> Result<Answer, Error> {
+        let Some(class) = self.class(claim)? else { return Ok(Answer::TryAgain(RETRY)) };
+        let Some(topology) = self.topology(claim, &class, &driver.topology_keys)? else {
+            return Ok(Answer::TryAgain(RETRY));
         };
-        let order = Order { driver: &driver.name, claim, class: &class, topology: &topology };
-        taken(self.client.post(VOLUMES, &order.volume()))?;
-        Ok(Answer::Given)
+        let request = VolumeRequest { driver: &driver.name, claim, class: &class, topology: &topology };
+        allow_missing_or_existing(self.client.post(VOLUMES, &request.volume()))?;
+        Ok(Answer::Done)
     }
 
-    /// Where the volume will lie: where the selected node does, or, where none
-    /// is selected, at one of all allowed places, chosen by the claim's name.
-    fn place(
+    /// Topology of the volume: that of the selected node, or, if none is selected,
+    /// one of the allowed topologies, chosen by the claim's name.
+    fn topology(
         &self,
         claim: &Value,
         class: &Value,
         keys: &[String],
     ) -> Result<Option<Map<String, Value>>, Error> {
         if let Some(node) = claim["metadata"]["annotations"][SELECTED_NODE].as_str() {
-            let node = existing(self.client.get(&format!("{NODES}/{node}")))?;
+            let node = optional(self.client.get(&format!("{NODES}/{node}")))?;
             return Ok(node.and_then(|node| topology(&node, keys)));
         }
         let nodes = self.client.get(NODES)?;
@@ -187,10 +189,10 @@ impl Tasks {
     }
 }
 
-/// What a driver did with a claim.
+/// Result of a driver's work on a claim.
 enum Answer {
-    /// All that there is to do, until the claim changes.
-    Given,
+    /// There is nothing more to do until the claim changes.
+    Done,
     TryAgain(Duration),
 }
 
@@ -200,16 +202,16 @@ fn path(claim: &Value) -> String {
     format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 }
 
-/// An object, or that there is none.
-fn existing(result: Result<Value, Error>) -> Result<Option<Value>, Error> {
+/// Turns "not found" into `None`.
+fn optional(result: Result<Value, Error>) -> Result<Option<Value>, Error> {
     match result {
         Err(Error::Refused { status: 404, .. }) => Ok(None),
         result => result.map(Some),
     }
 }
 
-/// A claim that is gone and a volume that is there already need nothing more.
-fn taken(result: Result<Value, Error>) -> Result<(), Error> {
+/// Ignores that a claim no longer exists or that a volume already exists.
+fn allow_missing_or_existing(result: Result<Value, Error>) -> Result<(), Error> {
     match result {
         Err(Error::Refused { status: 404 | 409, .. }) => Ok(()),
         result => result.map(drop),

@@ -1,24 +1,25 @@
-//! The volume that is made for a claim.
+//! The volume that is created for a claim.
 
 use serde_json::{Map, Value, json};
 
-/// A claim and what decides where its volume lies.
-pub(super) struct Order<'a> {
+/// A claim, its class and driver, and the topology of its volume.
+pub(super) struct VolumeRequest<'a> {
     pub(super) driver: &'a str,
     pub(super) claim: &'a Value,
     pub(super) class: &'a Value,
-    /// The labels of the place, by topology key.
+    /// Labels by topology key.
     pub(super) topology: &'a Map<String, Value>,
 }
 
-/// The labels of `node` under `keys`, if it has them all.
+/// The labels of `node` for `keys`, if it has them all.
 pub(super) fn topology(node: &Value, keys: &[String]) -> Option<Map<String, Value>> {
     let labels = &node["metadata"]["labels"];
     keys.iter().map(|key| labels[key].is_string().then(|| (key.clone(), labels[key].clone()))).collect()
 }
 
-/// Whether a class lets volumes be made at `topology`: any of its terms, or
-/// there are none. Labels that are no topology of the driver forbid.
+/// Returns true if a class allows volumes at `topology`: one of its terms
+/// matches, or there are none. A label that is not a topology key of the driver
+/// never matches.
 pub(super) fn is_allowed(class: &Value, topology: &Map<String, Value>) -> bool {
     let Some(terms) = class["allowedTopologies"].as_array().filter(|terms| !terms.is_empty()) else {
         return true;
@@ -34,17 +35,17 @@ pub(super) fn is_allowed(class: &Value, topology: &Map<String, Value>) -> bool {
     })
 }
 
-impl Order<'_> {
-    /// A volume as the external provisioner of CSI drivers writes it, named
-    /// after the claim's UID and set aside for the claim.
+impl VolumeRequest<'_> {
+    /// A volume as the external-provisioner of CSI drivers writes it: named after
+    /// the claim's UID and reserved for the claim.
     pub(super) fn volume(&self) -> Value {
         let Self { driver, claim, class, topology } = self;
-        let (metadata, wanted) = (&claim["metadata"], &claim["spec"]);
+        let (metadata, claim_spec) = (&claim["metadata"], &claim["spec"]);
         let name = volume_name(claim);
         let mut spec = json!({
-            "capacity": {"storage": wanted["resources"]["requests"]["storage"]},
-            "accessModes": wanted["accessModes"],
-            "storageClassName": wanted["storageClassName"],
+            "capacity": {"storage": claim_spec["resources"]["requests"]["storage"]},
+            "accessModes": claim_spec["accessModes"],
+            "storageClassName": claim_spec["storageClassName"],
             "persistentVolumeReclaimPolicy": class["reclaimPolicy"].as_str().unwrap_or("Delete"),
             "csi": {"driver": driver, "volumeHandle": name},
             "claimRef": {
@@ -53,8 +54,8 @@ impl Order<'_> {
             },
         });
         for field in ["volumeMode", "volumeAttributesClassName"] {
-            if wanted[field].is_string() {
-                spec[field] = wanted[field].clone();
+            if claim_spec[field].is_string() {
+                spec[field] = claim_spec[field].clone();
             }
         }
         if !topology.is_empty() {
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_allowed_by_any_term_of_which_it_fulfils_all() {
+    fn a_topology_is_allowed_if_all_expressions_of_one_term_match() {
         let zone = |values: &[&str]| json!({"matchLabelExpressions": [{"key": "zone", "values": values}]});
         let mut both = zone(&["a"]);
         both["matchLabelExpressions"].as_array_mut().unwrap().push(json!({"key": "rack", "values": ["1"]}));
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_lies_where_the_node_lies_and_is_set_aside_for_the_claim() {
+    fn a_volume_has_the_topology_of_the_node_and_is_reserved_for_the_claim() {
         let node = json!({"metadata": {"labels": {"zone": "a", "other": "x"}}});
         let keys = ["zone".to_owned()];
         let claim = json!({
@@ -111,8 +112,8 @@ mod tests {
                 "resources": {"requests": {"storage": "1Gi"}}},
         });
         let topology = topology(&node, &keys).unwrap();
-        let order = Order { driver: "d", claim: &claim, class: &json!({}), topology: &topology };
-        let volume = order.volume();
+        let request = VolumeRequest { driver: "d", claim: &claim, class: &json!({}), topology: &topology };
+        let volume = request.volume();
         assert_eq!(volume["metadata"]["name"], "pvc-u");
         assert_eq!(volume["spec"]["claimRef"]["uid"], "u");
         assert_eq!(volume["spec"]["volumeMode"], "Block");
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_one_of_the_keys_is_no_place() {
+    fn a_node_without_one_of_the_keys_has_no_topology() {
         let node = json!({"metadata": {"labels": {"zone": "a"}}});
         assert!(topology(&node, &["zone".to_owned(), "rack".to_owned()]).is_none());
         assert!(topology(&json!({}), &[]).is_some_and(|place| place.is_empty()));

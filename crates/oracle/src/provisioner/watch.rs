@@ -1,4 +1,4 @@
-//! Following all claims.
+//! Watching all claims.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,33 +12,33 @@ use crate::components::{ApiClient, Error};
 
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
 
-/// The time after which an API server that is away is asked again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Time until a failed request is repeated.
+const RETRY: Duration = Duration::from_millis(100);
 
-/// Sends every state of every claim, those that are deleted as they were last
-/// and marked so, until `ended` is set.
+/// Sends every state of every claim until `ended` is set. Deleted claims are sent
+/// with their last state and a deletion timestamp.
 pub(super) fn watch(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) {
     while !ended.load(Ordering::Relaxed) {
         if follow(client, ended, sender).is_err() {
-            sleep(AGAIN);
+            sleep(RETRY);
         }
     }
 }
 
-/// Lists, then watches until the server has forgotten where we are.
+/// Lists, then watches until the server reports that the version is too old.
 fn follow(client: &ApiClient, ended: &AtomicBool, sender: &Sender<Value>) -> Result<(), Error> {
     let mut list = client.get(CLAIMS)?;
     let mut version = list["metadata"]["resourceVersion"].take();
     for claim in list["items"].as_array_mut().into_iter().flatten() {
-        // The receiver is gone only when all of it ends.
+        // The receiver is dropped only when the provisioner ends.
         let _ = sender.send(claim.take());
     }
     while !ended.load(Ordering::Relaxed) {
         let from = version.as_str().unwrap_or_default();
-        // Short, to see soon that it has ended.
+        // Short, so that the end is noticed soon.
         let query = format!("{CLAIMS}?watch=1&timeoutSeconds=1&resourceVersion={from}");
         for line in client.stream(&query)?.lines() {
-            // A connection that breaks is one that ends.
+            // A broken connection is treated as a closed one.
             let Some(mut event) = line.ok().and_then(|line| serde_json::from_str::<Value>(&line).ok()) else {
                 break;
             };

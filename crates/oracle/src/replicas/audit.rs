@@ -1,8 +1,8 @@
-//! What each replica wrote, and when it led, as kube-apiserver's audit log tells it.
+//! Writes and terms of the replicas, from kube-apiserver's audit log.
 //!
-//! A term begins with a write of the lease that names a holder other than before. While the holder is the same process, its
-//! renewals prolong it. Nobody may write for whom it is not the term: a write that the API server *received* when another's
-//! take-over was *complete* is one too many. What was received before, and was answered later because etcd stood still, is
+//! A term starts with a write of the lease that changes the holder. Renewals by the same process extend it. Only the
+//! replica whose term it is may write: a write that the API server *received* after another replica's acquisition of the
+//! lease was *complete* is a violation. A write that was received before and answered later, because etcd was suspended, is
 //! not: it was sent in the writer's own term.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,8 @@ use serde_json::json;
 
 use super::violation::Violation;
 
-/// The audit policy, and where the log is: writes of `replicas` with their times, and what is written of leases.
+/// Writes the audit policy. Returns kube-apiserver's flags and the path of the log, which has the writes of `replicas` with
+/// their times, and the content of leases.
 pub(super) fn flags(directory: &Path, replicas: &[String]) -> Result<(Vec<String>, PathBuf)> {
     let (policy, log) = (directory.join("audit-policy.yaml"), directory.join("audit.log"));
     let lease = json!([{"group": "coordination.k8s.io", "resources": ["leases"]}]);
@@ -37,25 +38,25 @@ pub(super) fn flags(directory: &Path, replicas: &[String]) -> Result<(Vec<String
     let flags = vec![
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log.display()),
-        // In MB: one file.
+        // In MB, large enough for a single file.
         "--audit-log-maxsize=100000".to_owned(),
     ];
     Ok((flags, log))
 }
 
-/// Reads the log as it grows.
-pub(super) struct Log {
+/// Reads the audit log as it grows.
+pub(super) struct AuditLog {
     file: BufReader<File>,
-    /// The beginning of a line that is not complete yet.
+    /// Start of an incomplete line.
     line: Vec<u8>,
 }
 
-impl Log {
+impl AuditLog {
     pub(super) fn open(path: &Path) -> Result<Self> {
         Ok(Self { file: BufReader::new(File::open(path)?), line: Vec::new() })
     }
 
-    /// The writes that came to an end since the last call.
+    /// Returns the writes that have completed since the last call.
     pub(super) fn read(&mut self) -> Result<Vec<Write>> {
         let mut writes = Vec::new();
         while self.file.read_until(b'\n', &mut self.line)? > 0 && self.line.ends_with(b"\n") {
@@ -68,27 +69,27 @@ impl Log {
     }
 }
 
-/// A request that was answered.
+/// A completed write request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Write {
-    /// Whose token it bore.
+    /// The replica that sent it, by its token.
     pub(super) replica: String,
     /// `verb resource[/subresource]`.
     pub(super) what: String,
-    /// The object's name.
+    /// Name of the object.
     pub(super) name: String,
     pub(super) code: u16,
     pub(super) received: Timestamp,
     pub(super) completed: Timestamp,
-    /// What a lease is to say.
-    pub(super) lease: Option<Claim>,
+    /// The written lease.
+    pub(super) lease: Option<LeaseWrite>,
 }
 
-/// A lease, as it is written.
+/// A written lease.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Claim {
+pub(super) struct LeaseWrite {
     pub(super) holder: String,
-    /// When, by the writer's clock.
+    /// Time by the writer's clock.
     pub(super) renewed: Timestamp,
 }
 
@@ -138,7 +139,7 @@ struct LeaseSpec {
 }
 
 impl Entry {
-    /// `None` if nothing was answered yet.
+    /// Returns `None` if the request is not complete.
     fn write(self) -> Result<Option<Write>> {
         let Some(Status { code }) = self.response_status else { return Ok(None) };
         if self.stage != "ResponseComplete" {
@@ -150,8 +151,8 @@ impl Entry {
             sub => format!("{} {resource}/{sub}", self.verb),
         };
         let spec = self.request_object.and_then(|object| object.spec).filter(|_| resource == "leases");
-        let lease = spec.map(|spec| -> Result<Claim> {
-            Ok(Claim { holder: spec.holder_identity, renewed: Timestamp::parse(&spec.renew_time)? })
+        let lease = spec.map(|spec| -> Result<LeaseWrite> {
+            Ok(LeaseWrite { holder: spec.holder_identity, renewed: Timestamp::parse(&spec.renew_time)? })
         });
         Ok(Some(Write {
             replica: self.user.username,
@@ -165,36 +166,37 @@ impl Entry {
     }
 }
 
-/// From the write of the lease that began it until the next one begins.
+/// A term of leadership: from the write of the lease that started it until the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Term {
     pub(super) replica: String,
-    /// The process.
+    /// Identity of the process.
     pub(super) holder: String,
-    /// When the write that began it was received, and when it was answered.
+    /// Time at which the write that started it was received.
     pub(super) received: Timestamp,
+    /// Time at which that write was answered.
     pub(super) completed: Timestamp,
-    /// When its last renewal was answered.
+    /// Time at which its last renewal was answered.
     pub(super) renewed: Timestamp,
 }
 
 /// All writes so far.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct WriteLog {
     pub(super) terms: Vec<Term>,
-    /// Who wrote what, leases aside.
+    /// Successful writes, except of leases.
     writes: Vec<Write>,
     bindings: HashMap<String, usize>,
     pub(super) bound: usize,
-    /// Bindings that were refused, by the answer's code.
+    /// Number of rejected bindings by status code.
     pub(super) refused: BTreeMap<u16, usize>,
-    /// The last offset of each replica's clock that its leases tell of, in nanoseconds.
+    /// Last known offset of each replica's clock in nanoseconds, from its leases.
     pub(super) offsets: BTreeMap<String, i64>,
 }
 
-impl Book {
-    /// What came to an end next.
-    pub(super) fn note(&mut self, write: Write) {
+impl WriteLog {
+    /// Adds the next completed write.
+    pub(super) fn add(&mut self, write: Write) {
         let succeeded = (200..300).contains(&write.code);
         if write.what == "create pods/binding" {
             if succeeded {
@@ -209,13 +211,13 @@ impl Book {
             (true, Some(claim)) => {
                 self.offsets.insert(write.replica.clone(), claim.renewed.0 - write.received.0);
                 let claim = claim.clone();
-                self.note_lease(write, claim);
+                self.add_lease(write, claim);
             }
             (true, None) => self.writes.push(write),
         }
     }
 
-    fn note_lease(&mut self, write: Write, claim: Claim) {
+    fn add_lease(&mut self, write: Write, claim: LeaseWrite) {
         let Write { replica, received, completed, .. } = write;
         match self.terms.last_mut() {
             Some(term) if term.holder == claim.holder => term.renewed = completed,
@@ -229,17 +231,17 @@ impl Book {
         }
     }
 
-    /// Who leads.
+    /// The term of the current leader.
     pub(super) fn leader(&self) -> Option<&Term> {
         self.terms.last().filter(|term| !term.holder.is_empty())
     }
 
-    /// The take-over that ended the term of a process that was killed then.
-    pub(super) fn take_over(&self, killed: &str, at: Timestamp) -> Option<&Term> {
+    /// The term that followed the kill of a leader.
+    pub(super) fn failover(&self, killed: &str, at: Timestamp) -> Option<&Term> {
         self.terms.iter().find(|term| term.completed > at && term.holder != killed)
     }
 
-    /// Everything that must not be, in all that was noted.
+    /// Returns the violations in all writes.
     pub(super) fn violations(&self) -> Vec<Violation> {
         let twice = self.bindings.iter().filter(|(_, times)| **times > 1);
         let twice = twice.map(|(pod, times)| Violation::BoundTwice { pod: pod.clone(), times: *times });
@@ -249,13 +251,13 @@ impl Book {
     fn judge(&self, write: &Write) -> Option<Violation> {
         let at = write.received;
         let (replica, what, at_text) = (write.replica.clone(), write.what.clone(), at.to_rfc3339_micro());
-        // Who takes the lease may know it a moment before the answer is in the log.
-        let begun = self.terms.partition_point(|term| term.received <= at);
-        let begins = |term: &&Term| term.completed > at && term.replica == write.replica;
-        if self.terms[..begun].last().is_some_and(|term| begins(&term)) {
+        // A replica that acquires the lease may know it a moment before the answer is logged.
+        let started = self.terms.partition_point(|term| term.received <= at);
+        let is_starting = |term: &&Term| term.completed > at && term.replica == write.replica;
+        if self.terms[..started].last().is_some_and(|term| is_starting(&term)) {
             return None;
         }
-        match self.terms[..begun].iter().rfind(|term| term.completed <= at) {
+        match self.terms[..started].iter().rfind(|term| term.completed <= at) {
             Some(term) if term.replica == write.replica => None,
             Some(term) => Some(Violation::WroteWithoutLease {
                 replica,
@@ -268,7 +270,7 @@ impl Book {
         }
     }
 
-    /// How far a replica's clock was from that of kube-apiserver, as far as it is known.
+    /// Offset in seconds of a replica's clock from kube-apiserver's, if known.
     pub(super) fn offset(&self, replica: &str) -> Option<f64> {
         self.offsets.get(replica).map(|nanoseconds| *nanoseconds as f64 / 1e9)
     }
@@ -280,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    /// A write in milliseconds.
+    /// A write, with times in milliseconds.
     fn write(replica: &str, what: &str, name: &str, received: i64, completed: i64) -> Write {
         Write {
             replica: replica.to_owned(),
@@ -294,7 +296,7 @@ mod tests {
     }
 
     fn lease(replica: &str, holder: &str, received: i64, completed: i64) -> Write {
-        let claim = Claim { holder: holder.to_owned(), renewed: Timestamp(0) };
+        let claim = LeaseWrite { holder: holder.to_owned(), renewed: Timestamp(0) };
         Write { code: 200, lease: Some(claim), ..write(replica, "update leases", "l", received, completed) }
     }
 
@@ -302,41 +304,41 @@ mod tests {
         write(replica, "create pods/binding", pod, received, completed)
     }
 
-    fn book(writes: &[Write]) -> Book {
-        let mut book = Book::default();
-        writes.iter().cloned().for_each(|write| book.note(write));
-        book
+    fn log(writes: &[Write]) -> WriteLog {
+        let mut log = WriteLog::default();
+        writes.iter().cloned().for_each(|write| log.add(write));
+        log
     }
 
     #[test]
-    fn who_writes_in_his_own_term_does_no_wrong() {
-        let book = book(&[
+    fn writes_in_ones_own_term_are_not_violations() {
+        let log = log(&[
             lease("a", "a1", 10, 12),
             bind("a", "p", 20, 21),
             lease("a", "a1", 30, 31),
             bind("a", "q", 40, 41),
             lease("b", "b1", 50, 52),
             bind("b", "r", 53, 54),
-            // The log was a moment late.
+            // Written before the answer was logged.
             lease("a", "a2", 60, 65),
             bind("a", "s", 64, 66),
         ]);
-        assert_eq!(book.violations(), []);
-        let holders: Vec<_> = book.terms.iter().map(|term| term.holder.as_str()).collect();
+        assert_eq!(log.violations(), []);
+        let holders: Vec<_> = log.terms.iter().map(|term| term.holder.as_str()).collect();
         assert_eq!(holders, ["a1", "b1", "a2"]);
-        assert_eq!(book.bound, 4);
-        assert_eq!(book.take_over("a1", Timestamp(45_000_000)).unwrap().holder, "b1");
-        assert_eq!(book.terms[0].renewed, Timestamp(31_000_000));
+        assert_eq!(log.bound, 4);
+        assert_eq!(log.failover("a1", Timestamp(45_000_000)).unwrap().holder, "b1");
+        assert_eq!(log.terms[0].renewed, Timestamp(31_000_000));
     }
 
     #[test]
-    fn what_was_received_before_a_take_over_may_be_answered_after_it() {
+    fn a_write_received_before_a_failover_may_be_answered_after_it() {
         let in_time = [lease("a", "a1", 10, 12), lease("b", "b1", 50, 52), bind("a", "p", 49, 70)];
-        assert_eq!(book(&in_time).violations(), []);
+        assert_eq!(log(&in_time).violations(), []);
         let meanwhile = [lease("a", "a1", 10, 12), lease("b", "b1", 50, 52), bind("a", "p", 51, 70)];
-        assert_eq!(book(&meanwhile).violations(), []);
+        assert_eq!(log(&meanwhile).violations(), []);
         let late = [lease("a", "a1", 10, 12), lease("b", "b1", 50, 52), bind("a", "p", 53, 70)];
-        let violations = book(&late).violations();
+        let violations = log(&late).violations();
         assert!(
             matches!(&violations[..], [Violation::WroteWithoutLease { replica, leader, .. }] if replica == "a" && leader == "b"),
             "{violations:?}"
@@ -344,23 +346,23 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_first_and_asks_later_is_named() {
-        let violations = book(&[bind("a", "p", 5, 6), lease("a", "a1", 10, 12)]).violations();
+    fn a_write_before_any_lease_is_a_violation() {
+        let violations = log(&[bind("a", "p", 5, 6), lease("a", "a1", 10, 12)]).violations();
         assert!(matches!(violations[..], [Violation::WroteBeforeLease { .. }]), "{violations:?}");
     }
 
     #[test]
-    fn refused_writes_count_for_nothing_and_two_bindings_of_a_pod_for_one_too_many() {
+    fn rejected_writes_are_ignored_and_two_bindings_of_a_pod_are_a_violation() {
         let refused = Write { code: 409, ..bind("b", "p", 20, 21) };
         let all = [lease("a", "a1", 10, 12), bind("a", "p", 15, 16), refused.clone()];
-        let once = book(&all);
+        let once = log(&all);
         assert_eq!((once.violations(), once.refused), (vec![], BTreeMap::from([(409, 1)])));
-        let twice = book(&[lease("a", "a1", 10, 12), bind("a", "p", 15, 16), bind("a", "p", 17, 18)]);
+        let twice = log(&[lease("a", "a1", 10, 12), bind("a", "p", 15, 16), bind("a", "p", 17, 18)]);
         assert_eq!(twice.violations(), [Violation::BoundTwice { pod: "p".to_owned(), times: 2 }]);
     }
 
     #[test]
-    fn entries_of_the_log_are_understood() {
+    fn entries_of_the_audit_log_are_decoded() {
         let entry = json!({
             "stage": "ResponseComplete",
             "verb": "update",
@@ -374,8 +376,8 @@ mod tests {
         let entry: Entry = serde_json::from_value(entry).unwrap();
         let write = entry.write().unwrap().unwrap();
         assert_eq!(write.completed.since(write.received), Duration::from_millis(250));
-        let book = book(&[write]);
-        assert_eq!(book.offset("replica-1"), Some(300.0));
-        assert_eq!(book.leader().unwrap().holder, "h_1");
+        let log = log(&[write]);
+        assert_eq!(log.offset("replica-1"), Some(300.0));
+        assert_eq!(log.leader().unwrap().holder, "h_1");
     }
 }

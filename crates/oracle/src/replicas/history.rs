@@ -1,6 +1,6 @@
-//! What became of pods, from etcd itself: every change once and in its order, whatever becomes of the API server meanwhile.
+//! Changes of pods from etcd itself: every change once and in order, regardless of the API server's state.
 //!
-//! etcd serves its watches as lines of JSON, too, and kube-apiserver can be told to store JSON.
+//! etcd can serve watches as lines of JSON, and kube-apiserver can store JSON.
 
 use std::io::{BufRead, BufReader};
 use std::thread::{self, sleep};
@@ -13,26 +13,26 @@ use serde::Deserialize;
 use serde_json::json;
 use ureq::Agent;
 
-/// kube-apiserver stores pods so that they can be read here.
+/// Flag that makes kube-apiserver store JSON.
 pub(super) const FLAG: &str = "--storage-media-type=application/json";
 
 const PODS: &str = "/registry/pods/";
-/// The key behind all keys that begin with [`PODS`].
+/// The first key after all keys that start with [`PODS`].
 const END: &str = "/registry/pods0";
 
-/// From one try to connect to the next.
+/// Time between attempts to connect.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A change of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It was created or changed.
+    /// The pod was created or changed.
     Put(Pod),
-    /// The pod of that name is gone.
-    Gone(String),
+    /// The pod with this name was deleted.
+    Deleted(String),
 }
 
-/// A pod, as far as it takes room.
+/// A pod with its node and requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pod {
     pub(super) name: String,
@@ -43,18 +43,18 @@ pub(super) struct Pod {
     pub(super) memory: u64,
 }
 
-/// Follows all pods from the beginning of the history on, in a thread that ends when `tell` says `false`.
-pub(super) fn follow(etcd: &str, mut tell: impl FnMut(Result<Change>) -> bool + Send + 'static) {
+/// Watches all pods from the start of the history in a thread that ends when `handle` returns false.
+pub(super) fn follow(etcd: &str, mut handle: impl FnMut(Result<Change>) -> bool + Send + 'static) {
     let url = format!("{etcd}/v3/watch");
     let agent: Agent = Agent::config_builder().proxy(None).build().into();
     thread::spawn(move || {
         let mut next = 1;
         loop {
-            match read(&agent, &url, &mut next, &mut tell) {
+            match read(&agent, &url, &mut next, &mut handle) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    if !tell(Err(error)) {
+                    if !handle(Err(error)) {
                         return;
                     }
                 }
@@ -64,29 +64,29 @@ pub(super) fn follow(etcd: &str, mut tell: impl FnMut(Result<Change>) -> bool + 
     });
 }
 
-/// Reads one watch to its end: whether to go on with another one, from the revision `next` on.
+/// Reads one watch to its end and sets `next` to the next revision. Returns true if another watch shall follow.
 fn read(
     agent: &Agent,
     url: &str,
     next: &mut u64,
-    tell: &mut impl FnMut(Result<Change>) -> bool,
+    handle: &mut impl FnMut(Result<Change>) -> bool,
 ) -> Result<bool> {
     let encode = |key: &str| STANDARD.encode(key);
     let request = json!({"create_request": {
         "key": encode(PODS), "range_end": encode(END), "start_revision": next.to_string(),
     }});
-    // etcd may be away for a moment; a connection that breaks is made anew.
+    // etcd may be unavailable for a moment; broken connections are reopened.
     let Ok(response) = agent.post(url).send(request.to_string()) else { return Ok(true) };
     let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
     for line in BufReader::new(reader).lines() {
         let Ok(line) = line else { return Ok(true) };
         let answer: Answer = serde_json::from_str(&line).with_context(|| line.clone())?;
         if answer.result.canceled {
-            bail!("etcd has ended the watch from revision {next} on: {line}");
+            bail!("etcd has cancelled the watch from revision {next}: {line}");
         }
         for event in answer.result.events {
             *next = event.kv.mod_revision.parse::<u64>().context("a revision")? + 1;
-            if !tell(event.decode()) {
+            if !handle(event.decode()) {
                 return Ok(false);
             }
         }
@@ -127,7 +127,7 @@ impl Event {
         let key = String::from_utf8(STANDARD.decode(&self.kv.key)?)?;
         let name = key.rsplit('/').next().unwrap_or_default().to_owned();
         if self.kind == "DELETE" {
-            return Ok(Change::Gone(name));
+            return Ok(Change::Deleted(name));
         }
         let value = STANDARD.decode(&self.kv.value)?;
         let stored: Stored = serde_json::from_slice(&value).with_context(|| key.clone())?;
@@ -145,10 +145,10 @@ impl Event {
     }
 }
 
-/// Only what the load asks for has to be understood.
+/// Parses a quantity. Only the form that the load uses is supported.
 fn amount(text: &str, unit: &str) -> Result<u64> {
     let number = text.strip_suffix(unit).with_context(|| format!("{text:?} does not end with {unit}"))?;
-    number.parse().with_context(|| format!("{text:?} is no number of {unit}"))
+    number.parse().with_context(|| format!("{text:?} is not a number of {unit}"))
 }
 
 #[derive(Deserialize)]
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_and_deletions_are_told_apart() {
+    fn puts_and_deletions_are_distinguished() {
         let requests = json!({"cpu": "100m", "memory": "64Mi"});
         let containers =
             json!([{"resources": {"requests": requests}}, {"resources": {"requests": requests}}]);
@@ -209,11 +209,11 @@ mod tests {
         assert_eq!(event("", &pending).decode().unwrap(), Change::Put(pod(None)));
         let bound = json!({"spec": {"containers": containers, "nodeName": "n"}}).to_string();
         assert_eq!(event("PUT", &bound).decode().unwrap(), Change::Put(pod(Some("n"))));
-        assert_eq!(event("DELETE", "").decode().unwrap(), Change::Gone("a".to_owned()));
+        assert_eq!(event("DELETE", "").decode().unwrap(), Change::Deleted("a".to_owned()));
     }
 
     #[test]
-    fn what_cannot_be_counted_is_an_error() {
+    fn unsupported_quantities_are_an_error() {
         let odd =
             json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}]}});
         assert!(event("PUT", &odd.to_string()).decode().is_err());

@@ -1,4 +1,4 @@
-//! Pods that come at a steady pace, and go again when the cluster is full enough.
+//! Pods that are created at a steady rate, and deleted when the cluster is full enough.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,35 +7,35 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::ledger::{Ledger, Room};
+use super::ledger::{Ledger, Resources};
 use crate::components::{ApiClient, Error};
 use crate::generate::Random;
 
 pub(super) const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Pods that a node can hold on the average, whatever of it is full first.
+/// Average number of pods that fit on a node, whichever resource is exhausted first.
 const PER_NODE: usize = 40;
-/// So many of a hundred places are taken in the long run.
+/// Percentage of places that are used in the long run.
 const FULL: usize = 80;
-/// Who falls behind by more forgets what was missed.
-const BEHIND: Duration = Duration::from_secs(1);
-/// Before what failed is tried again.
-const PAUSE: Duration = Duration::from_millis(200);
-/// Before a look whether there is something to delete.
-const LOOK: Duration = Duration::from_millis(5);
+/// Maximum delay that is caught up; missed pods beyond it are skipped.
+const MAX_DELAY: Duration = Duration::from_secs(1);
+/// Time until a failed request is repeated.
+const RETRY: Duration = Duration::from_millis(200);
+/// Time between checks for pods to delete.
+const POLL: Duration = Duration::from_millis(5);
 const CREATORS: usize = 8;
 const DELETERS: usize = 16;
 
-/// What nodes have: a third is out of CPU first, a third out of memory, and a third out of places.
-const KINDS: [Room; 3] = [[5_000, 32_768, 110], [16_000, 5_120, 110], [16_000, 32_768, 40]];
+/// Capacities of nodes: a third runs out of CPU first, a third out of memory, and a third out of places for pods.
+const KINDS: [Resources; 3] = [[5_000, 32_768, 110], [16_000, 5_120, 110], [16_000, 32_768, 40]];
 
-/// The nodes by name.
-pub(super) fn nodes(count: usize) -> impl Iterator<Item = (String, Room)> {
+/// Names and capacities of the nodes.
+pub(super) fn nodes(count: usize) -> impl Iterator<Item = (String, Resources)> {
     (0..count).map(|index| (format!("node-{index}"), KINDS[index % KINDS.len()]))
 }
 
-pub(super) fn node(name: &str, [cpu, memory, pods]: Room) -> Value {
+pub(super) fn node(name: &str, [cpu, memory, pods]: Resources) -> Value {
     let resources =
         json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi"), "pods": pods.to_string()});
     json!({
@@ -44,7 +44,7 @@ pub(super) fn node(name: &str, [cpu, memory, pods]: Room) -> Value {
     })
 }
 
-/// How many pods so many nodes have in the long run.
+/// Number of pods that a number of nodes has in the long run.
 pub(super) fn places(nodes: usize) -> usize {
     nodes * PER_NODE * FULL / 100
 }
@@ -57,7 +57,7 @@ pub(super) struct Load {
     deletes: Arc<AtomicBool>,
 }
 
-/// When which pod comes next.
+/// Schedule of the creation of pods.
 struct Pace {
     interval: Duration,
     next: Instant,
@@ -65,7 +65,7 @@ struct Pace {
 }
 
 impl Load {
-    /// So many pods per second, and deletions of the oldest while more than `places` have a node.
+    /// Creates `rate` pods per second, and deletes the oldest while more than `places` have a node.
     pub(super) fn start(
         client: &ApiClient,
         rate: u32,
@@ -101,7 +101,7 @@ impl Load {
                             let path = format!("{PODS}/{name}?gracePeriodSeconds=0");
                             until_done(&deletes, 404, || client.delete(&path));
                         }
-                        None => sleep(LOOK),
+                        None => sleep(POLL),
                     }
                 }
             });
@@ -114,11 +114,11 @@ impl Load {
         self.created.load(Ordering::Relaxed)
     }
 
-    /// No more pods come; others still go.
+    /// Stops creating pods; deletion continues.
     pub(super) fn stop_creating(&mut self) {
         self.creates.store(false, Ordering::Relaxed);
         for creator in self.creators.drain(..) {
-            // Whatever it may have panicked about is told already.
+            // Its panic has already been printed.
             let _ = creator.join();
         }
     }
@@ -132,9 +132,9 @@ impl Drop for Load {
 }
 
 impl Pace {
-    /// The next pod's number, and when it comes.
+    /// Takes the number of the next pod and the time of its creation.
     fn claim(&mut self, now: Instant) -> (u64, Instant) {
-        if now.saturating_duration_since(self.next) > BEHIND {
+        if now.saturating_duration_since(self.next) > MAX_DELAY {
             self.next = now;
         }
         let (number, at) = (self.number, self.next);
@@ -157,7 +157,7 @@ fn until_done(wanted: &AtomicBool, done: u16, mut act: impl FnMut() -> Result<Va
     }
 }
 
-/// A pod of a size of its own. Its quantities are written as the API server writes them.
+/// A pod with a random size. Its quantities are in the API server's canonical form.
 fn pod(seed: u64, number: u64) -> Value {
     let mut random = Random::new(seed ^ number.rotate_left(32));
     let cpu = format!("{}m", random.pick(&[50, 100, 150, 200]));
@@ -178,13 +178,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_falls_behind_does_not_make_up_for_it() {
-        let begin = Instant::now();
+    fn long_delays_are_not_caught_up() {
+        let start = Instant::now();
         let second = Duration::from_secs(1);
-        let mut pace = Pace { interval: second / 10, next: begin, number: 0 };
-        assert_eq!(pace.claim(begin), (0, begin));
-        assert_eq!(pace.claim(begin + second / 2), (1, begin + second / 10));
-        let late = begin + 20 * second;
+        let mut pace = Pace { interval: second / 10, next: start, number: 0 };
+        assert_eq!(pace.claim(start), (0, start));
+        assert_eq!(pace.claim(start + second / 2), (1, start + second / 10));
+        let late = start + 20 * second;
         assert_eq!(pace.claim(late), (2, late));
         assert_eq!(pace.claim(late), (3, late + second / 10));
     }

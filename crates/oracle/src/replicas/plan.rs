@@ -1,4 +1,4 @@
-//! What happens to the replicas and to what they stand on, and when.
+//! Plan of the faults of a run.
 
 use std::fmt;
 
@@ -7,92 +7,91 @@ use serde::{Serialize, Serializer};
 use crate::generate::Random;
 
 const MINUTE: u64 = 60;
-/// In every minute the leader is killed at this second …
+/// Second of every minute at which the leader is killed.
 const KILL: u64 = 5;
-/// … and something else may happen at this one, when another leads for sure.
-const ELSE: u64 = 33;
-/// For how many seconds etcd stands still: longer than a leader goes on without a renewal, and than a lease lasts.
-const STANDSTILL: u64 = 20;
+/// Second of a minute at which another fault may happen, when another replica leads for certain.
+const OTHER: u64 = 33;
+/// Number of seconds for which etcd is suspended: longer than the renew deadline and the lease duration.
+const SUSPENSION: u64 = 20;
 
-/// Something that happens.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// SIGKILL for the replica that leads.
+pub enum Fault {
+    /// The leader is killed with SIGKILL.
     KillLeader,
-    /// kube-apiserver ends, by SIGKILL or gracefully, and starts anew.
+    /// kube-apiserver is stopped and restarted.
     RestartApiServer {
-        /// Whether it is asked to end.
+        /// True if it is stopped gracefully, false if it is killed.
         gracefully: bool,
     },
-    /// SIGSTOP for etcd.
+    /// etcd is suspended with SIGSTOP.
     StopEtcd,
-    /// SIGCONT for etcd.
+    /// etcd is resumed with SIGCONT.
     ContinueEtcd,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::KillLeader => "the leader is killed",
-            Self::RestartApiServer { gracefully: true } => "kube-apiserver is asked to end and started again",
-            Self::RestartApiServer { gracefully: false } => "kube-apiserver is killed and started again",
-            Self::StopEtcd => "etcd stands still",
-            Self::ContinueEtcd => "etcd goes on",
+            Self::RestartApiServer { gracefully: true } => "kube-apiserver is restarted gracefully",
+            Self::RestartApiServer { gracefully: false } => "kube-apiserver is killed and restarted",
+            Self::StopEtcd => "etcd is suspended",
+            Self::ContinueEtcd => "etcd is resumed",
         })
     }
 }
 
-impl Serialize for Trouble {
+impl Serialize for Fault {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// The troubles of a run, in order.
+/// Faults of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// For how many seconds pods come.
-    pub lasts_s: u64,
-    /// What happens how many seconds after the beginning.
-    pub troubles: Vec<(u64, Trouble)>,
-    /// By how many seconds the clock of the replica that leads first is wrong.
+    /// Number of seconds for which pods are created.
+    pub duration_s: u64,
+    /// Faults in order, with the time in seconds after the start.
+    pub faults: Vec<(u64, Fault)>,
+    /// Offset in seconds of the clock of the first leader.
     pub skew_s: i64,
 }
 
 impl Plan {
-    /// In every minute the leader is killed. In minutes chosen by `seed` kube-apiserver is restarted, twice, and etcd stands
-    /// still for a while, as far as there are minutes enough.
+    /// Creates a plan. The leader is killed every minute. In minutes chosen by `seed`, kube-apiserver is restarted twice and
+    /// etcd is suspended once, as far as there are enough minutes.
     #[must_use]
     pub fn new(seed: u64, minutes: u32) -> Self {
         let mut random = Random::new(seed);
-        let lasts_s = u64::from(minutes) * MINUTE;
+        let duration_s = u64::from(minutes) * MINUTE;
         let minutes: Vec<u64> = (0..u64::from(minutes)).map(|number| number * MINUTE).collect();
-        let mut troubles: Vec<_> =
-            minutes.iter().map(|minute| (minute + KILL, Trouble::KillLeader)).collect();
+        let mut faults: Vec<_> = minutes.iter().map(|minute| (minute + KILL, Fault::KillLeader)).collect();
         let chosen = random.sample(&minutes, 3);
         let others = [
-            Trouble::RestartApiServer { gracefully: false },
-            Trouble::StopEtcd,
-            Trouble::RestartApiServer { gracefully: true },
+            Fault::RestartApiServer { gracefully: false },
+            Fault::StopEtcd,
+            Fault::RestartApiServer { gracefully: true },
         ];
-        for (minute, trouble) in chosen.into_iter().zip(others) {
-            troubles.push((minute + ELSE, trouble));
-            if trouble == Trouble::StopEtcd {
-                troubles.push((minute + ELSE + STANDSTILL, Trouble::ContinueEtcd));
+        for (minute, fault) in chosen.into_iter().zip(others) {
+            faults.push((minute + OTHER, fault));
+            if fault == Fault::StopEtcd {
+                faults.push((minute + OTHER + SUSPENSION, Fault::ContinueEtcd));
             }
         }
-        troubles.sort_by_key(|(at, _)| *at);
+        faults.sort_by_key(|(at, _)| *at);
         let skew_s = i64::try_from(random.range(120, 540)).unwrap_or_default();
         let skew_s = if random.chance(50) { skew_s } else { -skew_s };
-        Self { lasts_s, troubles, skew_s }
+        Self { duration_s, faults, skew_s }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "the plan: {} s; the clock of replica-0 is off by {:+} s", self.lasts_s, self.skew_s)?;
-        self.troubles.iter().try_for_each(|(at, trouble)| writeln!(f, "{at:>6} s  {trouble}"))
+        writeln!(f, "plan: {} s; the clock of replica-0 is off by {:+} s", self.duration_s, self.skew_s)?;
+        self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{at:>6} s  {fault}"))
     }
 }
 
@@ -101,27 +100,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_of_three_minutes_has_every_trouble_and_room_between_them() {
+    fn a_plan_of_three_minutes_has_every_fault_with_time_between_them() {
         for seed in 0..50 {
             let plan = Plan::new(seed, 3);
-            let count =
-                |wanted: fn(&Trouble) -> bool| plan.troubles.iter().filter(|(_, t)| wanted(t)).count();
-            assert_eq!(count(|t| matches!(t, Trouble::KillLeader)), 3, "{plan}");
-            assert_eq!(count(|t| matches!(t, Trouble::RestartApiServer { .. })), 2, "{plan}");
-            assert_eq!(count(|t| matches!(t, Trouble::StopEtcd)), 1, "{plan}");
+            let count = |wanted: fn(&Fault) -> bool| plan.faults.iter().filter(|(_, t)| wanted(t)).count();
+            assert_eq!(count(|t| matches!(t, Fault::KillLeader)), 3, "{plan}");
+            assert_eq!(count(|t| matches!(t, Fault::RestartApiServer { .. })), 2, "{plan}");
+            assert_eq!(count(|t| matches!(t, Fault::StopEtcd)), 1, "{plan}");
             assert!((120..=540).contains(&plan.skew_s.abs()), "{plan}");
-            for pair in plan.troubles.windows(2) {
+            for pair in plan.faults.windows(2) {
                 assert!(pair[1].0 - pair[0].0 >= 12, "{plan}");
             }
-            assert!(plan.troubles.iter().all(|(at, _)| *at < plan.lasts_s), "{plan}");
+            assert!(plan.faults.iter().all(|(at, _)| *at < plan.duration_s), "{plan}");
         }
     }
 
     #[test]
-    fn a_seed_stands_for_its_plan() {
+    fn a_seed_determines_the_plan() {
         assert_eq!(Plan::new(7, 10), Plan::new(7, 10));
         assert!((0..20).any(|seed| Plan::new(seed, 10) != Plan::new(7, 10)));
         let (one, two) = (Plan::new(1, 1), Plan::new(1, 2));
-        assert_eq!((one.troubles.len(), two.troubles.len()), (2, 5));
+        assert_eq!((one.faults.len(), two.faults.len()), (2, 5));
     }
 }

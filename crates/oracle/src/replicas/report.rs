@@ -1,4 +1,4 @@
-//! What came of a run.
+//! Report of a run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,61 +10,61 @@ use serde::Serialize;
 use super::plan::Plan;
 use super::violation::Violation;
 
-/// How many violations of a kind are shown to people.
+/// Maximum number of violations of a kind in the text.
 const SHOWN: usize = 10;
 
-/// How it stands.
+/// Progress of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// Seconds since the beginning.
+pub struct Progress {
+    /// Seconds since the start.
     pub at_s: f64,
-    /// Pods that came.
+    /// Number of pods created.
     pub created: usize,
-    /// Pods that got a node.
+    /// Number of pods bound.
     pub bound: usize,
-    /// Pods that went.
+    /// Number of pods deleted.
     pub deleted: usize,
-    /// Pods without a node now.
+    /// Number of pods without a node.
     pub pending: usize,
-    /// Which part of all places is taken.
+    /// Fraction of all places that is used.
     pub full: f64,
-    /// How long somebody waited who got a node since the row before.
+    /// Longest wait of a pod bound since the last report, in seconds.
     pub longest_wait_s: f64,
-    /// Bindings that were refused, in all.
+    /// Total number of rejected bindings.
     pub refused_bindings: usize,
-    /// Who leads, or led last.
+    /// Name of the current or last leader.
     pub leader: String,
-    /// What has happened since the row before.
-    pub happened: Vec<String>,
+    /// Events since the last report.
+    pub events: Vec<String>,
 }
 
-/// A leader that was killed.
+/// Failover after a leader was killed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TakeOver {
-    /// Who was killed.
+pub struct Failover {
+    /// Replica that was killed.
     pub killed: String,
-    /// When.
+    /// Time of the kill.
     pub at: String,
-    /// Who led next.
+    /// Replica that led next.
     pub by: Option<String>,
-    /// From the kill to the answer that gave it the lease.
+    /// Seconds from the kill to the answer that granted the lease.
     pub seconds: Option<f64>,
 }
 
-/// How long pods waited for their node, in seconds.
+/// Times that pods waited for their node, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Waits {
-    /// Half waited no longer.
+pub struct WaitTimes {
+    /// Median.
     pub median_s: f64,
-    /// 99 of a hundred waited no longer.
+    /// 99th percentile.
     pub p99_s: f64,
-    /// None waited longer.
+    /// Maximum.
     pub longest_s: f64,
 }
 
-impl Waits {
+impl WaitTimes {
     pub(super) fn of(waits: &[Duration]) -> Self {
         let mut sorted = waits.to_vec();
         sorted.sort_unstable();
@@ -76,43 +76,43 @@ impl Waits {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// What happened.
+    /// The faults.
     pub plan: Plan,
-    /// Pods per second.
+    /// Number of pods created per second.
     pub rate: u32,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Pods that came, as etcd has it.
+    /// Number of pods created, according to etcd.
     pub created: usize,
-    /// Pods that got a node, as etcd has it.
+    /// Number of pods bound, according to etcd.
     pub bound: usize,
-    /// Pods that went.
+    /// Number of pods deleted.
     pub deleted: usize,
-    /// The most that any node ever had of anything, as a part of what it can hold.
+    /// Highest use of any resource on any node, as a fraction of its capacity.
     pub fullest_node: f64,
-    /// Bindings that were answered with success, as the audit log has it. An answer that was under way when kube-apiserver
-    /// was killed is not there.
+    /// Number of successful bindings in the audit log. A binding that was not yet answered when kube-apiserver was killed is
+    /// missing.
     pub bindings: usize,
-    /// Bindings that were refused, by code. A new leader may try what the one before it has just done.
+    /// Number of rejected bindings by status code. A new leader may repeat a binding of the previous one.
     pub refused_bindings: BTreeMap<u16, usize>,
-    /// How often the lease had another holder, the first one included.
+    /// Number of times that the lease got a holder, including the first.
     pub terms: usize,
-    /// Leaders that ended because they could not renew their lease.
+    /// Number of leaders that ended because they could not renew their lease.
     pub leases_lost: usize,
-    /// What became of the lease of those that were killed.
-    pub take_overs: Vec<TakeOver>,
-    /// How long a take-over may take: a standby sees the last renewal after one pause, respects it for as long as a lease
-    /// lasts, and looks again after another pause.
-    pub take_over_limit_s: f64,
-    /// From the creation of a pod to its binding.
-    pub waits: Waits,
-    /// How far the replicas' clocks were from kube-apiserver's, by what they wrote in their leases.
+    /// Failovers after kills of leaders.
+    pub failovers: Vec<Failover>,
+    /// Time limit of a failover: a standby sees the last renewal after one pause, respects it for the lease duration, and
+    /// checks again after another pause.
+    pub failover_limit_s: f64,
+    /// Times from the creation of a pod to its binding.
+    pub waits: WaitTimes,
+    /// Offsets of the replicas' clocks from kube-apiserver's, from the leases that they wrote.
     pub clock_offsets_s: BTreeMap<String, f64>,
-    /// What must not have happened.
+    /// Violations.
     pub violations: Vec<Violation>,
 }
 
@@ -120,31 +120,27 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} pods created, {} bound, {} deleted; the fullest node had {:.0} % of something",
+            "{} pods created, {} bound, {} deleted; the highest use of a resource on a node was {:.0} %",
             self.created,
             self.bound,
             self.deleted,
             self.fullest_node * 100.0
         )?;
         let refused: usize = self.refused_bindings.values().sum();
-        writeln!(
-            f,
-            "{} bindings answered with success, {refused} refused {:?}",
-            self.bindings, self.refused_bindings
-        )?;
-        let Waits { median_s, p99_s, longest_s } = self.waits;
+        writeln!(f, "{} successful bindings, {refused} rejected {:?}", self.bindings, self.refused_bindings)?;
+        let WaitTimes { median_s, p99_s, longest_s } = self.waits;
         writeln!(
             f,
             "from creation to binding: median {median_s:.3} s, 99 % within {p99_s:.2} s, all within {longest_s:.1} s"
         )?;
         writeln!(f, "the lease had {} holders; {} leaders lost it and ended", self.terms, self.leases_lost)?;
-        for TakeOver { killed, at, by, seconds } in &self.take_overs {
-            let by = by.as_deref().unwrap_or("nobody");
+        for Failover { killed, at, by, seconds } in &self.failovers {
+            let by = by.as_deref().unwrap_or("no replica");
             let seconds = seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"));
             writeln!(
                 f,
                 "{killed} killed at {at}: {by} led after {seconds} (at most {:.1} s)",
-                self.take_over_limit_s
+                self.failover_limit_s
             )?;
         }
         for (replica, offset) in &self.clock_offsets_s {
@@ -170,9 +166,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_told_by_their_ranks() {
+    fn wait_times_are_percentiles() {
         let waits: Vec<_> = (1..=200).rev().map(Duration::from_secs).collect();
-        assert_eq!(Waits::of(&waits), Waits { median_s: 101.0, p99_s: 199.0, longest_s: 200.0 });
-        assert_eq!(Waits::of(&[]), Waits::default());
+        assert_eq!(WaitTimes::of(&waits), WaitTimes { median_s: 101.0, p99_s: 199.0, longest_s: 200.0 });
+        assert_eq!(WaitTimes::of(&[]), WaitTimes::default());
     }
 }

@@ -1,4 +1,4 @@
-/* Loaded before the C library, it sets a process's wall clock ahead by CLOCK_SKEW seconds. */
+/* Preloaded into a process, this sets its wall clock ahead by CLOCK_SKEW seconds. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>

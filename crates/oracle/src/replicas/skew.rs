@@ -1,8 +1,7 @@
 //! A wrong clock for one process.
 //!
-//! Linux has no wall clock per process, and a scheduler that could be told to be wrong would be told so by accident one day.
-//! So the function of the C library that says what time it is gives way to ours, in that process alone: its program stays
-//! what it is.
+//! Linux has no wall clock per process, and a scheduler with an option for a wrong clock might get it by accident. So the C
+//! library's function for the time is replaced in that process only; the program is unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 
 const SOURCE: &str = include_str!("skew.c");
 
-/// Makes the library in `directory`, and says by which variables of the environment a process gets a clock that is off by
-/// so many seconds. It works for programs that are linked with the C library when they start.
+/// Builds the library in `directory`, and returns the environment variables that set a process's clock off by `seconds`. It
+/// works for programs that are dynamically linked with the C library.
 pub(super) fn environment(directory: &Path, seconds: i64) -> Result<[(&'static str, String); 2]> {
     let library = compile(directory)?;
     Ok([("LD_PRELOAD", library.display().to_string()), ("CLOCK_SKEW", seconds.to_string())])
@@ -25,7 +24,7 @@ fn compile(directory: &Path) -> Result<PathBuf> {
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .args([&library, &source])
         .output()
-        .context("running cc, with which Rust programs are linked")?;
+        .context("running cc, the linker of Rust programs")?;
     ensure!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));
     Ok(library)
 }
@@ -37,13 +36,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_gets_another_time_than_this_one() {
+    fn a_process_gets_a_different_time_than_this_one() {
         let directory = tempfile::tempdir().unwrap();
         let environment = environment(directory.path(), -3600).unwrap();
         let output = Command::new("date").arg("+%s").envs(environment).output().unwrap();
-        let told: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+        let printed: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let behind = now - Duration::from_secs(told);
+        let behind = now - Duration::from_secs(printed);
         assert!((3590..3660).contains(&behind.as_secs()), "{behind:?}");
     }
 }

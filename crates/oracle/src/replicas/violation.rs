@@ -1,111 +1,111 @@
-//! What must not happen.
+//! Violations of guarantees.
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// Something that must not happen, and did.
+/// A violation of a guarantee.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Violation {
-    /// The API server has answered more than one binding of a pod with success.
+    /// The API server has accepted more than one binding of a pod.
     #[error("pod {pod} was bound {times} times")]
     BoundTwice {
-        /// Its name.
+        /// Name of the pod.
         pod: String,
-        /// How often.
+        /// Number of bindings.
         times: usize,
     },
-    /// A pod has changed its node.
-    #[error("pod {pod} went from node {from} to {to:?}")]
+    /// A pod's node changed.
+    #[error("pod {pod} moved from node {from} to {to:?}")]
     Moved {
-        /// Its name.
+        /// Name of the pod.
         pod: String,
-        /// Where it was.
+        /// The old node.
         from: String,
-        /// Where it is.
+        /// The new node.
         to: String,
     },
-    /// A pod was bound to a node that there is not.
-    #[error("pod {pod} was bound to node {node}, which there is not")]
+    /// A pod was bound to a node that does not exist.
+    #[error("pod {pod} was bound to node {node}, which does not exist")]
     NoSuchNode {
-        /// Its name.
+        /// Name of the pod.
         pod: String,
         /// The node.
         node: String,
     },
-    /// A node has more than it can hold.
-    #[error("pod {pod} brought node {node} to {taken} {what} of {has}")]
-    Overfull {
-        /// The pod that was one too many.
+    /// Pods on a node requested more than its capacity.
+    #[error("pod {pod} overcommitted node {node}: {used} of {capacity} {resource}")]
+    Overcommitted {
+        /// The pod that exceeded the capacity.
         pod: String,
         /// The node.
         node: String,
-        /// Of what there is too much.
-        what: &'static str,
-        /// How much its pods take.
-        taken: u64,
-        /// How much it has.
-        has: u64,
+        /// The resource.
+        resource: &'static str,
+        /// Requests of its pods.
+        used: u64,
+        /// Capacity of the node.
+        capacity: u64,
     },
-    /// A pod has no node although there was time and room.
+    /// A pod has no node although there was time and capacity.
     #[error("pod {pod} had no node after {seconds:.0} s")]
     LeftBehind {
-        /// Its name.
+        /// Name of the pod.
         pod: String,
-        /// How long it has waited.
+        /// Time that it has waited.
         seconds: f64,
     },
-    /// A replica has written something after another had the lease.
-    #[error("{replica} wrote ({what}) at {at}, {seconds:.3} s after {leader} had the lease")]
+    /// A replica wrote after another one had acquired the lease.
+    #[error("{replica} wrote ({what}) at {at}, {seconds:.3} s after {leader} acquired the lease")]
     WroteWithoutLease {
-        /// Who wrote.
+        /// Replica that wrote.
         replica: String,
-        /// What.
+        /// Verb and resource.
         what: String,
-        /// When the API server received it.
+        /// Time at which the API server received the write.
         at: String,
-        /// Who led.
+        /// Replica that held the lease.
         leader: String,
-        /// How long it had led by then.
+        /// Time since it had acquired the lease.
         seconds: f64,
     },
-    /// A replica has written something before any had the lease.
-    #[error("{replica} wrote ({what}) at {at}, before anybody had the lease")]
+    /// A replica wrote before any had acquired the lease.
+    #[error("{replica} wrote ({what}) at {at}, before any replica acquired the lease")]
     WroteBeforeLease {
-        /// Who wrote.
+        /// Replica that wrote.
         replica: String,
-        /// What.
+        /// Verb and resource.
         what: String,
-        /// When the API server received it.
+        /// Time at which the API server received the write.
         at: String,
     },
-    /// Nobody took over in time.
-    #[error("after {killed} was killed at {at}, it took {}", took.map_or("for ever".to_owned(), |s| format!("{s:.1} s, more than {limit:.1} s, until another led")))]
-    LateTakeOver {
-        /// Who was killed.
+    /// No other replica led in time after a leader was killed.
+    #[error("after {killed} was killed at {at}, {}", took.map_or("no other replica led".to_owned(), |s| format!("it took {s:.1} s until another led, more than {limit:.1} s")))]
+    LateFailover {
+        /// Replica that was killed.
         killed: String,
-        /// When.
+        /// Time of the kill.
         at: String,
-        /// How many seconds it took; `None` if nobody did.
+        /// Seconds until another replica led; `None` if none did.
         took: Option<f64>,
-        /// How many it may take.
+        /// Time limit in seconds.
         limit: f64,
     },
-    /// A replica has ended, and had no reason to.
-    #[error("{replica} ended by itself ({how}):\n{log}")]
+    /// A replica ended without a reason.
+    #[error("{replica} ended unexpectedly ({how}):\n{log}")]
     Ended {
-        /// Which.
+        /// Name of the replica.
         replica: String,
-        /// Its exit status.
+        /// Exit status.
         how: String,
         /// The end of its log.
         log: String,
     },
-    /// A replica's log tells of a panic.
+    /// A replica's log contains a panic.
     #[error("{replica} panicked: {line}")]
     Panicked {
-        /// Which.
+        /// Name of the replica.
         replica: String,
-        /// What its log says.
+        /// Line of its log.
         line: String,
     },
 }

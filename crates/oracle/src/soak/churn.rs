@@ -1,13 +1,13 @@
-//! What comes and goes beside pods: nodes, workloads with their Services, claims with their volumes.
+//! Nodes, workloads with Services, and claims with volumes that are created and deleted along with pods.
 //!
-//! Nobody but us looks after any of it: what a controller would write is written here.
+//! There are no controllers: everything that they would write is written here.
 
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{PODS, gone, node, unlike};
+use super::{PODS, allow_missing, node, unique};
 use crate::components::ApiClient;
 
 const NODES: &str = "/api/v1/nodes";
@@ -18,33 +18,33 @@ const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const DRIVER: &str = "csi.example.com";
 
-/// Pods of one workload. Few: what is kept for selectors, up to its bound, is to be full within the first quarter of an hour.
+/// Number of pods per workload. Few, so that the scheduler's bounded cache for selectors fills within a quarter of an hour.
 const WORKLOAD: u64 = 10;
-/// Every how many pods one has a claim.
+/// One in this many pods has a claim.
 const CLAIMED: u64 = 5;
-/// After how many seconds a node is replaced.
+/// Number of seconds between replacements of nodes.
 const NODE_SECONDS: u64 = 5;
 
-/// See the [module documentation](self).
+/// Creates and deletes these objects; see the [module documentation](self).
 pub(super) struct Churn<'a> {
     client: &'a ApiClient,
-    /// The number of pods after which a node is replaced.
+    /// Number of pods between replacements of nodes.
     node_pods: u64,
-    /// Numbers of the nodes, the oldest first.
+    /// Numbers of the nodes, oldest first.
     nodes: VecDeque<usize>,
-    /// The ReplicaSet that makes pods now, as their owner.
+    /// Owner reference of the current ReplicaSet.
     owner: Value,
 }
 
 impl<'a> Churn<'a> {
-    /// Beside so many pods per second, on nodes with the numbers below `nodes`.
+    /// Creates the churn for `rate` pods per second and nodes numbered below `nodes`.
     pub(super) fn new(client: &'a ApiClient, rate: u64, nodes: usize) -> Self {
         let (node_pods, nodes) = (rate * NODE_SECONDS, (0..nodes).collect());
         Self { client, node_pods, nodes, owner: Value::Null }
     }
 
-    /// Before the pod of that number comes: makes what it belongs to and what it needs.
-    pub(super) fn before(&mut self, number: u64, pod: &mut Value) -> Result<()> {
+    /// Creates the objects that a pod needs before it is created.
+    pub(super) fn before_creation(&mut self, number: u64, pod: &mut Value) -> Result<()> {
         if number.is_multiple_of(WORKLOAD) {
             self.owner = self.create_workload(number)?;
         }
@@ -54,28 +54,28 @@ impl<'a> Churn<'a> {
             let name = self.create_claim(number)?;
             pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
         }
-        unlike::make_unlike(number, pod);
+        unique::make_unique(number, pod);
         if number.is_multiple_of(self.node_pods) {
             self.replace_node()?;
         }
         Ok(())
     }
 
-    /// After the pod of that number has gone.
-    pub(super) fn after(&self, number: u64) -> Result<()> {
+    /// Deletes the objects of a pod after it was deleted.
+    pub(super) fn after_deletion(&self, number: u64) -> Result<()> {
         if number.is_multiple_of(CLAIMED) {
             let name = claim_name(number);
             for collection in [CLAIMS, VOLUMES] {
                 let path = format!("{collection}/{name}");
-                // Nobody else takes these away.
+                // There is no controller that removes them.
                 self.client.merge_patch(&path, &json!({"metadata": {"finalizers": null}}))?;
-                gone(self.client.delete(&path))?;
+                allow_missing(self.client.delete(&path))?;
             }
         }
         if (number + 1).is_multiple_of(WORKLOAD) {
             let name = workload_name(number);
-            gone(self.client.delete(&format!("{SETS}/{name}")))?;
-            gone(self.client.delete(&format!("{SERVICES}/{name}")))?;
+            allow_missing(self.client.delete(&format!("{SETS}/{name}")))?;
+            allow_missing(self.client.delete(&format!("{SERVICES}/{name}")))?;
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl<'a> Churn<'a> {
         }))
     }
 
-    /// A claim and a volume that have each other; the name of both.
+    /// Creates a claim and a volume that are bound to each other. Returns their common name.
     fn create_claim(&self, number: u64) -> Result<String> {
         let name = claim_name(number);
         let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name});
@@ -128,7 +128,7 @@ impl<'a> Churn<'a> {
         Ok(name)
     }
 
-    /// The oldest node goes with its pods, and a new one comes.
+    /// Deletes the oldest node with its pods, and creates a new one.
     fn replace_node(&mut self) -> Result<()> {
         let next = self.nodes.back().map_or(0, |last| last + 1);
         let oldest = self.nodes.pop_front().unwrap_or_default();
@@ -140,13 +140,13 @@ impl<'a> Churn<'a> {
         self.client.post(CSI_NODES, &drivers).context("creating a CSINode")?;
 
         let oldest = format!("node-{oldest}");
-        gone(self.client.delete(&format!("{NODES}/{oldest}"))).context("deleting a node")?;
-        // The first nodes have none.
-        gone(self.client.delete(&format!("{CSI_NODES}/{oldest}"))).context("deleting a CSINode")?;
+        allow_missing(self.client.delete(&format!("{NODES}/{oldest}"))).context("deleting a node")?;
+        // The first nodes have no CSINode.
+        allow_missing(self.client.delete(&format!("{CSI_NODES}/{oldest}"))).context("deleting a CSINode")?;
         let pods = self.client.get(&format!("{PODS}?fieldSelector=spec.nodeName%3D{oldest}"))?;
         for pod in pods["items"].as_array().into_iter().flatten() {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            gone(self.client.delete(&format!("{PODS}/{name}?gracePeriodSeconds=0")))?;
+            allow_missing(self.client.delete(&format!("{PODS}/{name}?gracePeriodSeconds=0")))?;
         }
         Ok(())
     }

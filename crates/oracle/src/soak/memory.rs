@@ -1,32 +1,32 @@
-//! Whether memory grows.
+//! Trend of memory.
 
 use std::fmt;
 
-/// The scheduler's memory at one moment.
+/// A sample of the scheduler's memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub at_s: f64,
     /// Resident memory in MiB.
     pub resident_mib: f64,
 }
 
-/// Where memory goes, of samples at equal distances. The first half is left out of the line: caches fill, and until the last
-/// of the nodes and pods of the beginning has gone, what goes leaves gaps beside what stays.
+/// Trend of memory over equidistant samples. The line ignores the first half, in which caches fill and memory fragments until
+/// the last of the initial nodes and pods is deleted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
-    /// The mean of the first quarter, in MiB.
+    /// Mean of the first quarter, in MiB.
     pub first_quarter_mib: f64,
-    /// The mean of the last quarter, in MiB.
+    /// Mean of the last quarter, in MiB.
     pub last_quarter_mib: f64,
-    /// The slope of the line through the last half (least squares), in MiB per hour.
+    /// Slope of the line through the last half (least squares), in MiB per hour.
     pub mib_per_hour: f64,
-    /// By how much that line rises from its beginning to its end, as a part of its mean.
+    /// Rise of that line from start to end, as a fraction of its mean.
     pub growth: f64,
 }
 
 impl Trend {
-    /// `None` of fewer than eight samples.
+    /// Returns `None` for fewer than eight samples.
     pub(super) fn of(samples: &[Sample]) -> Option<Self> {
         let quarter = samples.len() / 4;
         if quarter < 2 {
@@ -43,12 +43,12 @@ impl Trend {
             square += (sample.at_s - mean_at).powi(2);
         }
         let slope = product / square;
-        let lasts = rest[rest.len() - 1].at_s - rest[0].at_s;
+        let duration = rest[rest.len() - 1].at_s - rest[0].at_s;
         Some(Self {
             first_quarter_mib: mean(&samples[..quarter], resident),
             last_quarter_mib: mean(&samples[samples.len() - quarter..], resident),
             mib_per_hour: slope * 3600.0,
-            growth: slope * lasts / mean_resident,
+            growth: slope * duration / mean_resident,
         })
     }
 }
@@ -58,7 +58,7 @@ impl fmt::Display for Trend {
         write!(
             f,
             "resident memory: {:.1} MiB in the first quarter, {:.1} MiB in the last; over the last half {:+.2} MiB per \
-             hour, {:+.1} % from beginning to end",
+             hour, {:+.1} % from start to end",
             self.first_quarter_mib,
             self.last_quarter_mib,
             self.mib_per_hour,
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn the_line_goes_through_the_last_half_only() {
-        let fills_then_rests = samples(|at| if at < 200.0 { at } else { 200.0 });
-        let trend = Trend::of(&fills_then_rests).unwrap();
+        let grows_then_flat = samples(|at| if at < 200.0 { at } else { 200.0 });
+        let trend = Trend::of(&grows_then_flat).unwrap();
         assert!(trend.mib_per_hour.abs() < 1e-9 && trend.growth.abs() < 1e-9, "{trend:?}");
         assert_eq!((trend.first_quarter_mib, trend.last_quarter_mib), (45.0, 200.0));
     }

@@ -1,4 +1,4 @@
-//! The first difference between two sets of verdicts.
+//! Comparison of two sets of verdicts.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
@@ -8,47 +8,47 @@ use serde::Serialize;
 use super::Verdicts;
 use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
 
-/// Where two sources differ about one pod.
+/// A difference between two sources about one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// `namespace/name`.
     pub pod: String,
-    /// The node, for a difference about one.
+    /// The node, if the difference is about one.
     pub node: Option<String>,
-    /// What differs: an extension point, `score of X`, `total score`, ...
+    /// The part that differs: an extension point, `score of X`, `total score`, ...
     pub about: String,
-    /// The first source's word.
+    /// Verdict of the first source.
     pub left: String,
-    /// The second source's word.
+    /// Verdict of the second source.
     pub right: String,
-    /// What kind of difference it is, for counting: without values and without
-    /// the reasons that both give.
+    /// Kind of the difference, for counting: without values and without common
+    /// reasons.
     #[serde(skip)]
     pub(super) kind: String,
 }
 
 impl Difference {
-    /// Whether both are about the same pod and kind of verdict, so that one may
-    /// stand for the other while a cluster is shrunk. Scores may get other
-    /// values on the way, reasons may not.
+    /// Returns true if both are about the same pod and kind of verdict, so that
+    /// shrinking a cluster may replace one by the other. Scores may change their
+    /// values, reasons may not.
     #[must_use]
     pub fn resembles(&self, other: &Self) -> bool {
-        let is_alike = || (&self.left, &self.right) == (&other.left, &other.right);
-        self.pod == other.pod && self.about == other.about && (self.about.contains("score") || is_alike())
+        let is_equal = || (&self.left, &self.right) == (&other.left, &other.right);
+        self.pod == other.pod && self.about == other.about && (self.about.contains("score") || is_equal())
     }
 }
 
-/// The first difference in the order of pod names, extension points and nodes.
+/// Finds the first difference in the order of pod names, extension points and nodes.
 #[must_use]
 pub fn compare(left: &Verdicts, right: &Verdicts) -> Option<Difference> {
     differences(left, right).next()
 }
 
-/// The first difference of every pod that has one.
+/// Finds the first difference of every pod that has one.
 pub(super) fn differences(left: &Verdicts, right: &Verdicts) -> impl Iterator<Item = Difference> {
     let missing = || "(no verdict)".to_owned();
     let judged = left.iter().filter_map(move |(pod, expected)| {
-        // Pods of a profile that does not exist are nobody's business.
+        // Ignore pods of profiles that do not exist.
         if expected.error.as_deref().is_some_and(|error| error.starts_with("no profile has")) {
             return None;
         }
@@ -61,7 +61,7 @@ pub(super) fn differences(left: &Verdicts, right: &Verdicts) -> impl Iterator<It
         let kind = match actual {
             Some(actual) if about == "Filter" => filter_kind(status(expected), status(actual)),
             _ if about.contains("score") => about.clone(),
-            _ => general(&format!("{about}: {left} / {right}")),
+            _ => without_numbers(&format!("{about}: {left} / {right}")),
         };
         Some(Difference { pod: pod.clone(), node, about, left, right, kind })
     });
@@ -76,9 +76,9 @@ pub(super) fn differences(left: &Verdicts, right: &Verdicts) -> impl Iterator<It
     judged.chain(extra)
 }
 
-type Found = (Option<String>, String, String, String);
+type FoundDifference = (Option<String>, String, String, String);
 
-fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
+fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
     let point = |about: &str, left: &Option<Status>, right: &Option<Status>| {
         (left != right).then(|| (None, about.to_owned(), status(left), status(right)))
     };
@@ -87,11 +87,11 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
     }
     let early = point("PreEnqueue", &left.pre_enqueue, &right.pre_enqueue)
         .or_else(|| point("PreFilter", &left.pre_filter, &right.pre_filter));
-    // A rejected pod has no nodes, whatever a source prints for them.
+    // A rejected pod has no verdicts on nodes, whatever a source reports.
     if early.is_some() || left.pre_filter.is_some() {
         return early;
     }
-    // Nor is a failed pod's sweep compared: a source may stop at the failure, and at which of several is its own business.
+    // Nodes of a failed pod are not compared: a source may stop at any failure.
     let (failed, also_failed) = (failures(left), failures(right));
     match (failed.is_empty(), also_failed.is_empty()) {
         (true, true) => compare_nodes(left, right),
@@ -100,13 +100,13 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
     }
 }
 
-/// What went wrong: with the pod, or when a plugin was asked about a node.
+/// Errors of the pod as a whole and on nodes.
 fn failures(verdict: &PodVerdict) -> Vec<&String> {
     let of_nodes = verdict.nodes.values().flatten().filter(|status| status.code == "Error");
     verdict.error.iter().chain(of_nodes.flat_map(|status| &status.reasons)).collect()
 }
 
-fn compare_nodes(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
+fn compare_nodes(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
     let filter = first_difference(&left.nodes, &right.nodes).map(|(node, a, b)| {
         (node, "Filter".to_owned(), a.map_or_else(none, status), b.map_or_else(none, status))
     });
@@ -124,7 +124,7 @@ fn compare_nodes(left: &PodVerdict, right: &PodVerdict) -> Option<Found> {
     })
 }
 
-/// The first key whose values differ, with the values.
+/// Finds the first key with different values. Returns it with the values.
 fn first_difference<'a, V: PartialEq + Debug>(
     left: &'a BTreeMap<String, V>,
     right: &'a BTreeMap<String, V>,
@@ -135,7 +135,7 @@ fn first_difference<'a, V: PartialEq + Debug>(
         .map(|(key, a, b)| (key.clone(), a, b))
 }
 
-/// Two statuses of a node without the reasons that both have.
+/// Formats two statuses of a node without their common reasons.
 fn filter_kind(left: Option<Status>, right: Option<Status>) -> String {
     match (left, right) {
         (Some(mut left), Some(mut right)) if left.plugin == right.plugin => {
@@ -152,17 +152,17 @@ fn filter_kind(left: Option<Status>, right: Option<Status>) -> String {
     }
 }
 
-/// A text without its numbers.
-fn general(text: &str) -> String {
-    let mut general = String::new();
+/// Replaces the numbers in a text.
+fn without_numbers(text: &str) -> String {
+    let mut result = String::new();
     for character in text.chars() {
         match character {
-            '0'..='9' if general.ends_with('#') => {}
-            '0'..='9' => general.push('#'),
-            other => general.push(other),
+            '0'..='9' if result.ends_with('#') => {}
+            '0'..='9' => result.push('#'),
+            other => result.push(other),
         }
     }
-    general
+    result
 }
 
 fn none() -> String {
@@ -239,7 +239,7 @@ mod tests {
         let (mut left, mut right) = (verdicts(), verdicts());
         left.values_mut().for_each(fail);
         right.values_mut().for_each(|pod| pod.error = Some("e".to_owned()));
-        assert_eq!(compare(&left, &right), None, "a failure on a node is one of the pod");
+        assert_eq!(compare(&left, &right), None, "an error on a node is an error of the pod");
         assert_eq!(compare(&verdicts(), &Verdicts::new()).unwrap().about, "pod");
         assert_eq!(compare(&Verdicts::new(), &verdicts()).unwrap().left, "(no verdict)");
     }

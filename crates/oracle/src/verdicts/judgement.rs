@@ -1,4 +1,4 @@
-//! Harbormaster's verdicts as `simulate --explain -o json` prints them.
+//! Harbormaster's verdicts in the output of `simulate --explain -o json`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::source::Verdicts;
 use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
 
-/// The output of `harbormaster simulate --explain -o json`, as far as it is compared.
+/// The parts of the output of `harbormaster simulate --explain -o json` that are compared.
 #[derive(Debug, Deserialize)]
 pub(super) struct Judgement {
     pods: Vec<JudgedPod>,
@@ -24,27 +24,27 @@ struct JudgedPod {
     pre_enqueue: Option<Status>,
 }
 
-/// What plugins said; absent for a pod that no profile is responsible for.
+/// Verdicts of plugins; absent for a pod without a matching profile.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation {
     pod: String,
     pre_filter: Option<Status>,
-    rejected: Vec<Rejected>,
-    fits: Vec<Fitting>,
+    rejected: Vec<RejectedNodes>,
+    fits: Vec<FeasibleNodes>,
     #[serde(default)]
     error: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Rejected {
+struct RejectedNodes {
     #[serde(flatten)]
     status: Status,
     nodes: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Fitting {
+struct FeasibleNodes {
     total: i64,
     plugins: BTreeMap<String, JudgedPluginScore>,
     nodes: Vec<String>,
@@ -57,35 +57,36 @@ struct JudgedPluginScore {
 
 impl From<Judgement> for Verdicts {
     fn from(judgement: Judgement) -> Self {
-        let by_pod = judgement.explanations.into_iter().map(|said| (said.pod.clone(), said));
+        let by_pod =
+            judgement.explanations.into_iter().map(|explanation| (explanation.pod.clone(), explanation));
         let mut explanations: BTreeMap<String, Explanation> = by_pod.collect();
         let verdict = |pod: JudgedPod| {
-            let said = explanations.remove(&pod.pod);
-            (pod.pod.clone(), verdict(pod, said))
+            let explanation = explanations.remove(&pod.pod);
+            (pod.pod.clone(), verdict(pod, explanation))
         };
         judgement.pods.into_iter().map(verdict).collect()
     }
 }
 
-fn verdict(pod: JudgedPod, said: Option<Explanation>) -> PodVerdict {
-    // Nobody explains a pod that no profile is responsible for; its message says so.
-    let error = said.as_ref().map_or(pod.message, |said| said.error.clone());
-    let said = said.unwrap_or_default();
+fn verdict(pod: JudgedPod, explanation: Option<Explanation>) -> PodVerdict {
+    // A pod without a matching profile has no explanation, only a message.
+    let error = explanation.as_ref().map_or(pod.message, |explanation| explanation.error.clone());
+    let explanation = explanation.unwrap_or_default();
     let mut verdict = PodVerdict {
         pod: pod.pod,
         profile: pod.profile,
         error,
         pre_enqueue: pod.pre_enqueue.map(sorted),
-        pre_filter: said.pre_filter.map(sorted),
+        pre_filter: explanation.pre_filter.map(sorted),
         nodes: BTreeMap::new(),
         scores: BTreeMap::new(),
         preemption: None,
     };
-    for Rejected { status, nodes } in said.rejected {
+    for RejectedNodes { status, nodes } in explanation.rejected {
         let status = sorted(status);
         verdict.nodes.extend(nodes.into_iter().map(|node| (node, Some(status.clone()))));
     }
-    for Fitting { total, plugins, nodes } in said.fits {
+    for FeasibleNodes { total, plugins, nodes } in explanation.fits {
         let plugins = plugins.into_iter().map(|(plugin, score)| (plugin, score.weighted)).collect();
         let score = NodeScore { total, plugins };
         for node in nodes {

@@ -1,4 +1,4 @@
-//! Harbormaster's verdicts.
+//! Harbormaster as a source of verdicts.
 
 use std::panic::catch_unwind;
 
@@ -10,8 +10,8 @@ use super::judgement::Judgement;
 use super::source::{Result, VerdictSource, Verdicts};
 use crate::generate::Cluster;
 
-/// Calls the simulator in this process: the command refuses what an API server would refuse, and the random clusters
-/// have such objects on purpose.
+/// Harbormaster's simulator in this process. The command `simulate` cannot be used because it rejects objects that an API
+/// server would reject, which random clusters contain on purpose.
 #[derive(Debug)]
 pub struct HarbormasterLibrary;
 
@@ -24,11 +24,11 @@ impl VerdictSource for HarbormasterLibrary {
         let config = cluster.config.to_string();
         let mut features = Features::default();
         for name in &cluster.features {
-            let feature = Feature::from_name(name).with_context(|| format!("no feature gate {name}"))?;
+            let feature = Feature::from_name(name).with_context(|| format!("unknown feature gate {name}"))?;
             features.set(feature, true);
         }
         let explain = || explain_independent(Some(&config), features, cluster.objects.clone());
-        // What the panic says is on stderr already.
+        // The panic message has already been printed to stderr.
         let report = catch_unwind(explain).map_err(|_| anyhow::anyhow!("harbormaster panicked"))??;
         let judgement: Judgement = serde_json::from_value(serde_json::to_value(report)?)?;
         Ok(judgement.into())

@@ -1,4 +1,4 @@
-//! What a comparison of verdicts found, for people and machines.
+//! Reports of comparisons, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,46 +10,46 @@ use super::compare::differences;
 use super::{Counts, Difference, Kind, Result, VerdictSource};
 use crate::generate::Cluster;
 
-/// The result of a run.
+/// Result of a comparison.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What was compared.
+    /// Numbers of comparisons.
     pub counts: Counts,
-    /// How long it took, shrinking included.
+    /// Duration, including shrinking.
     pub elapsed: Duration,
-    /// All differences by kind, if they were to be counted.
+    /// Differences by kind, if they are counted.
     pub kinds: BTreeMap<String, Kind>,
-    /// The first difference, if any, and if the run ended with it.
+    /// The first difference, if any, unless differences are counted.
     pub finding: Option<Finding>,
 }
 
 impl Report {
-    /// Whether there was no difference.
+    /// Returns true if there is no difference.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.finding.is_none() && self.kinds.is_empty()
     }
 }
 
-/// A difference with the small cluster that shows it.
+/// A difference with a small cluster that reproduces it.
 #[derive(Debug, Serialize)]
 pub struct Finding {
-    /// The seed of the cluster it was found in.
+    /// Seed of the original cluster.
     pub seed: u64,
     /// The difference in the small cluster.
     pub difference: Difference,
     /// The small cluster.
     pub cluster: Cluster,
-    /// Each source's name and its whole verdict about the pod.
+    /// Complete verdicts of both sources on the pod.
     pub sides: Vec<Side>,
 }
 
-/// One source's verdict about the pod of a [`Finding`].
+/// Verdict of one source on the pod of a [`Finding`].
 #[derive(Debug, Serialize)]
 pub struct Side {
-    /// The source's name.
+    /// Name of the source.
     pub name: String,
-    /// The verdict, as a person reads it.
+    /// The formatted verdict.
     pub verdict: String,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, " pods with an error {errors}")?;
         for (kind, Kind { pods, example }) in &self.kinds {
-            writeln!(f, "{pods} times, as in {example}: {kind}")?;
+            writeln!(f, "{pods} times, e.g. {example}: {kind}")?;
         }
         self.finding.as_ref().map_or(Ok(()), |finding| write!(f, "\n{finding}"))
     }
@@ -102,8 +102,8 @@ impl fmt::Display for Finding {
         let Difference { pod, node, about, left, right, .. } = &self.difference;
         let node = node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
         writeln!(f, "seed {}, pod {pod}{node}, {about}:", self.seed)?;
-        for (side, word) in self.sides.iter().zip([left, right]) {
-            writeln!(f, "  {}: {word}", side.name)?;
+        for (side, verdict) in self.sides.iter().zip([left, right]) {
+            writeln!(f, "  {}: {verdict}", side.name)?;
         }
         if !self.cluster.features.is_empty() {
             writeln!(f, "\n# --feature-gates={}=true", self.cluster.features.join("=true,"))?;
@@ -114,13 +114,13 @@ impl fmt::Display for Finding {
             writeln!(f, "---\n{}", yaml(object))?;
         }
         for side in &self.sides {
-            writeln!(f, "# {} says about {pod}:\n{}", side.name, side.verdict)?;
+            writeln!(f, "# verdict of {} on {pod}:\n{}", side.name, side.verdict)?;
         }
-        write!(f, "# repeat: harbormaster-oracle verdicts --seed {} --clusters 1", self.seed)
+        write!(f, "# to reproduce: harbormaster-oracle verdicts --seed {} --clusters 1", self.seed)
     }
 }
 
-/// YAML, or JSON, which is YAML too.
+/// Formats YAML, or JSON if that fails, which is also YAML.
 fn yaml(value: &serde_json::Value) -> String {
     serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! Making a cluster with a difference small.
+//! Shrinking a cluster with a difference.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use super::compare::differences;
 use super::{Difference, VerdictSource};
 use crate::generate::Cluster;
 
-/// Drops objects, then fields, one at a time while a difference that resembles
-/// `difference` stays, until nothing can be dropped or the time is over.
+/// Removes objects, then fields one at a time, as long as a difference that resembles
+/// `difference` remains, until nothing can be removed or the time limit is reached.
 pub(super) fn shrink(
     cluster: Cluster,
     difference: &Difference,
@@ -19,7 +19,7 @@ pub(super) fn shrink(
 ) -> Cluster {
     let deadline = Instant::now() + limit;
     let mut differs = |candidate: &Cluster| {
-        // A cluster that a side refuses is no longer the same case.
+        // A cluster that one side rejects is no longer the same case.
         let (Ok(left), Ok(right)) = (left.judge(candidate), right.judge(candidate)) else { return false };
         differences(&left, &right).any(|found| found.resembles(difference))
     };
@@ -38,7 +38,7 @@ fn reduce(mut cluster: Cluster, differs: &mut dyn FnMut(&Cluster) -> bool, deadl
     }
 }
 
-/// Drops halves, quarters, ... of the objects, down to single ones.
+/// Removes halves, quarters, ... of the objects, down to single ones.
 fn drop_objects(cluster: &mut Cluster, differs: &mut dyn FnMut(&Cluster) -> bool, deadline: Instant) {
     let mut size = cluster.objects.len().div_ceil(2);
     while size > 0 {
@@ -57,7 +57,7 @@ fn drop_objects(cluster: &mut Cluster, differs: &mut dyn FnMut(&Cluster) -> bool
     }
 }
 
-/// Drops members of objects and items of lists, outermost first.
+/// Removes members of objects and items of lists, outermost first.
 fn drop_fields(cluster: &mut Cluster, differs: &mut dyn FnMut(&Cluster) -> bool, deadline: Instant) {
     for index in 0..=cluster.objects.len() {
         let mut skipped = 0;
@@ -78,7 +78,7 @@ fn drop_fields(cluster: &mut Cluster, differs: &mut dyn FnMut(&Cluster) -> bool,
     }
 }
 
-/// The configuration comes first, then the objects.
+/// Returns the configuration for index 0, then the objects.
 fn root_of(cluster: &Cluster, index: usize) -> &Value {
     if index == 0 { &cluster.config } else { &cluster.objects[index - 1] }
 }
@@ -87,7 +87,7 @@ fn root_of_mut(cluster: &mut Cluster, index: usize) -> &mut Value {
     if index == 0 { &mut cluster.config } else { &mut cluster.objects[index - 1] }
 }
 
-/// JSON pointers (RFC 6901) to everything that can be dropped.
+/// JSON pointers (RFC 6901) to everything that can be removed.
 fn paths(value: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     let mut level = vec![(String::new(), value)];
@@ -118,7 +118,7 @@ fn is_identity(path: &str) -> bool {
     matches!(
         path,
         "/apiVersion" | "/kind" | "/metadata" | "/metadata/name" | "/metadata/namespace" | "/profiles"
-            // Without these the profile would judge with other plugins.
+            // Without these the profile would have other plugins.
             | "/profiles/0" | "/profiles/0/plugins" | "/profiles/0/plugins/multiPoint"
     ) || path.contains("/multiPoint/disabled")
 }
@@ -147,7 +147,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_makes_the_difference_remains() {
+    fn only_what_causes_the_difference_remains() {
         let mut cluster = Cluster::new(5, &Shape { max_nodes: 10, max_pods: 30, admitted: false });
         let culprit = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad", "labels": {"a/b": "x", "c": "d"}},

@@ -1,4 +1,4 @@
-//! Who can judge a cluster.
+//! Sources of verdicts.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,24 +9,24 @@ use crate::verdict_oracle::{PodVerdict, Request, VerdictOracle};
 /// Verdicts by `namespace/name`.
 pub type Verdicts = BTreeMap<String, PodVerdict>;
 
-/// The error says what to do; it is for a person.
+/// Result with an error message for users.
 pub type Result<T> = anyhow::Result<T>;
 
 /// Judges every pending pod of a cluster as if it were the only one.
 pub trait VerdictSource {
-    /// What to call it in reports.
+    /// Name in reports.
     fn name(&self) -> &str;
 
-    /// The verdicts on all pending pods.
+    /// Returns the verdicts on all pending pods.
     fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts>;
 }
 
-/// The original plugins: a process for each set of feature gates that clusters ask for.
+/// kube-scheduler's plugins: one process for each set of feature gates.
 #[derive(Debug)]
-pub struct Original(BTreeMap<Vec<String>, VerdictOracle>);
+pub struct RealPlugins(BTreeMap<Vec<String>, VerdictOracle>);
 
-impl Original {
-    /// Builds the original components if need be.
+impl RealPlugins {
+    /// Builds the real components if necessary and starts a process.
     pub fn start() -> Result<Self> {
         Ok(Self(BTreeMap::from([(Vec::new(), VerdictOracle::start()?)])))
     }
@@ -39,7 +39,7 @@ impl Original {
     }
 }
 
-impl VerdictSource for Original {
+impl VerdictSource for RealPlugins {
     fn name(&self) -> &'static str {
         "kube-scheduler"
     }
@@ -54,14 +54,14 @@ impl VerdictSource for Original {
         };
         let response = self.with_features(&cluster.features)?.ask(&request)?;
         if let Some(error) = response.error {
-            anyhow::bail!("the original plugins refuse the cluster: {error}");
+            anyhow::bail!("kube-scheduler's plugins rejected the cluster: {error}");
         }
         Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), without_claims(verdict))).collect())
     }
 }
 
-/// DynamicResources scores every node with nothing for a pod without claims. Harbormaster has a stand-in for it that
-/// does not score; no generated pod has claims.
+/// Removes DynamicResources' zero scores for pods without resource claims, which is every generated pod: Harbormaster's
+/// plugin does not score.
 fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
     for score in verdict.scores.values_mut() {
         score.plugins.retain(|plugin, score| plugin != "DynamicResources" || *score != 0);

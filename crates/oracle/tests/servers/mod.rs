@@ -1,11 +1,11 @@
-//! A real control plane and the embedded API server, and scripts played on both.
+//! Runs scripts on a real control plane and on the embedded API server.
 
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harbormaster_oracle::api_comparison::{Answer, Player, Script, Wanted, compare};
+use harbormaster_oracle::api_comparison::{Answer, ExpectedDifferences, Player, Script, compare};
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Endpoint, Kubectl};
 use harbormaster_oracle::embedded::Embedded;
 
@@ -19,13 +19,12 @@ pub(crate) fn script(name: &str) -> Script {
     Script::parse(&data(name)).unwrap_or_else(|e| panic!("{name}: {e:#}"))
 }
 
-/// The wanted differences of one list of `tests/scripts`.
-pub(crate) fn wanted(name: &str) -> Wanted {
-    Wanted::parse(&data(name)).unwrap_or_else(|e| panic!("{name}: {e:#}"))
+/// A list of expected differences of `tests/scripts`.
+pub(crate) fn expected_differences(name: &str) -> ExpectedDifferences {
+    ExpectedDifferences::parse(&data(name)).unwrap_or_else(|e| panic!("{name}: {e:#}"))
 }
 
-/// The real control plane. Of the controllers only those run that the embedded
-/// server has, too.
+/// The real control plane, only with controllers that the embedded server also has.
 fn real() -> ControlPlane {
     let options = ControlPlaneOptions {
         controller_manager: true,
@@ -52,19 +51,24 @@ fn play(
 ) -> (Vec<Answer>, String) {
     let player = Player::new(endpoint, kubectl.cloned()).expect("a temporary directory");
     let (answers, end) = player.play(script);
-    (answers, end.map_or_else(|e| format!("{name} cannot go on: {e:#}\n"), |()| String::new()))
+    (answers, end.map_or_else(|e| format!("{name}: the script failed: {e:#}\n"), |()| String::new()))
 }
 
-/// Plays a script on both servers, side by side, and tells what differs
-/// although it should not.
-pub(crate) fn differences(script: &Script, kubectl: Option<&Kubectl>, wanted: &Wanted) -> String {
+/// Runs a script on both servers concurrently, and describes the unexpected
+/// differences.
+pub(crate) fn differences(
+    script: &Script,
+    kubectl: Option<&Kubectl>,
+    expected: &ExpectedDifferences,
+) -> String {
     let real = real();
     let embedded = Embedded::start(|_| Ok(())).expect("the embedded server starts");
     let (theirs, ours) = thread::scope(|scope| {
         let theirs = scope.spawn(|| play("the real kube-apiserver", &real, kubectl, script));
         let ours = play("the embedded server", &embedded, kubectl, script);
-        (theirs.join().expect("the script is played"), ours)
+        (theirs.join().expect("the script runs"), ours)
     });
-    let told = compare(script, &theirs.0, &ours.0, wanted).expect("all wanted differences are known");
-    told + &theirs.1 + &ours.1
+    let differences =
+        compare(script, &theirs.0, &ours.0, expected).expect("all expected differences are known");
+    differences + &theirs.1 + &ours.1
 }

@@ -1,14 +1,14 @@
-//! What `promtool check metrics` finds fault with, asked of a page as a scrape brings it and of the table.
+//! The rules of `promtool check metrics`, applied to a scraped page and to the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::worked;
+use super::scheduled;
 use crate::families::{METRICS, POD_RESOURCES};
 
-/// Names that break a rule because they are kube-scheduler's: the name, the rule as it is told, and why it stays.
+/// Names of kube-scheduler that break a rule: the name, the rule's message, and the reason to keep it.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// Abbreviations of units, and units that are not the base ones.
+/// Abbreviations of units, and units that are not base units.
 const NO_UNITS: &[&str] = &[
     "s",
     "ms",
@@ -39,9 +39,9 @@ const NO_UNITS: &[&str] = &[
 ];
 const TYPES: [&str; 5] = ["gauge", "counter", "histogram", "summary", "untyped"];
 
-/// One family of a page.
+/// A family parsed from a page.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct ParsedFamily {
     help: String,
     kind: String,
     labels: BTreeSet<String>,
@@ -49,8 +49,8 @@ struct Seen {
     samples: BTreeSet<String>,
 }
 
-fn read(page: &str) -> BTreeMap<String, Seen> {
-    let mut families = BTreeMap::<String, Seen>::new();
+fn read(page: &str) -> BTreeMap<String, ParsedFamily> {
+    let mut families = BTreeMap::<String, ParsedFamily>::new();
     let mut current = String::new();
     for line in page.lines() {
         if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
@@ -65,35 +65,35 @@ fn read(page: &str) -> BTreeMap<String, Seen> {
             let (series, value) = line.rsplit_once(' ').expect("a sample has a value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
             let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-            let seen = families.get_mut(&current).expect("HELP comes first");
-            seen.samples.insert(name.to_owned());
-            // No value in these pages holds a comma behind a quote.
+            let parsed = families.get_mut(&current).expect("HELP comes first");
+            parsed.samples.insert(name.to_owned());
+            // No value in these pages contains a quote followed by a comma.
             let labels = labels.trim_end_matches('}').split("\",").filter_map(|label| label.split_once('='));
-            seen.labels.extend(labels.map(|(label, _)| label.to_owned()));
+            parsed.labels.extend(labels.map(|(label, _)| label.to_owned()));
         }
     }
     families
 }
 
-/// The table, as it would be on a page.
-fn table() -> BTreeMap<String, Seen> {
+/// The families of the table.
+fn table() -> BTreeMap<String, ParsedFamily> {
     let families = METRICS.iter().chain(POD_RESOURCES);
-    let seen = families.map(|family| {
+    let parsed = families.map(|family| {
         let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
         let kind = family.kind.name().to_owned();
-        let seen = Seen { help: family.full_help(), kind, labels, samples: BTreeSet::new() };
-        (family.name.to_owned(), seen)
+        let parsed = ParsedFamily { help: family.full_help(), kind, labels, samples: BTreeSet::new() };
+        (family.name.to_owned(), parsed)
     });
-    seen.collect()
+    parsed.collect()
 }
 
 fn is_snake_case(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// What is wrong with a family.
-fn faults(name: &str, seen: &Seen) -> Vec<&'static str> {
-    let Seen { help, kind, labels, samples } = seen;
+/// Rules that a family breaks.
+fn faults(name: &str, parsed: &ParsedFamily) -> Vec<&'static str> {
+    let ParsedFamily { help, kind, labels, samples } = parsed;
     let is = |wanted: &str| kind == wanted;
     let has_label = |label: &str| labels.contains(label);
     let mut rules = vec![
@@ -121,20 +121,20 @@ fn faults(name: &str, seen: &Seen) -> Vec<&'static str> {
     rules.into_iter().filter(|(broken, rule)| *broken && !is_exception(rule)).map(|(_, rule)| rule).collect()
 }
 
-fn all_faults(families: &BTreeMap<String, Seen>) -> Vec<(&str, Vec<&'static str>)> {
-    let faults = families.iter().map(|(name, seen)| (name.as_str(), faults(name, seen)));
+fn all_faults(families: &BTreeMap<String, ParsedFamily>) -> Vec<(&str, Vec<&'static str>)> {
+    let faults = families.iter().map(|(name, parsed)| (name.as_str(), faults(name, parsed)));
     faults.filter(|(_, faults)| !faults.is_empty()).collect()
 }
 
 #[test]
-fn a_page_is_as_prometheus_wants_it() {
-    let page = read(&worked().0.page());
+fn a_page_follows_the_rules_of_prometheus() {
+    let page = read(&scheduled().0.page());
     assert!(page.len() > 20, "{page:?}");
     assert_eq!(all_faults(&page), []);
 }
 
 #[test]
-fn so_is_the_table() {
+fn the_table_follows_the_rules_of_prometheus() {
     assert_eq!(all_faults(&table()), []);
 }
 
@@ -145,9 +145,9 @@ fn faults_are_found() {
                 # HELP a_gauge_ms_total Words.\n# TYPE a_gauge_ms_total gauge\na_gauge_ms_total 3\n\
                 # HELP aHistogram_seconds Words.\n# TYPE aHistogram_seconds histogram\naHistogram_seconds_sum 3\n";
     let page = read(page);
-    let told: BTreeMap<&str, usize> =
+    let found: BTreeMap<&str, usize> =
         all_faults(&page).into_iter().map(|(name, faults)| (name, faults.len())).collect();
     let expected =
         [("a_seconds_count", 4), ("requests", 1), ("a_gauge_ms_total", 3), ("aHistogram_seconds", 2)];
-    assert_eq!(told, BTreeMap::from(expected));
+    assert_eq!(found, BTreeMap::from(expected));
 }

@@ -1,4 +1,4 @@
-//! How long pods wait on Permit.
+//! Durations of waits on Permit.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use harbormaster_testkit as testkit;
 
 use super::{Engine, EngineConfig, Input, Metrics, Registry, Timestamp, node, pod, samples};
 
-/// Pods wait for one whose name is `key`, at most a minute.
+/// Makes pods wait for one named `key`, for at most a minute.
 struct Locked;
 
 impl Plugin for Locked {

@@ -33,7 +33,7 @@ fn the_ratio_is_the_median_over_pairs() {
 }
 
 #[test]
-fn a_shape_is_compared_with_the_plain_pods_of_the_same_contender() {
+fn a_workload_is_compared_with_the_plain_pods_of_the_same_contender() {
     let report = Report::new(
         ["a", "b"],
         vec![comparison("TopologySpreading", &[4.0], &[3.0]), comparison(PLAIN, &[2.0], &[1.0])],
@@ -66,7 +66,7 @@ fn the_text_has_every_workload_in_the_table_and_in_the_chart() {
 }
 
 #[test]
-fn a_pair_that_did_unequal_work_has_no_ratio_and_the_report_says_so() {
+fn a_pair_with_unequal_work_has_no_ratio_and_is_reported() {
     let (left, mut right) = (runs(&[1.0, 2.0]), runs(&[2.0, 6.0]));
     right[0].events = 1;
     let one = Comparison::new(PLAIN, SIZE, [left.clone(), right.clone()], None);
@@ -91,7 +91,7 @@ fn a_pair_that_did_unequal_work_has_no_ratio_and_the_report_says_so() {
 }
 
 #[test]
-fn a_pair_that_wrote_volumes_unequally_often_has_no_ratio_either() {
+fn a_pair_with_unequal_numbers_of_volume_writes_has_no_ratio() {
     let (left, mut right) = (runs(&[1.0]), runs(&[2.0]));
     right[0].volume_writes = 3;
     let one = Comparison::new("LocalVolumes", SIZE, [left, right], None);
@@ -101,7 +101,7 @@ fn a_pair_that_wrote_volumes_unequally_often_has_no_ratio_either() {
 }
 
 #[test]
-fn a_workload_that_failed_shows_what_it_has_and_why_it_ended() {
+fn a_failed_workload_shows_its_runs_and_the_reason() {
     let failure = Some("b: 3 of 5 pods are bound".to_owned());
     let failed = Comparison::new(PLAIN, SIZE, [runs(&[7.0]), Vec::new()], failure);
     let report = Report::new(["a", "b"], vec![failed]);

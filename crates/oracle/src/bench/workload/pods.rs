@@ -1,4 +1,4 @@
-//! The objects of the shapes, without names.
+//! Objects of the workloads, without names.
 
 use serde_json::{Value, json};
 
@@ -8,18 +8,18 @@ pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 const HIGH_PRIORITY: &str = "high";
 
-/// A pod that requests nothing.
+/// A pod without requests.
 pub(super) fn without_requests() -> Value {
     let container = json!({"name": "pause", "image": "registry.k8s.io/pause:3.10"});
     json!({"metadata": {}, "spec": {"containers": [container]}})
 }
 
-/// 100m and 500 MiB.
+/// A pod that requests 100m and 500 MiB.
 pub(super) fn plain() -> Value {
     requesting("100m")
 }
 
-/// Wants a zone with pods like itself.
+/// A pod that requires a zone with similar pods.
 pub(super) fn affine() -> Value {
     let mut pod = labelled("blue");
     let mut term = same_colour("blue", ZONE);
@@ -29,21 +29,21 @@ pub(super) fn affine() -> Value {
     pod
 }
 
-/// Wants a node without pods like itself in two namespaces.
+/// A pod that requires a node without similar pods of two namespaces.
 pub(super) fn anti_affine() -> Value {
     let mut term = same_colour("green", HOSTNAME);
     term["namespaces"] = namespaces();
-    alone(&term)
+    with_anti_affinity(&term)
 }
 
-/// Wants a node without pods like itself in namespaces with the label that all have.
+/// A pod that requires a node without similar pods of namespaces with a label that all have.
 pub(super) fn anti_affine_by_namespace_labels() -> Value {
     let mut term = same_colour("green", HOSTNAME);
     term["namespaceSelector"] = json!({"matchLabels": namespace_labels()});
-    alone(&term)
+    with_anti_affinity(&term)
 }
 
-/// Wants a node without pods of its group.
+/// A pod that requires a node without pods of its group.
 pub(super) fn anti_affine_in_group(group: usize) -> Value {
     let mut pod = plain();
     let labels = json!({"group": format!("group-{group}")});
@@ -54,8 +54,8 @@ pub(super) fn anti_affine_in_group(group: usize) -> Value {
     pod
 }
 
-/// Would rather have a node with pods like itself.
-pub(super) fn preferring_company() -> Value {
+/// A pod that prefers a node with similar pods.
+pub(super) fn preferring_similar() -> Value {
     let mut pod = labelled("red");
     let mut term = same_colour("red", HOSTNAME);
     term["namespaces"] = namespaces();
@@ -65,7 +65,7 @@ pub(super) fn preferring_company() -> Value {
     pod
 }
 
-/// Spreads over the zones with pods like itself.
+/// A pod that spreads over zones with similar pods.
 pub(super) fn spread(when_unsatisfiable: &str) -> Value {
     let mut pod = labelled("blue");
     pod["spec"]["topologySpreadConstraints"] = json!([{
@@ -77,14 +77,14 @@ pub(super) fn spread(when_unsatisfiable: &str) -> Value {
     pod
 }
 
-/// Selected by [`service`].
+/// A pod that [`service`] selects.
 pub(super) fn of_service() -> Value {
     let mut pod = without_requests();
     pod["metadata"]["labels"] = json!({"app": "measured"});
     pod
 }
 
-/// A Service without an address, for its selector alone.
+/// A headless Service, used only for its selector.
 pub(super) fn service() -> Value {
     json!({
         "metadata": {"name": "measured"},
@@ -92,22 +92,22 @@ pub(super) fn service() -> Value {
     })
 }
 
-/// Four of them leave 400m of a node. It goes as soon as it is deleted: there is
-/// no kubelet to wait for.
+/// A pod of which four leave 400m of a node. It has no grace period, because there
+/// is no kubelet.
 pub(super) fn victim() -> Value {
     let mut pod = requesting("900m");
     pod["spec"]["terminationGracePeriodSeconds"] = 0.into();
     pod
 }
 
-/// Needs the room of three [victims](victim).
+/// A pod that needs the resources of three [victims](victim).
 pub(super) fn preemptor() -> Value {
     let mut pod = requesting("3");
     pod["spec"]["priorityClassName"] = HIGH_PRIORITY.into();
     pod
 }
 
-/// The admission of a real API server takes priorities from classes only.
+/// Priority class of preemptors: a real API server accepts priorities only from classes.
 pub(super) fn priority_class() -> Value {
     json!({"metadata": {"name": HIGH_PRIORITY}, "value": 10})
 }
@@ -120,7 +120,7 @@ fn namespace_labels() -> Value {
     json!({"team": "benchmark"})
 }
 
-/// Those of the pods in shapes that have one namespace for init pods.
+/// Namespaces of the pods in workloads with one namespace for init pods.
 fn namespaces() -> Value {
     json!([super::init_namespace(0), super::MEASURED])
 }
@@ -137,7 +137,7 @@ fn labelled(colour: &str) -> Value {
     pod
 }
 
-fn alone(term: &Value) -> Value {
+fn with_anti_affinity(term: &Value) -> Value {
     let mut pod = labelled("green");
     pod["spec"]["affinity"] =
         json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});

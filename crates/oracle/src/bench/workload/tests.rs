@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-const OWN: Sizing = Sizing { nodes: None, init_pods: None, pods: None, scale: 1.0 };
+const DEFAULT: SizeOverrides = SizeOverrides { nodes: None, init_pods: None, pods: None, scale: 1.0 };
 
 fn init_pods(workload: &Workload, size: Size) -> Vec<(String, Value)> {
     (0..size.init_pods).map(|index| workload.init_pod(size, index)).collect()
@@ -13,10 +13,10 @@ fn names(objects: &[Value]) -> BTreeSet<&str> {
 }
 
 #[test]
-fn every_shape_has_room_for_its_pods_at_every_scale() {
+fn every_workload_has_room_for_its_pods_at_every_scale() {
     for workload in &WORKLOADS {
         for scale in [1.0, 0.1, 0.013, 0.001] {
-            workload.check(Sizing { scale, ..OWN }.of(workload)).unwrap();
+            workload.check(SizeOverrides { scale, ..DEFAULT }.of(workload)).unwrap();
         }
     }
 }
@@ -24,7 +24,7 @@ fn every_shape_has_room_for_its_pods_at_every_scale() {
 #[test]
 fn every_init_pod_is_on_a_node_and_in_a_namespace_that_exist() {
     for workload in &WORKLOADS {
-        let size = Sizing { scale: 0.02, ..OWN }.of(workload);
+        let size = SizeOverrides { scale: 0.02, ..DEFAULT }.of(workload);
         let nodes: Vec<Value> = (0..size.nodes).map(|index| workload.node(index)).collect();
         let namespaces = workload.namespaces(size);
         let mut pods = BTreeSet::new();
@@ -40,9 +40,9 @@ fn every_init_pod_is_on_a_node_and_in_a_namespace_that_exist() {
 }
 
 #[test]
-fn init_pods_are_spread_evenly_and_alone_where_they_keep_others_off() {
+fn init_pods_are_spread_evenly_and_alone_where_they_repel_others() {
     for workload in &WORKLOADS {
-        let size = Sizing { scale: 0.02, ..OWN }.of(workload);
+        let size = SizeOverrides { scale: 0.02, ..DEFAULT }.of(workload);
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for (_, pod) in init_pods(workload, size) {
             *counts.entry(pod["spec"]["nodeName"].to_string()).or_default() += 1;
@@ -56,7 +56,7 @@ fn init_pods_are_spread_evenly_and_alone_where_they_keep_others_off() {
 }
 
 #[test]
-fn a_namespace_selector_meets_a_hundred_namespaces_of_forty_pods() {
+fn a_namespace_selector_matches_a_hundred_namespaces_of_forty_pods() {
     let workload = Workload::named("RequiredPodAntiAffinityWithNSSelector").unwrap();
     let namespaces = workload.namespaces(workload.size);
     assert_eq!(namespaces.len(), 101);
@@ -75,7 +75,7 @@ fn a_namespace_selector_meets_a_hundred_namespaces_of_forty_pods() {
 }
 
 #[test]
-fn the_pods_of_an_affinity_shape_match_their_own_term_in_both_namespaces() {
+fn the_pods_of_an_affinity_workload_match_their_own_term_in_both_namespaces() {
     for (name, kind) in
         [("SchedulingPodAffinity", "podAffinity"), ("SchedulingPodAntiAffinity", "podAntiAffinity")]
     {
@@ -121,22 +121,25 @@ fn a_size_that_does_not_fit_is_refused_before_the_run() {
     let error = Workload::named("SchedulingPodAntiAffinity").unwrap().check(size).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "SchedulingPodAntiAffinity: 10 nodes hold 10 init pods and measured pods, not 11"
+        "SchedulingPodAntiAffinity: 10 nodes have room for 10 init pods and measured pods, not 11"
     );
     let error = Workload::named("PreemptionAsync").unwrap().check(Size { init_pods: 41, ..size });
-    assert_eq!(error.unwrap_err().to_string(), "PreemptionAsync: 10 nodes hold 40 init pods, not 41");
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "PreemptionAsync: 10 nodes have room for 40 init pods, not 41"
+    );
 }
 
 #[test]
-fn what_is_asked_for_replaces_the_scaled_size_of_a_shape() {
+fn overrides_replace_the_scaled_size_of_a_workload() {
     let workload = Workload::named("TopologySpreading").unwrap();
-    assert_eq!(OWN.of(workload), workload.size);
-    let asked = Sizing { pods: Some(7), scale: 0.1, ..OWN };
-    assert_eq!(asked.of(workload), Size { nodes: 500, init_pods: 500, pods: 7 });
+    assert_eq!(DEFAULT.of(workload), workload.size);
+    let overrides = SizeOverrides { pods: Some(7), scale: 0.1, ..DEFAULT };
+    assert_eq!(overrides.of(workload), Size { nodes: 500, init_pods: 500, pods: 7 });
 }
 
 #[test]
-fn deployments_that_keep_apart_come_in_turn() {
+fn anti_affine_deployments_alternate() {
     let workload = Workload::named("DeploymentsApart").unwrap();
     let [first, second, first_again] = [0, 1, GROUPS].map(|index| workload.measured_pod(index));
     let labels = |pod: &Value| pod["metadata"]["labels"].clone();
@@ -155,7 +158,7 @@ fn storage(workload: &Workload, size: Size) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_pod_of_a_shape_with_bound_volumes_has_a_claim_and_a_volume_that_have_each_other() {
+fn every_pod_of_a_workload_with_bound_volumes_has_a_claim_and_a_volume_bound_to_each_other() {
     for name in ["SchedulingInTreePVs", "SchedulingMigratedInTreePVs", "SchedulingCSIPVs"] {
         let workload = Workload::named(name).unwrap();
         let size = Size { nodes: 3, init_pods: 4, pods: 5 };
@@ -167,7 +170,7 @@ fn every_pod_of_a_shape_with_bound_volumes_has_a_claim_and_a_volume_that_have_ea
             storage.iter().find(of_kind).unwrap_or_else(|| panic!("no {kind} {name}"))
         };
         let measured = (0..size.pods).map(|index| (MEASURED.to_owned(), workload.measured_pod(index)));
-        let mut taken = BTreeSet::new();
+        let mut used = BTreeSet::new();
         for (namespace, pod) in init_pods(workload, size).into_iter().chain(measured) {
             let name = &pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"];
             let claims = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
@@ -176,7 +179,7 @@ fn every_pod_of_a_shape_with_bound_volumes_has_a_claim_and_a_volume_that_have_ea
             let (_, volume) = object("persistentvolumes", &claim["spec"]["volumeName"]);
             assert_eq!((&volume["spec"]["claimRef"]["name"]), name);
             assert_eq!(volume["spec"]["claimRef"]["namespace"], namespace.as_str());
-            assert!(taken.insert(volume["metadata"]["name"].to_string()), "{name} shares its volume");
+            assert!(used.insert(volume["metadata"]["name"].to_string()), "{name} shares its volume");
         }
         let csi_nodes = storage.iter().filter(|(collection, _)| collection.ends_with("csinodes")).count();
         assert_eq!(csi_nodes, if name == "SchedulingInTreePVs" { 0 } else { size.nodes }, "{name}");

@@ -1,4 +1,4 @@
-//! The volumes of the shapes, and what nodes say of them.
+//! Volumes of the workloads and limits of nodes.
 
 use serde_json::{Value, json};
 
@@ -7,33 +7,33 @@ use super::pods;
 /// A collection and an object in it.
 pub(in crate::bench) type Creation = (String, Value);
 
-/// How many volumes of [`DRIVER`] a node can have, as in `scheduler_perf`.
+/// Maximum number of volumes of [`DRIVER`] on a node, as in `scheduler_perf`.
 pub(super) const PER_NODE: usize = 39;
 
 pub(in crate::bench) const VOLUMES: &str = "/api/v1/persistentvolumes";
 
 const DRIVER: &str = "ebs.csi.aws.com";
 
-/// The in-tree plugin whose disks [`DRIVER`] serves today.
+/// The in-tree plugin whose volumes are migrated to [`DRIVER`].
 const IN_TREE_PLUGIN: &str = "kubernetes.io/aws-ebs";
 
 const LOCAL_CLASS: &str = "local";
 
-/// What volumes the pods of a shape have.
+/// Kind of volumes that the pods of a workload have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Volumes {
     None,
-    /// Each has a claim and a volume of its own, which belong together before the pod comes.
+    /// Each pod has a claim that is already bound to a volume.
     Bound {
         source: Source,
-        /// Whether nodes have a CSINode with the driver's limit.
+        /// True if nodes have a CSINode with the driver's limit.
         limited: bool,
     },
-    /// Each measured pod has a claim that waits for it, and each node has a volume that only its pods can use.
+    /// Each measured pod has a claim that waits for it, and each node has a local volume.
     Local,
 }
 
-/// Where the data of a volume is.
+/// Type of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     InTree,
@@ -41,7 +41,7 @@ pub(super) enum Source {
 }
 
 impl Volumes {
-    /// What a node of the shape brings with it.
+    /// Returns the storage objects of a node.
     pub(super) fn of_node(self, node: &str) -> Vec<Creation> {
         match self {
             Self::Bound { limited: true, source } => vec![csi_node(node, source)],
@@ -50,7 +50,7 @@ impl Volumes {
         }
     }
 
-    /// Gives an init pod that is complete but for this its volume; what must exist before it.
+    /// Adds a volume to an init pod. Returns the objects that must exist before the pod.
     pub(super) fn of_init_pod(self, namespace: &str, pod: &mut Value) -> Vec<Creation> {
         match self {
             Self::Bound { source, .. } => bound(source, namespace, pod),
@@ -58,7 +58,7 @@ impl Volumes {
         }
     }
 
-    /// The same for a measured pod.
+    /// Adds a volume to a measured pod. Returns the objects that must exist before the pod.
     pub(super) fn of_measured_pod(self, namespace: &str, pod: &mut Value) -> Vec<Creation> {
         match self {
             Self::Bound { source, .. } => bound(source, namespace, pod),
@@ -68,7 +68,7 @@ impl Volumes {
     }
 }
 
-/// The class of [`Volumes::Local`].
+/// Class of [`Volumes::Local`].
 pub(super) fn local_class() -> Value {
     json!({
         "metadata": {"name": LOCAL_CLASS},
@@ -77,7 +77,7 @@ pub(super) fn local_class() -> Value {
     })
 }
 
-/// The volume of a node. One that is created is not available until its status says so.
+/// Name of a node's local volume. A new volume is not available until its status says so.
 pub(in crate::bench) fn local_volume_name(node: &str) -> String {
     format!("local-{node}")
 }
@@ -98,8 +98,8 @@ fn waiting_claim(namespace: &str, pod: &mut Value) -> Creation {
     (claims(namespace), claim)
 }
 
-/// A volume and a claim that have each other. Nobody needs to look after them: they say what the volume controller
-/// would make them say.
+/// Returns a volume and a claim that are bound to each other. No controller is needed: they have the fields that the
+/// volume controller would set.
 fn bound(source: Source, namespace: &str, pod: &mut Value) -> Vec<Creation> {
     let mut claim = claim(pod, "ReadOnlyMany");
     let name = claim["metadata"]["name"].clone();
@@ -116,7 +116,7 @@ fn bound(source: Source, namespace: &str, pod: &mut Value) -> Vec<Creation> {
     vec![(VOLUMES.to_owned(), volume), (claims(namespace), claim)]
 }
 
-/// A claim named like the pod, which gets it.
+/// Adds a claim to the pod and returns it; it is named like the pod.
 fn claim(pod: &mut Value, mode: &str) -> Value {
     let name = pod["metadata"]["name"].clone();
     pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
@@ -135,7 +135,7 @@ fn volume(name: &str, mode: &str) -> Value {
     })
 }
 
-/// What a node says of its driver, and whether that serves in-tree disks.
+/// Returns a CSINode with the driver and its limit, and the annotation of migrated in-tree volumes.
 fn csi_node(node: &str, source: Source) -> Creation {
     let driver = json!({"name": DRIVER, "nodeID": node, "allocatable": {"count": PER_NODE}});
     let mut object = json!({"metadata": {"name": node}, "spec": {"drivers": [driver]}});

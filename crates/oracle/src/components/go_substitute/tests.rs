@@ -10,7 +10,7 @@ use super::super::go_build::ModFiles;
 use super::*;
 
 #[test]
-fn versions_that_are_refused_are_read_from_what_go_prints() {
+fn refused_versions_are_read_from_the_output_of_go() {
     let printed = "go: k8s.io/kubernetes@v1.36.99: reading http://proxy/k8s.io/kubernetes/@v/v1.36.99.mod: 403 Forbidden\n\
         \tserver response: This module version is not available.\n\
         /root/go/pkg/mod/github.com/golang/protobuf@v1.5.4/proto/buffer.go:11:2: golang.org/x/net@v0.8.0: reading http://proxy/x.zip: 403 Forbidden\n\
@@ -22,13 +22,13 @@ fn versions_that_are_refused_are_read_from_what_go_prints() {
     assert_eq!(refused(printed), expected.map(|(module, version)| (module.to_owned(), version.to_owned())));
 }
 
-/// A module proxy on this machine: serves some versions, lists others besides.
+/// A local module proxy that serves some versions and only lists others.
 struct Proxy {
     address: String,
 }
 
 impl Proxy {
-    /// `modules` with their versions and whether these are served.
+    /// Starts a proxy for modules: name, version, and true if it is served.
     fn serving(modules: &[(&str, &str, bool)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -73,12 +73,12 @@ fn answer(mut connection: TcpStream, files: &HashMap<String, Vec<u8>>) {
         None => ("403 Forbidden", b"module version is not available".as_slice()),
     };
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // The client may have gone.
+    // The client may have disconnected.
     let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(body));
 }
 
-/// What stands in for what in a program of version `pinned` of `k8s.io/dep`,
-/// and what the program then prints.
+/// Builds a program with version `pinned` of `k8s.io/dep`. Returns the version of
+/// the substitute, the description, and the program's output.
 fn built_with(pinned: &str, modules: &[(&str, &str, bool)]) -> Result<Option<[String; 3]>, Error> {
     let proxy = Proxy::serving(modules);
     let places = tempfile::tempdir().unwrap();
@@ -97,16 +97,16 @@ fn built_with(pinned: &str, modules: &[(&str, &str, bool)]) -> Result<Option<[St
     let Some(substitute) = Substitute::find(&go, &places.path().join("copy"), "k8s.io/dep")? else {
         return Ok(None);
     };
-    assert_eq!(fs::read_to_string(sources.join("go.mod")).unwrap(), go_mod, "the original stays as it is");
+    assert_eq!(fs::read_to_string(sources.join("go.mod")).unwrap(), go_mod, "the original does not change");
     let program = places.path().join("program");
-    substitute.go().build(".", &program, "v1", ModFiles::Updated)?;
+    substitute.go().build(".", &program, "v1", ModFiles::Writable)?;
     let printed = Command::new(program).output().unwrap().stderr;
     let printed = String::from_utf8(printed).unwrap().trim().to_owned();
     Ok(Some([substitute.version()?, substitute.description(), printed]))
 }
 
 #[test]
-fn the_nearest_version_that_is_served_stands_in_for_one_that_is_not() {
+fn the_nearest_version_that_is_served_replaces_one_that_is_not() {
     let modules = [
         ("k8s.io/dep", "v1.35.9", true),
         ("k8s.io/dep", "v1.36.1", true),
@@ -122,7 +122,7 @@ fn the_nearest_version_that_is_served_stands_in_for_one_that_is_not() {
 }
 
 #[test]
-fn nothing_stands_in_for_what_is_served() {
+fn a_version_that_is_served_is_not_replaced() {
     assert_eq!(built_with("v1.36.1", &[("k8s.io/dep", "v1.36.1", true)]).unwrap(), None);
 }
 
@@ -130,6 +130,6 @@ fn nothing_stands_in_for_what_is_served() {
 fn when_no_version_fits_the_error_names_module_version_and_what_is_served() {
     let modules = [("k8s.io/dep", "v1.35.9", true), ("k8s.io/dep", "v1.37.0", true)];
     let error = built_with("v1.36.99", &modules).unwrap_err().to_string();
-    assert!(error.contains("k8s.io/dep v1.36.99 is not served"), "{error}");
-    assert!(error.contains("served are v1.35.9, v1.37.0"), "{error}");
+    assert!(error.contains("serves neither k8s.io/dep v1.36.99"), "{error}");
+    assert!(error.contains("it serves v1.35.9, v1.37.0"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The replicas as processes. What ends is started again some seconds later, as kubelet would.
+//! The processes of the replicas. A process that ends is restarted some seconds later, as by a kubelet.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use super::violation::Violation;
 use crate::components::Endpoint;
 use crate::process;
 
-/// How long a replica that has ended is away, and when one that was started has certainly begun.
-const AWAY: Duration = Duration::from_secs(5);
-/// How long a replica may take to end when it is asked to.
+/// Time until an ended replica is restarted, and until a started one is considered running.
+const RESTART_DELAY: Duration = Duration::from_secs(5);
+/// Time for a replica to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
-/// How a leader ends that could not renew its lease.
+/// Message of a leader that ends because it could not renew its lease.
 const LOST: &str = "Leaderelection lost";
 const LOG_LINES: usize = 15;
 
 /// All replicas.
-pub(super) struct Crew {
+pub(super) struct Replicas {
     program: PathBuf,
     replicas: Vec<Replica>,
-    /// Leaders that ended because they could not renew their lease.
+    /// Number of leaders that ended because they could not renew their lease.
     pub(super) lost: usize,
     pub(super) violations: Vec<Violation>,
 }
@@ -35,20 +35,21 @@ struct Replica {
     name: String,
     config: PathBuf,
     environment: Vec<(&'static str, String)>,
-    /// One for each start.
+    /// Log files, one for each start.
     logs: Vec<PathBuf>,
     state: State,
-    /// When it was started or has ended.
+    /// Time of the last start or end.
     since: Instant,
 }
 
 enum State {
     Running(Child),
-    Away,
+    Ended,
 }
 
-impl Crew {
-    /// Replicas of those names, which are their tokens, too; none is started yet. The first has `environment` besides.
+impl Replicas {
+    /// Creates replicas with these names, which are also their tokens, without starting them. The first one gets
+    /// `environment` in addition.
     pub(super) fn new(
         program: PathBuf,
         cluster: &Endpoint,
@@ -61,21 +62,21 @@ impl Crew {
                 config: write_config(cluster, name)?,
                 environment: if index == 0 { environment.to_vec() } else { Vec::new() },
                 logs: Vec::new(),
-                state: State::Away,
+                state: State::Ended,
                 since: Instant::now(),
             })
         });
         Ok(Self { program, replicas: replicas.collect::<Result<_>>()?, lost: 0, violations: Vec::new() })
     }
 
-    /// Starts the first, or all the others.
+    /// Starts the first one or all others.
     pub(super) fn start(&mut self, first: bool) -> Result<()> {
         let (one, others) = self.replicas.split_at_mut(1);
-        let those = if first { one } else { others };
-        those.iter_mut().try_for_each(|replica| replica.start(&self.program))
+        let selected = if first { one } else { others };
+        selected.iter_mut().try_for_each(|replica| replica.start(&self.program))
     }
 
-    /// SIGKILL for that one; whether it was running.
+    /// Sends SIGKILL to a replica. Returns true if it was running.
     pub(super) fn kill(&mut self, name: &str) -> Result<bool> {
         let Some(replica) = self.replicas.iter_mut().find(|replica| replica.name == name) else {
             return Ok(false);
@@ -86,46 +87,46 @@ impl Crew {
         }
         child.kill()?;
         child.wait()?;
-        replica.goes();
+        replica.set_ended();
         Ok(true)
     }
 
-    /// Starts again what has ended; what there is to tell.
-    pub(super) fn tend(&mut self) -> Result<Vec<String>> {
-        let mut happened = Vec::new();
+    /// Restarts replicas that have ended. Returns descriptions of the events.
+    pub(super) fn restart_ended(&mut self) -> Result<Vec<String>> {
+        let mut events = Vec::new();
         for replica in &mut self.replicas {
             match &mut replica.state {
                 State::Running(child) => {
                     let Some(status) = child.try_wait()? else { continue };
-                    replica.goes();
+                    replica.set_ended();
                     if status.code() == Some(1) && replica.log().contains(LOST) {
                         self.lost += 1;
-                        happened.push(format!("{} lost its lease and ended", replica.name));
+                        events.push(format!("{} lost its lease and ended", replica.name));
                     } else {
-                        self.violations.push(replica.ended(status));
+                        self.violations.push(replica.end_violation(status));
                     }
                 }
-                State::Away if replica.since.elapsed() >= AWAY => {
+                State::Ended if replica.since.elapsed() >= RESTART_DELAY => {
                     replica.start(&self.program)?;
-                    happened.push(format!("{} is started again", replica.name));
+                    events.push(format!("{} is restarted", replica.name));
                 }
-                State::Away => {}
+                State::Ended => {}
             }
         }
-        Ok(happened)
+        Ok(events)
     }
 
-    /// Whether all have been running for a while.
+    /// Returns true if all have been running for a while.
     pub(super) fn is_complete(&self) -> bool {
         let runs = |replica: &Replica| matches!(replica.state, State::Running(_));
-        self.replicas.iter().all(|replica| runs(replica) && replica.since.elapsed() >= AWAY)
+        self.replicas.iter().all(|replica| runs(replica) && replica.since.elapsed() >= RESTART_DELAY)
     }
 
-    /// Asks all to end, and looks for panics in what they have logged.
-    pub(super) fn end(&mut self) -> Result<()> {
+    /// Stops all and searches their logs for panics.
+    pub(super) fn stop(&mut self) -> Result<()> {
         for replica in &self.replicas {
             if let State::Running(child) = &replica.state {
-                process::ask_to_end(child.id()).context("running kill")?;
+                process::terminate(child.id()).context("running kill")?;
             }
         }
         let deadline = Instant::now() + GRACE;
@@ -141,7 +142,7 @@ impl Crew {
                 }
                 let status = child.wait()?;
                 if !status.success() {
-                    let violation = replica.ended(status);
+                    let violation = replica.end_violation(status);
                     self.violations.push(violation);
                 }
             }
@@ -151,11 +152,11 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Replicas {
     fn drop(&mut self) {
         for replica in &mut self.replicas {
             if let State::Running(child) = &mut replica.state {
-                // Both fail only when the process is gone already.
+                // Both fail only if the process has already ended.
                 let _ = child.kill();
                 let _ = child.wait();
             }
@@ -181,16 +182,16 @@ impl Replica {
         Ok(())
     }
 
-    fn goes(&mut self) {
-        (self.state, self.since) = (State::Away, Instant::now());
+    fn set_ended(&mut self) {
+        (self.state, self.since) = (State::Ended, Instant::now());
     }
 
-    /// What it has logged since it was started last.
+    /// Log since its last start.
     fn log(&self) -> String {
         self.logs.last().and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default()
     }
 
-    fn ended(&self, status: ExitStatus) -> Violation {
+    fn end_violation(&self, status: ExitStatus) -> Violation {
         let log = process::last_lines(&self.log(), LOG_LINES);
         Violation::Ended { replica: self.name.clone(), how: status.to_string(), log }
     }
@@ -203,7 +204,7 @@ impl Replica {
     }
 }
 
-/// A configuration with the defaults of leader election, and a kubeconfig with that token.
+/// Writes a configuration with the defaults of leader election, and a kubeconfig with this token.
 fn write_config(cluster: &Endpoint, token: &str) -> Result<PathBuf> {
     let kubeconfig = cluster.directory().join(format!("{token}.kubeconfig"));
     let admin = fs::read_to_string(cluster.kubeconfig())?;

@@ -1,5 +1,5 @@
-//! The nodes, pods, budgets, claims and events of the API server as they change.
-//! Names of pods are unique in a script, whatever their namespace.
+//! A view of the API server's nodes, pods, budgets, claims and events, kept up to
+//! date by watches. Pod names are unique in a script, across namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -15,17 +15,17 @@ use super::outcome::{Outcomes, PodOutcome};
 use super::paths::{everywhere, path};
 use crate::components::{ApiClient, Error};
 
-/// The label that budgets select pods by. The disruption controller follows
-/// neither changes of labels nor pods with two budgets, so every pod has at most
-/// one of these labels, and keeps it.
+/// Label by which budgets select pods. The disruption controller handles neither
+/// changes of labels nor pods with two budgets, so every pod has at most one of
+/// these labels and keeps it.
 pub(super) const BUDGET_LABEL: &str = "example.com/budget";
 
-/// What a scheduler says that looks at a new pod before the volume controller does.
+/// Message of a scheduler that tries a new pod before the volume controller has created its claims.
 const EARLY: &str = "waiting for ephemeral volume controller";
 
-/// Follows a cluster until it is dropped.
+/// Watches a cluster until it is dropped.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct ClusterView {
     state: Arc<Mutex<State>>,
     ended: Arc<AtomicBool>,
 }
@@ -33,32 +33,32 @@ pub(super) struct Board {
 #[derive(Debug)]
 struct State {
     pods: BTreeMap<String, Value>,
-    /// By reason and pod name: the last event.
-    notes: BTreeMap<(String, String), Note>,
-    /// The names of all pods that there have been, by UID.
+    /// Last event by reason and pod name.
+    notes: BTreeMap<(String, String), EventNote>,
+    /// Names of all current and former pods, by UID.
     names: BTreeMap<String, String>,
-    /// Pods that a scheduler has begun to preempt.
+    /// Pods that a scheduler has started to preempt.
     victims: BTreeSet<String>,
     /// PodDisruptionBudgets by path.
     budgets: BTreeMap<String, Value>,
     claims: Claims,
-    /// The resource version of every object of which the scheduler's view must be the newest, by path.
+    /// Resource versions, by path, of the objects that schedulers must have seen.
     versions: BTreeMap<String, u64>,
     last_change: Instant,
 }
 
-/// What an event says.
+/// Note of an event.
 #[derive(Debug, Default)]
-struct Note {
-    /// When the event happened for the last time.
+struct EventNote {
+    /// Time of the last occurrence.
     time: String,
     text: String,
-    /// Whether it happened more than once; the text is then that of the first time.
+    /// True if it occurred more than once; the text is then that of the first occurrence.
     is_repeated: bool,
 }
 
-impl Board {
-    /// Watches from now on; the cluster has no pods. `provisioners` make volumes.
+impl ClusterView {
+    /// Starts to watch a cluster without pods. `provisioners` create volumes.
     pub(super) fn new(client: &ApiClient, provisioners: BTreeSet<String>) -> Result<Self, Error> {
         let state = State {
             pods: BTreeMap::new(),
@@ -70,19 +70,19 @@ impl Board {
             versions: BTreeMap::new(),
             last_change: Instant::now(),
         };
-        let board = Self { state: Arc::new(Mutex::new(state)), ended: Arc::new(AtomicBool::new(false)) };
+        let view = Self { state: Arc::new(Mutex::new(state)), ended: Arc::new(AtomicBool::new(false)) };
         for kind in ["Node", "CSINode", "CSIDriver", "CSIStorageCapacity"] {
-            board.follow(client, &everywhere(kind), |_, _, _| {})?;
+            view.follow(client, &everywhere(kind), |_, _, _| {})?;
         }
         for kind in ["StorageClass", "PersistentVolume", "PersistentVolumeClaim"] {
-            board.follow(client, &everywhere(kind), |state, kind, object| {
+            view.follow(client, &everywhere(kind), |state, kind, object| {
                 state.claims.change(kind == "DELETED", object);
             })?;
         }
-        board.follow(client, &everywhere("Pod"), State::pod)?;
-        board.follow(client, &everywhere("Event"), State::event)?;
-        board.follow(client, &everywhere("PodDisruptionBudget"), State::budget)?;
-        Ok(board)
+        view.follow(client, &everywhere("Pod"), State::pod)?;
+        view.follow(client, &everywhere("Event"), State::event)?;
+        view.follow(client, &everywhere("PodDisruptionBudget"), State::budget)?;
+        Ok(view)
     }
 
     fn follow(
@@ -118,20 +118,20 @@ impl Board {
         Ok(())
     }
 
-    /// The names of all pods that there have been, by UID.
+    /// Names of all current and former pods, by UID.
     pub(super) fn names(&self) -> BTreeMap<String, String> {
         lock(&self.state).names.clone()
     }
 
-    /// How long nothing has changed.
+    /// Time since the last change.
     pub(super) fn quiet_for(&self) -> Duration {
         lock(&self.state).last_change.elapsed()
     }
 
-    /// What somebody must still say or do, if anything.
+    /// Describes what a scheduler or controller still has to do, if anything.
     pub(super) fn unfinished(&self) -> Option<String> {
         let state = lock(&self.state);
-        let waits = |(name, pod): (&String, &Value)| {
+        let unanswered = |(name, pod): (&String, &Value)| {
             let outcome = state.outcome(name, pod);
             let is_gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
             let is_answered = outcome.condition[0] == "False"
@@ -139,26 +139,30 @@ impl Board {
                 && !outcome.condition[2].contains(EARLY)
                 && !outcome.event.is_empty();
             (outcome.node.is_empty() && !is_gated && !is_answered)
-                .then(|| format!("nothing is said about {name}"))
+                .then(|| format!("there is no decision about {name}"))
         };
-        let unanswered = || state.pods.iter().find_map(waits);
-        let unsaid = || {
-            let is_unsaid = |name: &&String| state.note("Preempted", name).is_none();
-            state.victims.iter().find(is_unsaid).map(|name| format!("{name} is preempted without an event"))
+        let unanswered_pod = || state.pods.iter().find_map(unanswered);
+        let unreported_victim = || {
+            let is_unreported = |name: &&String| state.note("Preempted", name).is_none();
+            state
+                .victims
+                .iter()
+                .find(is_unreported)
+                .map(|name| format!("{name} is preempted without an event"))
         };
-        let unbound = || state.claims.unfinished();
-        unanswered().or_else(unsaid).or_else(|| state.stale_budget()).or_else(unbound)
+        let unbound_claim = || state.claims.unfinished();
+        unanswered_pod().or_else(unreported_victim).or_else(|| state.stale_budget()).or_else(unbound_claim)
     }
 
-    /// What the volume controller and the provisioner must still do, if anything.
+    /// Describes what the volume controller and the provisioner still have to do, if anything.
     pub(super) fn unfinished_claims(&self) -> Option<String> {
         lock(&self.state).claims.unfinished()
     }
 
-    /// Whether a pod waits for nothing but its turn: it has been nominated, and
-    /// what was to make room has ended; or its volumes may be there by now; or
-    /// it has failed for no fault of its own.
-    pub(super) fn awaits_its_turn(&self) -> bool {
+    /// Returns true if a pod may be retried soon without another change: it is
+    /// nominated and its victims have ended; or its volumes may exist by now; or
+    /// its last attempt failed with an error.
+    pub(super) fn may_be_retried_soon(&self) -> bool {
         let state = lock(&self.state);
         state.pods.values().any(|pod| {
             let node = &pod["status"]["nominatedNodeName"];
@@ -172,14 +176,14 @@ impl Board {
         })
     }
 
-    /// Paths of the pods of which `is_wanted`, in the order of their names.
-    pub(super) fn pods(&self, is_wanted: impl Fn(&Value) -> bool) -> Vec<String> {
-        lock(&self.state).pods.values().filter(|pod| is_wanted(pod)).map(path).collect()
+    /// Returns the paths of the pods that match `filter`, sorted by name.
+    pub(super) fn pods(&self, filter: impl Fn(&Value) -> bool) -> Vec<String> {
+        lock(&self.state).pods.values().filter(|pod| filter(pod)).map(path).collect()
     }
 
-    /// Whether what the API server answered to a change has arrived here, as it
-    /// then has at every other watcher, give or take its speed. An object that
-    /// the change removed is no longer here.
+    /// Returns true if a change, for which the API server returned `answer`, has
+    /// arrived here, and so at about the same time at every other watcher. An
+    /// object that the change deletes is no longer here.
     pub(super) fn has_seen(&self, answer: &Value, is_removed: bool) -> bool {
         if !is_versioned(answer) {
             return true;
@@ -190,28 +194,28 @@ impl Board {
         }
     }
 
-    /// What is known of all pods, and of those that have been preempted.
+    /// Outcomes of all pods, including preempted ones that no longer exist.
     pub(super) fn outcomes(&self) -> Outcomes {
         let state = lock(&self.state);
-        let gone = state.victims.iter().filter(|name| !state.pods.contains_key(*name)).map(|name| {
+        let deleted = state.victims.iter().filter(|name| !state.pods.contains_key(*name)).map(|name| {
             let preempted = state.note("Preempted", name).unwrap_or_default();
             (name.clone(), PodOutcome { preempted, end: "gone", ..PodOutcome::default() })
         });
         let pods = state.pods.iter().map(|(name, pod)| (name.clone(), state.outcome(name, pod)));
-        Outcomes(gone.chain(pods).collect())
+        Outcomes(deleted.chain(pods).collect())
     }
 }
 
-impl Drop for Board {
+impl Drop for ClusterView {
     fn drop(&mut self) {
-        // The threads end with the next change they see, or with the server.
+        // The threads end with the next change they see or when the server ends.
         self.ended.store(true, Ordering::Relaxed);
     }
 }
 
 impl State {
     fn change(&mut self, apply: fn(&mut Self, &str, Value), kind: &str, object: Value) {
-        // The disruption controller has its say about budgets, too.
+        // The disruption controller writes events about budgets too.
         if object["kind"] != "Event" || object["regarding"]["kind"] == "Pod" {
             self.last_change = Instant::now();
         }
@@ -250,11 +254,11 @@ impl State {
         let name = text(&event["regarding"]["name"]);
         let series = &event["series"];
         let is_repeated = !series.is_null();
-        // Events are written side by side, so their order of arrival says little.
+        // Events are written concurrently, so their order of arrival means little.
         let time = text(if is_repeated { &series["lastObservedTime"] } else { &event["eventTime"] });
         let last = self.notes.entry((reason, name)).or_default();
         if time >= last.time {
-            *last = Note { time, text: text(&event["note"]), is_repeated };
+            *last = EventNote { time, text: text(&event["note"]), is_repeated };
         }
     }
 
@@ -282,11 +286,11 @@ impl State {
         }
     }
 
-    fn last(&self, reason: &str, pod: &str) -> Option<&Note> {
+    fn last(&self, reason: &str, pod: &str) -> Option<&EventNote> {
         self.notes.get(&(reason.to_owned(), pod.to_owned()))
     }
 
-    /// The note of the last event, with names in place of the UIDs of pods.
+    /// Returns the note of the last event, with pods' UIDs replaced by names.
     fn note(&self, reason: &str, pod: &str) -> Option<String> {
         let words = self
             .last(reason, pod)?
@@ -296,14 +300,14 @@ impl State {
         Some(words.collect::<Vec<_>>().join(" "))
     }
 
-    /// A budget whose status is not yet what the pods say.
+    /// Describes a budget whose status does not yet match the pods, if any.
     fn stale_budget(&self) -> Option<String> {
         let is_fresh = |budget: &Value| {
-            let wanted = &budget["spec"]["selector"]["matchLabels"][BUDGET_LABEL];
+            let selected = &budget["spec"]["selector"]["matchLabels"][BUDGET_LABEL];
             let (mut expected, mut healthy) = (0, 0);
             for pod in self.pods.values() {
                 let is_here = pod["metadata"]["namespace"] == budget["metadata"]["namespace"];
-                if is_here && pod["metadata"]["labels"][BUDGET_LABEL] == *wanted {
+                if is_here && pod["metadata"]["labels"][BUDGET_LABEL] == *selected {
                     expected += 1;
                     healthy += u64::from(is_healthy(pod));
                 }
@@ -318,14 +322,14 @@ impl State {
     }
 }
 
-/// As the disruption controller counts.
+/// Returns true if the disruption controller counts the pod as healthy.
 fn is_healthy(pod: &Value) -> bool {
     let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     pod["metadata"]["deletionTimestamp"].is_null()
         && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Whether a change of `object` must have arrived before it counts as made.
+/// Returns true if a step must wait until a change of `object` has arrived.
 fn is_versioned(object: &Value) -> bool {
     let kinds = [
         "Node",
@@ -340,7 +344,7 @@ fn is_versioned(object: &Value) -> bool {
     kinds.iter().any(|kind| object["kind"] == *kind)
 }
 
-/// kube-apiserver's resource versions are numbers that grow.
+/// The resource version, which is an increasing number in kube-apiserver.
 fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! A request without what is chance.
+//! Recorded requests without random values.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,25 +7,25 @@ use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The names of pods by UID.
-pub type Names = BTreeMap<String, String>;
+/// Names of pods by UID.
+pub type PodNames = BTreeMap<String, String>;
 
-/// What an extender was asked. Names are in place of UIDs, `TIME` in place of
-/// times, and nodes are in the order of their names, as are errors about them.
+/// A call of an extender. UIDs are replaced by names and times by `TIME`; nodes
+/// and errors about them are sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Asked {
-    /// The extender's name.
+pub struct ExtenderCall {
+    /// Name of the extender.
     pub extender: String,
-    /// What was asked for.
+    /// Verb.
     pub verb: String,
-    /// The pod's name.
+    /// Name of the pod.
     pub pod: String,
-    /// The body, in one line.
+    /// Body in one line.
     pub body: String,
 }
 
-impl Asked {
-    pub(super) fn new(extender: String, verb: String, mut body: Value, names: &Names) -> Self {
+impl ExtenderCall {
+    pub(super) fn new(extender: String, verb: String, mut body: Value, names: &PodNames) -> Self {
         let pod = body["Pod"]["metadata"]["name"].as_str().or(body["PodName"].as_str());
         let pod = pod.unwrap_or_default().to_owned();
         if let Some(names) = body.get_mut("NodeNames").and_then(Value::as_array_mut) {
@@ -34,7 +34,7 @@ impl Asked {
         if let Some(nodes) = body.pointer_mut("/Nodes/items").and_then(Value::as_array_mut) {
             nodes.sort_by_key(|node| node["metadata"]["name"].as_str().map(str::to_owned));
         }
-        make_certain(&mut body, names);
+        normalise(&mut body, names);
         Self { extender, verb, pod, body: body.to_string() }
     }
 }
@@ -42,12 +42,11 @@ impl Asked {
 static TIME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$").ok());
 
-/// Volumes of service accounts' tokens have random names.
+/// Volumes of service account tokens, which have random names.
 static TOKEN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^kube-api-access-\w{5}$").ok());
 
-/// The text with the errors of several nodes, `[first, second]`, in the order of their words: kube-scheduler begins to look
-/// for victims at a node by chance.
-pub(crate) fn in_order(text: String) -> String {
+/// Sorts the errors of several nodes (`[first, second]`) in a text: kube-scheduler starts to look for victims at a random node.
+pub(crate) fn with_sorted_errors(text: String) -> String {
     let sorted = || {
         let (before, rest) = text.split_once(" [")?;
         let (list, after) = rest.rsplit_once(']')?;
@@ -58,7 +57,7 @@ pub(crate) fn in_order(text: String) -> String {
     sorted().unwrap_or(text)
 }
 
-fn make_certain(value: &mut Value, names: &Names) {
+fn normalise(value: &mut Value, names: &PodNames) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
@@ -67,11 +66,11 @@ fn make_certain(value: &mut Value, names: &Names) {
                     "uid" if value.as_str().is_some_and(|uid| !names.contains_key(uid)) => {
                         *value = "UID".into();
                     }
-                    _ => make_certain(value, names),
+                    _ => normalise(value, names),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| make_certain(item, names)),
+        Value::Array(items) => items.iter_mut().for_each(|item| normalise(item, names)),
         Value::String(text) => {
             let matches = |regex: &Option<Regex>| regex.as_ref().is_some_and(|regex| regex.is_match(text));
             if let Some(name) = names.get(text) {
@@ -81,7 +80,7 @@ fn make_certain(value: &mut Value, names: &Names) {
             } else if matches(&TOKEN) {
                 "kube-api-access-?".clone_into(text);
             } else {
-                *text = in_order(std::mem::take(text));
+                *text = with_sorted_errors(std::mem::take(text));
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -94,16 +93,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn chance_is_taken_out_and_everything_else_stays() {
-        let names = Names::from([("123".to_owned(), "web".to_owned())]);
+    fn random_values_are_replaced_and_everything_else_is_kept() {
+        let names = PodNames::from([("123".to_owned(), "web".to_owned())]);
         let body = json!({
             "Pod": {"metadata": {"name": "web", "uid": "123", "resourceVersion": "9",
                 "creationTimestamp": "2030-01-01T00:00:00Z"}},
             "NodeNames": ["b", "a"],
         });
-        let asked = Asked::new("e".into(), "filter".into(), body, &names);
-        assert_eq!(asked.pod, "web");
-        let body: Value = serde_json::from_str(&asked.body).unwrap();
+        let call = ExtenderCall::new("e".into(), "filter".into(), body, &names);
+        assert_eq!(call.pod, "web");
+        let body: Value = serde_json::from_str(&call.body).unwrap();
         let expected = json!({
             "Pod": {"metadata": {"name": "web", "uid": "UID of web", "resourceVersion": "VERSION",
                 "creationTimestamp": "TIME"}},
@@ -114,13 +113,15 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_several_nodes_come_in_any_order() {
-        let said = |errors: &str| in_order(format!("0/2 nodes are available: 2 full. preemption: {errors}"));
+    fn errors_of_several_nodes_are_sorted() {
+        let sorted = |errors: &str| {
+            with_sorted_errors(format!("0/2 nodes are available: 2 full. preemption: {errors}"))
+        };
         assert_eq!(
-            said(r#"[no victim on "b", no victim on "a"]"#),
-            said(r#"[no victim on "a", no victim on "b"]"#)
+            sorted(r#"[no victim on "b", no victim on "a"]"#),
+            sorted(r#"[no victim on "a", no victim on "b"]"#)
         );
-        assert_eq!(said("not helpful"), "0/2 nodes are available: 2 full. preemption: not helpful");
-        assert_eq!(said("] ["), "0/2 nodes are available: 2 full. preemption: ] [");
+        assert_eq!(sorted("not helpful"), "0/2 nodes are available: 2 full. preemption: not helpful");
+        assert_eq!(sorted("] ["), "0/2 nodes are available: 2 full. preemption: ] [");
     }
 }

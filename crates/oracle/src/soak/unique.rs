@@ -1,12 +1,12 @@
-//! Fields that make a pod unlike all others to plugins that look at nodes: a scheduler must not keep answers for them.
+//! Fields that make a pod unique for plugins that evaluate nodes: a scheduler must not accumulate answers for them.
 
 use serde_json::{Value, json};
 
-/// The host ports that pods take in turn: more than pods are there at a time.
+/// Number of host ports that pods use in turn: more than there are pods at a time.
 const HOST_PORTS: u64 = 60_000;
 
-/// Gives the pod of that number a preference for nodes and one for pods, a topology key, an image and a host port of its own.
-pub(super) fn make_unlike(number: u64, pod: &mut Value) {
+/// Gives a pod unique preferences for nodes and for pods, and a unique topology key, image and host port.
+pub(super) fn make_unique(number: u64, pod: &mut Value) {
     let own = pod["metadata"]["name"].clone();
     let label = json!({"key": "example.com/data", "operator": "In", "values": [own]});
     pod["spec"]["affinity"]["nodeAffinity"] = json!({
@@ -37,10 +37,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_pods_share_anything_that_plugins_look_at() {
+    fn no_two_pods_share_anything_that_plugins_read() {
         let parts = |number: u64| {
             let mut pod = super::super::pod(number);
-            make_unlike(number, &mut pod);
+            make_unique(number, &mut pod);
             let affinity = &pod["spec"]["affinity"];
             let container = &pod["spec"]["containers"][0];
             ["nodeAffinity", "podAffinity"]
@@ -54,9 +54,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_keeps_apart_goes_on_doing_so() {
+    fn a_pod_keeps_its_anti_affinity() {
         let mut pod = super::super::pod(0);
-        make_unlike(0, &mut pod);
+        make_unique(0, &mut pod);
         assert!(pod["spec"]["affinity"]["podAntiAffinity"].is_object());
     }
 }

@@ -1,0 +1,75 @@
+//! Expected differences and their reasons.
+
+use anyhow::{Context, Result};
+use regex::RegexSet;
+use serde::Deserialize;
+
+use super::diff::Line;
+
+/// An expected difference.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedDifference {
+    /// Name that steps refer to.
+    pub name: String,
+    /// Reason why our server answers differently.
+    pub reason: String,
+    /// Patterns for lines that only the real server returns.
+    #[serde(default)]
+    pub real: Vec<String>,
+    /// Patterns for lines that only our server returns.
+    #[serde(default)]
+    pub ours: Vec<String>,
+}
+
+/// All expected differences.
+#[derive(Debug, Clone)]
+pub struct ExpectedDifferences(Vec<(ExpectedDifference, [RegexSet; 2])>);
+
+impl ExpectedDifferences {
+    /// Parses the list (YAML).
+    pub fn parse(text: &str) -> Result<Self> {
+        let all: Vec<ExpectedDifference> = serde_saphyr::from_str(text)?;
+        let with_patterns = all.into_iter().map(|difference| {
+            let sets = [RegexSet::new(&difference.real)?, RegexSet::new(&difference.ours)?];
+            anyhow::Ok((difference, sets))
+        });
+        Ok(Self(with_patterns.collect::<Result<_>>()?))
+    }
+
+    /// Iterates over all differences.
+    pub fn all(&self) -> impl Iterator<Item = &ExpectedDifference> {
+        self.0.iter().map(|(difference, _)| difference)
+    }
+
+    /// Removes the lines that the difference `name` matches. Returns true if there
+    /// were any.
+    pub(super) fn remove_from(&self, lines: &mut Vec<Line<'_>>, name: &str) -> Result<bool> {
+        let found = self.0.iter().find(|(difference, _)| difference.name == name);
+        let (_, [real, ours]) = found.with_context(|| format!("unknown expected difference {name:?}"))?;
+        let before = lines.len();
+        lines.retain(|line| match line {
+            Line::Both(_) => true,
+            Line::First(line) => !real.is_match(line),
+            Line::Second(line) => !ours.is_match(line),
+        });
+        Ok(lines.len() < before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lines_of_the_matching_side_are_removed() {
+        let expected =
+            ExpectedDifferences::parse("- {name: a, reason: why, real: ['^x'], ours: ['^y']}").unwrap();
+        let mut lines = vec![Line::First("x1"), Line::Second("x2"), Line::Second("y"), Line::Both("x")];
+        assert!(expected.remove_from(&mut lines, "a").unwrap());
+        assert_eq!(lines, [Line::Second("x2"), Line::Both("x")]);
+        assert!(!expected.remove_from(&mut lines, "a").unwrap());
+        assert!(expected.remove_from(&mut lines, "b").is_err());
+        assert!(ExpectedDifferences::parse("- {name: a}").is_err());
+    }
+}
