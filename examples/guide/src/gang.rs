@@ -121,7 +121,7 @@ mod tests {
         Scheduler,
         framework::ClusterEvent,
         simulation::Source,
-        testkit::{Trial, cluster, index_equals_one_made_anew, node, permit_lets_all_go, pod},
+        testkit::{Trial, cluster, index_equals_rebuilt_one, node, permit_lets_all_go, pod},
     };
 
     use super::*;
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn the_index_keeps_up_with_whatever_happens() {
         for seed in 0..10 {
-            index_equals_one_made_anew::<Gangs>(
+            index_equals_rebuilt_one::<Gangs>(
                 seed,
                 |_, name| node(name),
                 |dice, name| pod(name).label(GANG, dice.pick(&["g", "h"])),

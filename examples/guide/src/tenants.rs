@@ -97,7 +97,7 @@ mod tests {
     use harbormaster::{
         framework::ClusterEvent,
         testkit::{
-            PodBuilder, Trial, Words, cluster, index_equals_one_made_anew, node, pod, random::Dice,
+            PodBuilder, Trial, Words, cluster, index_equals_rebuilt_one, node, pod, random::Dice,
             what_helps_wakes_anywhere,
         },
     };
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_index_keeps_up_with_whatever_happens() {
         for seed in 0..10 {
-            index_equals_one_made_anew::<PodsOfTenants>(
+            index_equals_rebuilt_one::<PodsOfTenants>(
                 seed,
                 |_, name| node(name),
                 |dice, name| of(dice.pick(&["red", "blue"]), name),
