@@ -1,4 +1,4 @@
-//! The four verbs.
+//! The extender's four verbs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,40 +9,40 @@ use harbormaster_extender::{
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::{labelled::Labelled, score, usage::Usage};
+use crate::{labelled::LabelledNodes, score, usage::Usage};
 
-/// How points are given, and what is said if no node has the label.
+/// Scoring, and the response if no node has the label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Points from 0 to 10, and a reason for every node.
+    /// Scores from 0 to 10, and a reason for every node.
     #[default]
     Corrected,
-    /// The article's: as many points below one as millicores above the least, and one error for all nodes.
+    /// The article's scores: one point less per millicore above the lowest usage. One error for all nodes.
     Literal,
 }
 
 type Verdict = Result<(), Reject>;
 
-/// What the verbs need. Clones share what is known.
+/// State of the extender. Clones share it.
 #[derive(Clone)]
 pub struct MetricsExtender {
-    /// How points are given.
+    /// Scoring mode.
     pub mode: Mode,
-    /// The key of the label that nodes must have, with any value.
+    /// Key of the label that nodes must have; any value.
     pub label: Arc<str>,
-    /// Whether every score is logged.
+    /// True to log every score.
     pub verbose: bool,
-    /// What nodes use.
+    /// CPU usage of the nodes.
     pub usage: Usage,
-    /// Which nodes have the label.
-    pub labelled: Labelled,
-    /// The API server, to look at labels again before a pod has to wait; without it what is known counts.
+    /// Nodes that have the label.
+    pub labelled: LabelledNodes,
+    /// Client to list labels again before a pod is rejected; without it, only known labels are used.
     pub client: Option<Client>,
 }
 
 impl MetricsExtender {
-    /// The extender, at the article's paths: `/scheduler/filter`, `prioritize`, `preemption`, and with a client `bind`, which needs the
-    /// right to create `pods/binding`.
+    /// Returns the extender with the article's paths: `/scheduler/filter`, `prioritize` and `preemption`; with a client
+    /// also `bind`, which requires permission to create `pods/binding`.
     pub fn serve(&self, bind: Option<Client>) -> Extender {
         let (filter, prioritize, preempt, ready) =
             (self.clone(), self.clone(), self.clone(), self.labelled.clone());
@@ -60,7 +60,7 @@ impl MetricsExtender {
         }
     }
 
-    /// Nodes with the label fit. Evicting pods gives no node a label, so the others are unresolvable.
+    /// Accepts nodes with the label. Others are unresolvable, since evicting pods does not add a label.
     async fn filter(self, ask: Ask) -> Result<Filtered, Error> {
         let mut verdicts = self.verdicts(&ask)?;
         let none_fits = |verdicts: &BTreeMap<_, Verdict>| verdicts.values().all(Result::is_err);
@@ -68,7 +68,7 @@ impl MetricsExtender {
             && ask.need_objects().is_err()
             && let Some(client) = &self.client
         {
-            self.labelled.catch_up(client, &self.label).await;
+            self.labelled.refresh(client, &self.label).await;
             verdicts = self.verdicts(&ask)?;
         }
         if self.mode == Mode::Literal && none_fits(&verdicts) {
@@ -81,7 +81,7 @@ impl MetricsExtender {
         let has_label = |node: &Candidate| match node.node() {
             Some(object) => Ok(object.metadata.label(&self.label).is_some()),
             None => self.labelled.has(node.name()).ok_or_else(|| {
-                Error::new("the labels of nodes are not known yet, and the scheduler sends names only")
+                Error::new("node labels are not known yet, and the scheduler sent only node names")
             }),
         };
         let missing = || Reject::unresolvable(format!("node(s) had no label {}", self.label));
@@ -89,7 +89,7 @@ impl MetricsExtender {
         ask.nodes.iter().map(|node| Ok((node.name().to_owned(), verdict(has_label(node)?)))).collect()
     }
 
-    /// Points by what is known at this moment; none at all if that is nothing.
+    /// Scores nodes with the latest metrics; without metrics, returns no scores.
     fn prioritize(&self, ask: &Ask) -> Scores {
         let Some(millicores) = self.usage.now() else { return Scores::default() };
         let scores = match self.mode {
@@ -110,8 +110,8 @@ impl MetricsExtender {
         scores
     }
 
-    /// What it is asked, but for nodes without the label: filter would send nobody there, so their pods would go in vain. No scheduler
-    /// sends node objects here.
+    /// Keeps the requested candidates except nodes without the label: filter would reject them, so their pods would be
+    /// evicted in vain. Schedulers send node names only.
     fn preempt(&self, ask: &Preemption) -> Preempted {
         ask.keep(|node, _| self.labelled.has(node) != Some(false))
     }
@@ -152,7 +152,7 @@ mod tests {
             label,
             verbose: true,
             usage: kept,
-            labelled: Labelled::default(),
+            labelled: LabelledNodes::default(),
             client: None,
         }
     }

@@ -1,4 +1,4 @@
-//! Which nodes have the label: watched, for schedulers that send no node objects, and for preemption, where none does.
+//! Nodes that have the label. Watched, because schedulers may send node names only, and always do so for preemption.
 
 use std::{
     collections::BTreeSet,
@@ -18,45 +18,45 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long a list may take.
+/// Timeout of a list request.
 const LIMIT: Duration = Duration::from_secs(10);
-/// From one try to the next.
+/// Delay between attempts.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// The names of nodes with the label. Clones share them.
+/// Names of the nodes with the label. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Labelled {
+pub struct LabelledNodes {
     names: Arc<RwLock<Option<BTreeSet<String>>>>,
-    /// When the last list of [`Labelled::catch_up`] was begun.
+    /// Start of the last list of [`LabelledNodes::refresh`].
     listed: Arc<Mutex<Option<Instant>>>,
 }
 
-impl Labelled {
-    /// Whether that node has the label; none as long as the API server has told nothing.
+impl LabelledNodes {
+    /// Returns true if the node has the label, or `None` if the nodes are not known yet.
     pub fn has(&self, node: &str) -> Option<bool> {
         Some(self.names.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.contains(node))
     }
 
-    /// Whether the API server has told anything.
+    /// Returns true if the nodes are known.
     pub fn is_known(&self) -> bool {
         self.names.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Takes over all names.
+    /// Replaces all names.
     pub fn set(&self, names: BTreeSet<String>) {
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = Some(names);
     }
 
-    /// Asks for what is true at this moment: a scheduler may have heard of a label that the watch has not told of yet, and asks only
-    /// once. Requests that come while a list is on its way share the next one.
-    pub async fn catch_up(&self, client: &Client, label: &str) {
+    /// Lists the nodes now. A scheduler may have seen a label that the watch has not reported yet, and does not ask
+    /// again. Requests that arrive during a list share the next one.
+    pub async fn refresh(&self, client: &Client, label: &str) {
         let asked = Instant::now();
         let mut listed = self.listed.lock().await;
         if listed.is_some_and(|begun| begun > asked) {
             return;
         }
         *listed = Some(Instant::now());
-        // Without a version the answer is no older than the question. Of trouble the watch tells.
+        // Without a resource version, the response is up to date. The watch reports errors.
         if let Ok(list) = list(&Api::all(client.clone()), &ListParams::default().labels(label)).await {
             self.set(list.items.iter().map(ResourceExt::name_any).collect());
         }
@@ -66,23 +66,20 @@ impl Labelled {
         change(self.names.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default());
     }
 
-    /// Follows the nodes, for ever. Only their metadata is asked for, and only of those with the label.
+    /// Watches nodes forever: only those with the label, and only their metadata.
     pub async fn follow(self, client: Client, label: String) {
         let nodes: Api<Node> = Api::all(client);
         let mut trouble = None;
         loop {
             let why = match self.list_and_watch(&nodes, &label).await {
-                // The watch has ended as it does every few minutes.
+                // The watch has ended, as it does every few minutes.
                 Ok(()) => None,
-                // Its place in the history is gone: listing anew is all there is to do.
+                // The resource version has expired, so list again.
                 Err(kube::Error::Api(status)) if status.code == 410 => None,
                 Err(error) => Some(error.to_string()),
             };
             if why.is_some() && trouble != why {
-                tracing::warn!(
-                    error = why,
-                    "Nodes cannot be watched; what was known of their labels counts on"
-                );
+                tracing::warn!(error = why, "Watching nodes failed; using the labels known so far");
             }
             trouble = why;
             sleep(AGAIN).await;
@@ -100,7 +97,7 @@ impl Labelled {
                 WatchEvent::Added(node) | WatchEvent::Modified(node) => {
                     self.change(|names| names.extend([node.name_any()]));
                 }
-                // The label is gone, or the node is.
+                // The label or the node was removed.
                 WatchEvent::Deleted(node) => self.change(|names| {
                     names.remove(&node.name_any());
                 }),

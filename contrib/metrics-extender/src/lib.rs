@@ -1,12 +1,13 @@
-//! A scheduler extender: pods go to nodes that have a label, and best to those that use the least CPU as metrics-server measures it.
-//!
-//! It is the extender that a known article builds as its example, written anew on `harbormaster-extender` as anybody outside of this
-//! repository would. `README.md` says what it does and where it differs.
-//!
-//! Reading order: [`extender`] (the four verbs), [`score`] (from use to points), [`usage`] (what nodes use), [`labelled`] (which nodes
-//! have the label), [`program`] (flags, and the way to the API server).
-//!
-//! Invariants: no request makes one to metrics-server; without metrics pods are scheduled all the same.
+//! A scheduler extender that requires a node label and prefers nodes with a low CPU usage, as measured by
+//! metrics-server.
+//! //!
+//! It reimplements the example of a well-known article, using only the public API of `harbormaster-extender`.
+//! `README.md` describes what it does and how it differs.
+//! //!
+//! Reading order: [`extender`] (the four verbs), [`score`], [`usage`] (CPU usage of nodes), [`labelled`] (nodes with
+//! the label), [`program`] (flags, connection to the API server).
+//! //!
+//! Invariants: serving a request never calls metrics-server; pods are scheduled without metrics, too.
 
 pub mod extender;
 pub mod labelled;

@@ -1,4 +1,4 @@
-//! Flags, and the way to the API server.
+//! Flags, and the connection to the API server.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,67 +16,67 @@ use thiserror::Error;
 
 use crate::{
     extender::{MetricsExtender, Mode},
-    labelled::Labelled,
+    labelled::LabelledNodes,
     usage::Usage,
 };
 
-/// How long the API server may take for a connection.
+/// Timeout for connecting to the API server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long it may be silent. On a watch it says once a minute that it is there.
+/// Timeout for reads. A watch sends a bookmark once a minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// Sends pods to nodes with a label, and best to those that use the least CPU.
+/// Sends pods to nodes that have a label, preferring nodes with a low CPU usage.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "metrics-extender", version)]
 pub struct Flags {
-    /// How to reach the API server; without it as a pod of the cluster, or as kubectl does.
+    /// Kubeconfig file. By default, uses the in-cluster configuration or kubectl's
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The key of the label that nodes must have, with any value.
+    /// Key of the label that nodes must have; any value
     #[arg(long, value_name = "KEY", default_value = "filter.xy.com", value_parser = label_key)]
     pub label: String,
-    /// Points from 0 to 10, or those of the article.
+    /// Scores from 0 to 10, or those of the article
     #[arg(long, value_enum, default_value_t)]
     pub mode: Mode,
-    /// How often metrics-server is asked. It measures every 15 s.
+    /// Time between requests to metrics-server, which measures every 15 s
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub refresh: Duration,
-    /// After which time its last answer counts as none.
+    /// Maximum age of metrics; older ones are not used
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
     pub max_age: Duration,
-    /// Binds pods, too, where the configuration names bindVerb. This needs the right to create pods/binding.
+    /// Also binds pods, for configurations with a bindVerb. Requires permission to create pods/binding
     #[arg(long)]
     pub bind: bool,
-    /// Logs every score.
+    /// Logs every score
     #[arg(long, short)]
     pub verbose: bool,
-    /// Where and how it is served.
+    /// Address, TLS and limits.
     #[command(flatten)]
     pub serving: Serving,
 }
 
-/// Why the extender cannot run.
+/// Reason why the extender cannot run.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The API server cannot be reached by that kubeconfig, or there is none.
+    /// The kubeconfig is invalid or missing.
     #[error("kubeconfig: {0}")]
     Kubeconfig(String),
-    /// Answers would be too old before the next one comes.
+    /// Metrics would expire before the next refresh.
     #[error(
-        "--max-age {max_age:?} is not longer than --refresh {refresh:?}: there would be no metrics in between"
+        "--max-age {max_age:?} must be longer than --refresh {refresh:?}; otherwise metrics expire before the next refresh"
     )]
     MaxAge {
-        /// After which time an answer counts as none.
+        /// Maximum age of metrics.
         max_age: Duration,
-        /// From one answer to the next.
+        /// Time between requests.
         refresh: Duration,
     },
-    /// It cannot be served.
+    /// The server cannot start.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// The extender's program.
+/// Runs the extender program.
 pub fn main() -> ExitCode {
     let flags = Flags::parse();
     init_log();
@@ -106,17 +106,17 @@ async fn run(flags: Flags) -> Result<(), RunError> {
         label: flags.label.as_str().into(),
         verbose: flags.verbose,
         usage: Usage::new(max_age),
-        labelled: Labelled::default(),
+        labelled: LabelledNodes::default(),
         client: Some(client.clone()),
     };
-    // They end with the process.
+    // These tasks end with the process.
     tokio::spawn(me.usage.clone().follow(client.clone(), refresh));
     tokio::spawn(me.labelled.clone().follow(client.clone(), flags.label));
     me.serve(flags.bind.then_some(client)).run(&flags.serving).await?;
     Ok(())
 }
 
-/// Finds out how to reach the API server. Nothing is sent yet.
+/// Configures the client. Sends nothing.
 async fn connect(kubeconfig: Option<&Path>) -> Result<Client, RunError> {
     let unusable = |error: &dyn std::fmt::Display| RunError::Kubeconfig(error.to_string());
     let mut config = match kubeconfig {
@@ -133,7 +133,7 @@ async fn connect(kubeconfig: Option<&Path>) -> Result<Client, RunError> {
     Client::try_from(config).map_err(|error| unusable(&error))
 }
 
-/// As far as a selector could mean something else.
+/// Checks that the text is a label key, so that a label selector with it is unambiguous.
 fn label_key(text: &str) -> Result<String, String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let is_fine = |part: &str, most: usize| {
@@ -145,7 +145,7 @@ fn label_key(text: &str) -> Result<String, String> {
     };
     match is_fine(name, 63) && prefix.is_none_or(|prefix| is_fine(prefix, 253)) {
         true => Ok(text.to_owned()),
-        false => Err("expected the key of a label, such as example.com/fast".to_owned()),
+        false => Err("expected a label key, such as example.com/fast".to_owned()),
     }
 }
 
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn flags_that_are_wrong_are_told_with_what_is_expected() {
         for (args, expected) in [
-            (&["--label=a=b"][..], "invalid value 'a=b' for '--label <KEY>': expected the key of a label"),
-            (&["--label=a,b"], "expected the key of a label"),
-            (&["--label=/a"], "expected the key of a label"),
+            (&["--label=a=b"][..], "invalid value 'a=b' for '--label <KEY>': expected a label key"),
+            (&["--label=a,b"], "expected a label key"),
+            (&["--label=/a"], "expected a label key"),
             (&["--mode=exact"], "[possible values: corrected, literal]"),
             (&["--refresh=15"], "expected a time such as 500ms, 5s or 1m"),
             (&["--listen=8001"], "invalid value '8001' for '--listen <ADDRESS:PORT>'"),
@@ -186,7 +186,7 @@ mod tests {
             let flags = Flags::try_parse_from(["metrics-extender"].iter().chain(args)).unwrap();
             run(flags).await.unwrap_err().to_string()
         };
-        assert!(run(&["--max-age=10s", "--refresh=10s"]).await.contains("not longer than --refresh"));
+        assert!(run(&["--max-age=10s", "--refresh=10s"]).await.contains("must be longer than --refresh"));
         let error = run(&["--kubeconfig=/nowhere/kubeconfig"]).await;
         assert!(error.starts_with("kubeconfig: ") && error.contains("/nowhere/kubeconfig"), "{error}");
     }

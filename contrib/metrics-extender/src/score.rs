@@ -1,24 +1,25 @@
-//! From CPU use to points.
+//! Scores from CPU usage.
 
 use std::collections::BTreeMap;
 
 use harbormaster_extender::{MAX_SCORE, Scores};
 
-/// The article's points, for every node that is known: one for the node that uses least, and one less for every millicore more.
-/// There is no lower end, and a scheduler multiplies by ten: a difference of eleven millicores outweighs what a plugin says.
+/// Returns the article's scores for all known nodes: 1 for the node with the lowest usage, and one less for every
+/// additional millicore. There is no lower bound. Schedulers multiply by ten, so a difference of eleven millicores
+/// outweighs any plugin.
 pub fn literal(millicores: &BTreeMap<String, u64>) -> Scores {
     let least = millicores.values().min().copied().unwrap_or_default();
     let points = |used: u64| 1 - i64::try_from(used - least).unwrap_or(i64::MAX);
     millicores.iter().map(|(node, used)| (node.clone(), points(*used))).collect()
 }
 
-/// From 0 to 10 for the nodes that are asked about: ten for the one of them that uses least, five for one that uses twice as much.
-/// A node whose use is not known has 0 points: it may be busy.
+/// Returns scores from 0 to 10 for `nodes`: 10 for the one with the lowest usage, 5 for one with twice that usage.
+/// Nodes without metrics get 0, since they may be busy.
 pub fn corrected<'a>(
     millicores: &BTreeMap<String, u64>,
     nodes: impl Iterator<Item = &'a str> + Clone,
 ) -> Scores {
-    // A node that rests uses something, too; nothing is as good as one millicore.
+    // Even an idle node uses some CPU; values below one millicore count as one.
     let used = |node: &str| millicores.get(node).map(|used| u128::from((*used).max(1)));
     let least = nodes.clone().filter_map(used).min().unwrap_or(1);
     let points = |used: u128| {
@@ -60,7 +61,7 @@ mod tests {
             (&[("a", u64::MAX), ("b", 1), ("c", u64::MAX / 2)], &[0, 10, 0]),
             (&[("a", 5)], &[10, 0, 0]),
             (&[], &[0, 0, 0]),
-            // Only nodes that are asked about count.
+            // Only requested nodes are compared.
             (&[("idle", 1), ("a", 100), ("b", 100), ("c", 200)], &[10, 10, 5]),
         ] {
             assert_eq!(points(corrected(&usage(used), ["a", "b", "c"].into_iter())), expected, "{used:?}");

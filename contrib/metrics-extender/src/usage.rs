@@ -1,4 +1,4 @@
-//! What nodes use, as metrics-server tells it: asked in the background, and kept for as long as it is worth something.
+//! CPU usage of the nodes, fetched from metrics-server in the background.
 
 use std::{
     collections::BTreeMap,
@@ -11,79 +11,79 @@ use kube::Client;
 use serde::Deserialize;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-/// Where metrics-server is, behind the API server.
+/// Path of the node metrics at the API server.
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
-/// How long an answer may take.
+/// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// CPU use by node, in millicores, rounded up.
+/// CPU usage by node, in millicores, rounded up.
 pub type Millicores = Arc<BTreeMap<String, u64>>;
 
-/// The last answer. Clones share it.
+/// The last metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Usage {
     last: Arc<RwLock<Option<(Instant, Millicores)>>>,
     max_age: Duration,
-    counted: Counted,
+    metrics: UsageMetrics,
 }
 
 #[derive(Clone, Debug)]
-struct Counted {
+struct UsageMetrics {
     refreshes: IntCounterVec,
     nodes: IntGauge,
 }
 
 impl Usage {
-    /// Nothing yet. Answers older than `max_age` count as none.
+    /// Starts without metrics. Metrics older than `max_age` are not used.
     pub fn new(max_age: Duration) -> Self {
         let refreshes =
-            Opts::new("metrics_extender_refreshes_total", "Questions to metrics-server, by result.");
-        let nodes = "Nodes whose CPU use metrics-server has told last.";
-        let counted = Counted {
+            Opts::new("metrics_extender_refreshes_total", "Requests to metrics-server, by result.");
+        let nodes = "Nodes in the last response of metrics-server.";
+        let metrics = UsageMetrics {
             refreshes: IntCounterVec::new(refreshes, &["result"]).expect("names are valid"),
             nodes: IntGauge::new("metrics_extender_nodes", nodes).expect("names are valid"),
         };
         for result in ["success", "error"] {
-            counted.refreshes.with_label_values(&[result]);
+            metrics.refreshes.with_label_values(&[result]);
         }
-        Self { last: Arc::default(), max_age, counted }
+        Self { last: Arc::default(), max_age, metrics }
     }
 
-    /// Has the numbers about this served.
+    /// Registers the Prometheus metrics.
     pub fn register(&self, registry: &Registry) {
         for collector in [
-            Box::new(self.counted.refreshes.clone())
+            Box::new(self.metrics.refreshes.clone())
                 as Box<dyn harbormaster_extender::prometheus::core::Collector>,
-            Box::new(self.counted.nodes.clone()),
+            Box::new(self.metrics.nodes.clone()),
         ] {
             registry.register(collector).expect("names differ");
         }
     }
 
-    /// What is known, unless it is too old.
+    /// Returns the metrics, unless they are too old.
     pub fn now(&self) -> Option<Millicores> {
         let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
         let (heard, millicores) = last.as_ref()?;
         (heard.elapsed() <= self.max_age).then(|| millicores.clone())
     }
 
-    /// Takes over an answer.
+    /// Replaces the metrics.
     pub fn set(&self, millicores: BTreeMap<String, u64>) {
-        self.counted.nodes.set(i64::try_from(millicores.len()).unwrap_or(i64::MAX));
+        self.metrics.nodes.set(i64::try_from(millicores.len()).unwrap_or(i64::MAX));
         *self.last.write().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), Arc::new(millicores)));
     }
 
-    /// Asks again and again, for ever. What goes wrong is told of when it begins, changes and ends.
+    /// Fetches metrics forever. Logs when errors start, change and end.
     pub async fn follow(self, client: Client, every: Duration) {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut trouble: Option<String> = None;
         loop {
             ticks.tick().await;
-            match ask(&client).await {
+            match fetch(&client).await {
                 Ok(millicores) => {
-                    self.counted.refreshes.with_label_values(&["success"]).inc();
+                    self.metrics.refreshes.with_label_values(&["success"]).inc();
                     if self.last.read().unwrap_or_else(PoisonError::into_inner).is_none() || trouble.is_some()
                     {
                         tracing::info!(nodes = millicores.len(), "metrics-server answers");
@@ -92,9 +92,9 @@ impl Usage {
                     self.set(millicores);
                 }
                 Err(why) => {
-                    self.counted.refreshes.with_label_values(&["error"]).inc();
+                    self.metrics.refreshes.with_label_values(&["error"]).inc();
                     if trouble.as_ref() != Some(&why) {
-                        tracing::warn!(error = why, "No metrics: nodes get no points until there are some");
+                        tracing::warn!(error = why, "Metrics are unavailable; nodes get no points");
                         trouble = Some(why);
                     }
                 }
@@ -103,13 +103,13 @@ impl Usage {
     }
 }
 
-async fn ask(client: &Client) -> Result<BTreeMap<String, u64>, String> {
+async fn fetch(client: &Client) -> Result<BTreeMap<String, u64>, String> {
     let request = http::Request::get(NODES).body(Vec::new()).map_err(|error| error.to_string())?;
     let answer = timeout(LIMIT, client.request_text(request)).await;
     let answer = answer.map_err(|_| format!("{NODES}: no answer within {LIMIT:?}"))?;
     match answer {
         Ok(text) => read(&text),
-        // As kubectl and its like say it.
+        // kubectl's wording.
         Err(kube::Error::Api(status)) if status.code == 404 => {
             Err("the server could not find the requested resource (get nodes.metrics.k8s.io)".to_owned())
         }
@@ -125,25 +125,25 @@ struct NodeMetricsList {
 
 #[derive(Deserialize)]
 struct NodeMetrics {
-    metadata: Name,
+    metadata: ObjectName,
     #[serde(default)]
     usage: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
-struct Name {
+struct ObjectName {
     name: String,
 }
 
-/// Nodes without a use of CPU that can be read are left out; they count as not known.
+/// Parses the response. Skips nodes without a valid CPU usage.
 fn read(text: &str) -> Result<BTreeMap<String, u64>, String> {
     let list: NodeMetricsList =
-        serde_json::from_str(text).map_err(|error| format!("{NODES} answers no NodeMetricsList: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("{NODES}: not a NodeMetricsList: {error}"))?;
     let used = |node: NodeMetrics| Some((node.metadata.name, millicores(node.usage.get("cpu")?)?));
     Ok(list.items.into_iter().filter_map(used).collect())
 }
 
-/// A quantity of CPU in millicores, rounded up as Kubernetes does.
+/// Converts a CPU quantity to millicores, rounded up as in Kubernetes.
 fn millicores(quantity: &str) -> Option<u64> {
     let end = quantity.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(quantity.len());
     let (number, unit) = quantity.split_at(end);
@@ -163,7 +163,7 @@ fn millicores(quantity: &str) -> Option<u64> {
     let rounded = match scale {
         Some(scale) if power < 0 => digits.div_ceil(scale),
         Some(scale) => digits.checked_mul(scale)?,
-        // Less than anything that counts, but more than nothing.
+        // Less than one millicore, but more than zero.
         None if power < 0 => u128::from(digits > 0),
         None => return None,
     };
@@ -215,7 +215,7 @@ mod tests {
             {"metadata":{"name":"d"}}]}"#;
         assert_eq!(read(text), Ok([("a".to_owned(), 67)].into()));
         assert_eq!(read("{}"), Ok(BTreeMap::new()));
-        assert!(read("[").unwrap_err().contains("no NodeMetricsList"));
+        assert!(read("[").unwrap_err().contains("not a NodeMetricsList"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The program, asked by real schedulers on a real kube-apiserver.
+//! Runs the program with real schedulers and a real kube-apiserver.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
@@ -34,13 +34,13 @@ const LABEL: &str = "filter.xy.com";
 const ARTICLE: [(&str, &str); 3] = [("k8s-master", "264m"), ("k8s-node1", "87m"), ("k8s-node2", "67m")];
 const NO_METRICS: &str = "the server could not find the requested resource (get nodes.metrics.k8s.io)";
 
-/// All who ask extenders.
+/// All schedulers that can call extenders.
 fn schedulers() -> Vec<Contender> {
     let harbormaster = harbormaster_binary(false).expect("cargo builds harbormaster");
     vec![Contender::KubeScheduler, Contender::Harbormaster(harbormaster)]
 }
 
-/// The program as a process, killed with this value.
+/// The program as a process, killed on drop.
 struct Extender {
     child: Child,
     log: PathBuf,
@@ -53,7 +53,7 @@ impl Drop for Extender {
         if std::thread::panicking() {
             eprintln!("the extender's log:\n{}", self.log());
         }
-        // Both fail only when the process is gone already.
+        // Fails only if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -81,14 +81,14 @@ impl Extender {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// How often a verb was asked and answered.
+    /// Returns the number of successful requests of a verb.
     fn answered(&self, verb: &str) -> u64 {
         let text = self.client.get_text("/metrics").unwrap();
         let line = format!("extender_requests_total{{code=\"200\",verb=\"{verb}\"}} ");
         text.lines().find_map(|found| found.strip_prefix(&line)?.parse().ok()).unwrap()
     }
 
-    /// What prioritize answers about these nodes: the scores of all it names.
+    /// Returns prioritize's scores for these nodes; nodes without a score are absent.
     fn scores(&self, nodes: &[&str]) -> Vec<(String, i64)> {
         let args = json!({"Pod": {"metadata": {"name": "asked"}}, "Nodes": null, "NodeNames": nodes});
         let answer = self.client.post("/scheduler/prioritize", &args).unwrap();
@@ -100,7 +100,7 @@ impl Extender {
         scores
     }
 
-    /// Waits until it knows what all nodes use; one that it does not know has no points.
+    /// Waits until the extender knows the usage of all nodes; unknown nodes get no points.
     fn wait_for_scores(&self) {
         let names = ARTICLE.map(|(name, _)| name);
         let known = || self.scores(&names).iter().filter(|(_, score)| *score != 0).count() == names.len();
@@ -108,7 +108,7 @@ impl Extender {
     }
 }
 
-/// A cluster with an extender and a scheduler that asks it. They end in this order.
+/// A cluster with an extender and a scheduler that calls it. They end in this order.
 struct World {
     scheduler: Scheduler,
     extender: Extender,
@@ -116,7 +116,7 @@ struct World {
 }
 
 impl World {
-    /// With these nodes; `change` is merged over the configuration of the example.
+    /// Starts the world with these nodes; merges `change` into the example configuration.
     fn start(contender: &Contender, args: &[&str], change: &Value, nodes: &[Value]) -> Self {
         let cluster = ControlPlane::start(&ControlPlaneOptions::default()).unwrap();
         for node in nodes {
@@ -147,7 +147,7 @@ impl World {
         self.client().post(PODS, &pod(name, NAME, requests, spec)).unwrap();
     }
 
-    /// As if metrics-server were installed: its group, and what it says of the nodes.
+    /// Serves the API group of metrics-server, with metrics of the nodes.
     fn install_metrics(&self) {
         let manifests = include_str!("../../../examples/metrics-extender/cluster/2-metrics.yaml");
         let mut told = documents(manifests);
@@ -167,7 +167,7 @@ impl World {
     }
 }
 
-/// The article's nodes, without the label, of so many CPUs each.
+/// The article's nodes without the label, each with this many CPUs.
 fn nodes(cpu: &str) -> Vec<Value> {
     ARTICLE.iter().map(|(name, _)| node(name, json!({}), cpu, "8Gi", 110)).collect()
 }
@@ -180,7 +180,7 @@ fn zero_grace() -> Value {
     json!({"terminationGracePeriodSeconds": 0})
 }
 
-/// The article's demonstration from its first pod to its last line.
+/// The article's demonstration, from its first pod to its last line.
 fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: &str, scores: [i64; 3]) {
     let world = World::start(contender, args, change, &nodes("4"));
     world.create_pod("first", json!({}), json!({}));
@@ -190,7 +190,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     assert_eq!(wait_until_bound(world.client(), "first"), "k8s-node1");
     assert_eq!(world.extender.answered("prioritize"), 0, "one node is no choice");
     world.label("k8s-node2");
-    // The scheduler may learn of the label a moment later than of the pod.
+    // The scheduler may see the label slightly later than the pod.
     let mut number = 0;
     eventually("there is a choice", PATIENCE, || {
         number += 1;
@@ -208,7 +208,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
     let expected: Vec<_> =
         names.iter().zip(scores).map(|(name, score)| ((*name).to_owned(), score)).collect();
     assert_eq!(world.extender.scores(&names), expected);
-    // Half a dozen, so that nobody is right by chance.
+    // Six pods, so that no result is a coincidence.
     for number in 0..6 {
         let name = format!("third-{number}");
         world.create_pod(&name, json!({}), zero_grace());
@@ -216,7 +216,7 @@ fn demonstration(contender: &Contender, args: &[&str], change: &Value, message: 
         delete_pod(world.client(), &name);
     }
     assert!(world.extender.log().contains("node=\"k8s-node2\" millicores=67"), "scores are logged");
-    // metrics-server goes, and pods are scheduled on.
+    // Without metrics-server, pods are still scheduled.
     world.client().delete(&format!("{DEFINITIONS}/nodes.metrics.k8s.io")).unwrap();
     eventually("its last answer is too old", PATIENCE, || {
         world.extender.scores(&["k8s-node1", "k8s-node2"]).is_empty().then_some(())
@@ -244,7 +244,7 @@ fn corrected_the_demonstration_ends_as_in_the_article_in_either_form() {
     }
 }
 
-/// Both nodes are full; the pod that is evicted is the one on the node with the label, though the other is less important.
+/// Both nodes are full. The evicted pod is the one on the labelled node, although the other has a lower priority.
 #[test]
 fn a_pod_that_preempts_gets_the_node_with_the_label_in_either_form() {
     for contender in schedulers() {
@@ -300,11 +300,11 @@ fn where_it_is_asked_to_it_binds() {
     }
 }
 
-/// The role of `deploy/extender.yaml`, and no right more.
+/// Checks that the role in `deploy/extender.yaml` is sufficient.
 #[test]
 fn the_role_that_is_deployed_is_enough() {
     let directory = tempfile::tempdir().unwrap();
-    // The administrator as in any cluster of these, and the extender's account.
+    // The administrator, as in the other test clusters, and the extender's account.
     let tokens = directory.path().join("tokens.csv");
     let extender = "extender-token,system:serviceaccount:kube-system:metrics-extender,extender";
     fs::write(&tokens, format!("harbormaster-admin,admin,admin,system:masters\n{extender}\n")).unwrap();
@@ -333,7 +333,7 @@ fn the_role_that_is_deployed_is_enough() {
     let kubeconfig = cluster.directory().join("extender.kubeconfig");
     let text = fs::read_to_string(cluster.kubeconfig()).unwrap();
     fs::write(&kubeconfig, text.replace(cluster.token(), "extender-token")).unwrap();
-    // It is ready once it has listed nodes.
+    // The extender is ready after listing nodes.
     let extender = Extender::start(&kubeconfig, &[], cluster.directory().join("extender.log"));
     let said = || extender.log().contains(NO_METRICS).then_some(());
     eventually("metrics may be asked for, and are not there", PATIENCE, said);
@@ -347,7 +347,7 @@ fn the_role_that_is_deployed_is_enough() {
     assert!(!log.contains("forbidden"), "{log}");
 }
 
-/// SIGTERM ends it, and with success.
+/// SIGTERM ends the program with exit code 0.
 #[test]
 fn it_ends_when_it_is_told_to() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,16 +1,17 @@
-//! StickyVM: a virtual machine of KubeVirt comes back to the node where it ran first.
-//!
-//! The pod of a virtual machine is managed by a VirtualMachineInstance, which is managed by a VirtualMachine. An annotation of
-//! the latter names the node of its first pod, and every later pod goes there. It is the plugin of an
-//! [article](https://arthurchiao.github.io/blog/k8s-scheduling-plugins-zh/) on scheduling plugins, written anew; `README.md`
-//! says where it differs.
-//!
-//! Reading order: [`kubevirt`] (from a pod to its machine), [`plugin`] (what is done at which point, and when it is done again),
-//! [`memory`] (how the node is written down).
-//!
-//! Invariants, with the plugin in Reserve and PreBind: no pod of a machine is bound before the annotation is there, nor to
-//! another node than it named when the pod was decided, but for targets of live migrations. So a scheduler may be killed at
-//! any time, and of two schedulers one writes and the other one's pod is tried again.
+//! StickyVM: returns a KubeVirt virtual machine to the node where it first ran.
+//! //!
+//! A VirtualMachineInstance owns the machine's pod, and a VirtualMachine owns the instance. An annotation of the
+//! VirtualMachine names the node of its first pod, and all later pods go there. The plugin reimplements the example of
+//! an [article](https://arthurchiao.github.io/blog/k8s-scheduling-plugins-zh/) on scheduling plugins. `README.md` lists
+//! the differences.
+//! //!
+//! Reading order: [`kubevirt`] (from a pod to its machine), [`plugin`] (extension points and hints), [`memory`]
+//! (writing the annotation).
+//! //!
+//! Invariants, if the plugin is enabled in Reserve and PreBind: no pod of a machine is bound before the annotation
+//! exists, or to a node other than the annotated one when the pod was scheduled, except targets of live migrations. A
+//! scheduler may therefore be killed at any time, and of two schedulers one writes the annotation and the other retries
+//! its pod.
 
 pub mod kubevirt;
 pub mod memory;

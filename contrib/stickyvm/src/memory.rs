@@ -1,9 +1,9 @@
-//! Writing down the node of a machine, once and for all.
-//!
-//! The annotation is written under the condition that the machine is still the version that was looked at, so of two that
-//! write at once one learns of the other. It is never taken away here, not even when the pod then fails to be bound: a binding
-//! whose answer was lost looks the same as one that failed, and a machine that forgot where it runs would be worse than one that
-//! is tried again on a node where it has not run yet. Whoever wants to let it go removes the annotation.
+//! Writes the annotation with a machine's node, once.
+//! //!
+//! The patch requires that the machine's resource version is unchanged, so concurrent writers conflict. The plugin
+//! never removes the annotation, not even if the binding fails: a binding whose response was lost looks like a failed
+//! one, and forgetting the node of a running machine is worse than retrying on a node where it has not run. Users
+//! remove the annotation to release the machine.
 
 use harbormaster::{
     api::{Pod, Str, pod::OwnerReference},
@@ -11,41 +11,41 @@ use harbormaster::{
     serde_json::json,
 };
 
-use crate::kubevirt::{VirtualMachine, missing, now};
+use crate::kubevirt::{VirtualMachine, fetch_owner, not_found};
 
-/// How often it is tried while others keep changing the machine.
+/// Maximum number of attempts to write while the machine keeps changing.
 const TRIES: usize = 10;
 
-/// The node that the annotation names, as the API server has it.
-pub fn written<'a>(machine: &'a Custom<VirtualMachine>, annotation: &str) -> Option<&'a Str> {
+/// Returns the node in the annotation.
+pub fn annotated_node<'a>(machine: &'a Custom<VirtualMachine>, annotation: &str) -> Option<&'a Str> {
     machine.metadata.annotations.get(annotation).filter(|node| !node.is_empty())
 }
 
-/// The node of the machine: what is written, or else what was decided.
-pub fn remembered<'a>(machine: &'a Custom<VirtualMachine>, annotation: &str) -> Option<&'a Str> {
-    written(machine, annotation).or(machine.assumed.as_ref())
+/// Returns the machine's node: the annotated one, or else the assumed one.
+pub fn pinned_node<'a>(machine: &'a Custom<VirtualMachine>, annotation: &str) -> Option<&'a Str> {
+    annotated_node(machine, annotation).or(machine.assumed.as_ref())
 }
 
-/// A machine for which no node is written yet, in the version that was looked at.
+/// A machine without an annotated node, at the resource version that was read.
 #[derive(Clone, Debug)]
-pub struct Unwritten {
+pub struct UnpinnedMachine {
     machine: OwnerReference,
     version: Str,
 }
 
-impl Unwritten {
-    /// `None` if the node is written already.
+impl UnpinnedMachine {
+    /// Returns `None` if the annotation already names the node.
     ///
     /// # Errors
-    /// When another node is.
+    /// If the annotation names another node.
     pub fn of(
         machine: &Custom<VirtualMachine>,
         annotation: &str,
         node: &str,
     ) -> Result<Option<Self>, Reject> {
-        match written(machine, annotation) {
+        match annotated_node(machine, annotation) {
             Some(written) if *written == node => Ok(None),
-            Some(_) => Err(elsewhere()),
+            Some(_) => Err(pinned_elsewhere()),
             None => {
                 let Metadata { name, uid, resource_version, .. } = &machine.metadata;
                 let machine =
@@ -55,10 +55,10 @@ impl Unwritten {
         }
     }
 
-    /// Writes the node, unless it turns out to be there.
+    /// Writes the annotation, unless it already names the node.
     ///
     /// # Errors
-    /// When another node was written meanwhile, or the machine is gone; or as the API server answered.
+    /// If the annotation names another node by now, the machine is gone, or a request fails.
     pub async fn write(self, api: &Api, pod: &Pod, annotation: &str, node: &str) -> Verdict {
         let Self { machine, mut version } = self;
         for _ in 0..TRIES {
@@ -67,23 +67,25 @@ impl Unwritten {
             match api.patch::<VirtualMachine>(&pod.namespace, &machine.name, patch).await {
                 Ok(_) => return Ok(()),
                 Err(failure) if failure.is_not_found() => {
-                    return Err(missing::<VirtualMachine>(pod, &machine).into());
+                    return Err(not_found::<VirtualMachine>(pod, &machine).into());
                 }
                 Err(failure) if failure.is_conflict() => {}
                 Err(failure) => return Err(failure.into()),
             }
-            match Self::of(&now(api, pod, &machine).await?, annotation, node)? {
+            match Self::of(&fetch_owner(api, pod, &machine).await?, annotation, node)? {
                 None => return Ok(()),
                 Some(changed) => version = changed.version,
             }
         }
         let (namespace, name) = (&pod.namespace, &machine.name);
-        Err(format!("VirtualMachine {namespace}/{name} changed {TRIES} times while its node was written")
-            .into())
+        Err(format!(
+            "VirtualMachine {namespace}/{name} changed {TRIES} times while its node was being recorded"
+        )
+        .into())
     }
 }
 
-/// In the article's words. Evicting pods from the other nodes does not help.
-pub fn elsewhere() -> Reject {
+/// Returns the article's rejection. Evicting pods from other nodes does not help.
+pub fn pinned_elsewhere() -> Reject {
     Reject::unresolvable("already stick to another node")
 }

@@ -1,10 +1,12 @@
-//! StickyVM at the points of the framework.
-//!
-//! PreFilter leaves the remembered node alone, so that preemption does not try the others. The first time Reserve lets the choice
-//! count at once, for another pod of the same machine that is decided meanwhile, and PreBind writes it down before the pod is
-//! bound. A scheduler that ends in between has bound the pod or has not; the annotation is right in both cases, and the next
-//! one goes on from there. With the plugin in PostBind and not in PreBind it is written after the binding, as in the article:
-//! what ends or fails in between is forgotten.
+//! The plugin StickyVM.
+//! //!
+//! PreFilter allows only the pinned node, so that preemption does not try the others. On a machine's first start,
+//! Reserve assumes the node at once, for other pods of the machine that are scheduled in the meantime, and PreBind
+//! writes the annotation before the pod is bound. If the scheduler stops in between, the annotation is correct whether
+//! or not the pod was bound, and the next scheduler continues from there.
+//! //!
+//! If the plugin is enabled in PostBind but not in PreBind, the annotation is written after the binding, as in the
+//! article, and is lost if the scheduler stops or fails in between.
 
 use std::sync::{
     Once,
@@ -14,8 +16,8 @@ use std::sync::{
 use harbormaster::{api::labels::qualified_name_errors, prelude::*, serde::Deserialize};
 
 use crate::{
-    kubevirt::{VirtualMachine, VirtualMachineInstance, instance_of, machine, machine_now, machine_of},
-    memory::{Unwritten, elsewhere, remembered, written},
+    kubevirt::{VirtualMachine, VirtualMachineInstance, fetch_machine, instance_of, machine, machine_of},
+    memory::{UnpinnedMachine, annotated_node, pinned_elsewhere, pinned_node},
 };
 
 /// `profiles[].pluginConfig[].args`.
@@ -32,7 +34,7 @@ impl Default for Args {
     }
 }
 
-/// The plugin.
+/// Keeps a virtual machine on the node of its first pod.
 #[derive(Debug)]
 pub struct StickyVM {
     annotation: String,
@@ -52,7 +54,7 @@ impl Build for StickyVM {
 
 impl Plugin for StickyVM {
     const NAME: &'static str = "StickyVM";
-    /// The row of the remembered node.
+    /// Row of the pinned node.
     type FilterState = Option<NodeIdx>;
     type ScoreState = ();
 
@@ -66,7 +68,7 @@ impl Plugin for StickyVM {
         Some(vec![
             Registration::on::<VirtualMachineInstance>(known, Self::after_instance),
             Registration::on::<VirtualMachine>(known, Self::after_machine),
-            // Perhaps the remembered one; which that is a hint cannot tell.
+            // It may be the pinned node; a hint cannot look up the machine.
             Registration::always(EventResource::Node, Action::ADD),
             Registration::hinted(EventResource::AssignedPod, Action::DELETE, Self::after_pod),
         ])
@@ -74,7 +76,7 @@ impl Plugin for StickyVM {
 }
 
 impl StickyVM {
-    /// The pod's own instance, if there is news of what manages it. Everything else of it changes often.
+    /// Wakes the pod if its instance is new or has a new owner. Other fields change often.
     fn after_instance(
         &self,
         pod: &PodInfo,
@@ -93,17 +95,19 @@ impl StickyVM {
         Ok(queue_if(owner.is_some() && is_news))
     }
 
-    /// A machine of the pod's namespace that is new or has another node. Which one is the pod's a hint cannot tell.
+    /// Wakes pods if a machine in their namespace is new or has another node. A hint cannot look up the pod's own
+    /// machine.
     fn after_machine(&self, pod: &PodInfo, machine: Changed<'_, VirtualMachine>) -> PluginResult<Hint> {
         let is_near = machine.new.is_some_and(|new| new.metadata.namespace == pod.namespace);
         let uid = |machine: &Custom<_>| machine.metadata.uid.clone();
-        let node = |machine| written(machine, &self.annotation);
+        let node = |machine| annotated_node(machine, &self.annotation);
         let is_news = machine.old.map(uid) != machine.new.map(uid)
             || machine.old.and_then(node) != machine.new.and_then(node);
         Ok(queue_if(is_near && is_news))
     }
 
-    /// A pod that gave its node up may have been the only reason to go there.
+    /// Wakes pods if a machine's pod in their namespace gave up its node, since that pod may have been the only reason
+    /// to go there.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
         Ok(queue_if(gone.namespace == pod.namespace && instance_of(gone).is_some()))
@@ -117,11 +121,11 @@ fn queue_if(helps: bool) -> Hint {
 impl PreFilter for StickyVM {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Option<NodeIdx>>, Stop> {
         let Some(machine) = machine(cx.objects, cx.pod)? else { return Ok(PreFiltered::Skip) };
-        let Some(node) = remembered(machine, &self.annotation) else { return Ok(PreFiltered::Skip) };
+        let Some(node) = pinned_node(machine, &self.annotation) else { return Ok(PreFiltered::Skip) };
         let Some(row) = cx.nodes.find(node).filter(|row| cx.nodes.live().contains(*row)) else {
             let (annotation, Metadata { namespace, name, .. }) = (&self.annotation, &machine.metadata);
             return Err(Reject::unresolvable(format!(
-                "node {node} does not exist, to which VirtualMachine {namespace}/{name} sticks by its annotation {annotation}"
+                "VirtualMachine {namespace}/{name} is pinned to node {node}, which does not exist (annotation {annotation})"
             ))
             .into());
         };
@@ -132,20 +136,20 @@ impl PreFilter for StickyVM {
 }
 
 impl Filter for StickyVM {
-    /// After PreFilter nobody asks about another node but those who pass over what it narrowed.
-    fn filter(&self, _: &Cycle<'_>, remembered: &Option<NodeIdx>, node: NodeRef<'_>) -> Verdict {
-        match remembered.is_none_or(|row| row == node.idx()) {
+    /// Rejects all nodes but the pinned one. Matters only to callers that ignore the nodes PreFilter allows.
+    fn filter(&self, _: &Cycle<'_>, pinned: &Option<NodeIdx>, node: NodeRef<'_>) -> Verdict {
+        match pinned.is_none_or(|row| row == node.idx()) {
             true => Ok(()),
-            false => Err(elsewhere().into()),
+            false => Err(pinned_elsewhere().into()),
         }
     }
 }
 
-/// What was known of the machine when the node was chosen.
+/// State of the machine when the node was chosen.
 #[derive(Debug)]
 pub struct Reserved {
-    /// `None` if nothing is to be written.
-    unwritten: Option<Unwritten>,
+    /// Annotation to write; `None` if there is nothing to write.
+    unpinned: Option<UnpinnedMachine>,
     done: AtomicBool,
 }
 
@@ -159,46 +163,49 @@ impl Reserve for StickyVM {
         node: NodeRef<'_>,
         assume: &mut Assume,
     ) -> Result<Reserved, Stop> {
-        let unwritten = match machine(cx.objects, cx.pod)? {
-            Some(machine) => Unwritten::of(machine, &self.annotation, node.name())?.map(|it| (machine, it)),
+        let unpinned = match machine(cx.objects, cx.pod)? {
+            Some(machine) => {
+                UnpinnedMachine::of(machine, &self.annotation, node.name())?.map(|it| (machine, it))
+            }
             None => None,
         };
-        if let Some((machine, _)) = &unwritten {
+        if let Some((machine, _)) = &unpinned {
             let (annotation, node) = (self.annotation.clone(), node.name().clone());
             let Metadata { namespace, name, .. } = &machine.metadata;
             assume.custom::<VirtualMachine>(namespace, name, move |machine| {
-                let is_open = written(machine, &annotation).is_none();
+                let is_open = annotated_node(machine, &annotation).is_none();
                 machine.assumed = is_open.then(|| node.clone());
                 is_open
             });
         }
-        Ok(Reserved { done: AtomicBool::new(unwritten.is_none()), unwritten: unwritten.map(|(_, it)| it) })
+        Ok(Reserved { done: AtomicBool::new(unpinned.is_none()), unpinned: unpinned.map(|(_, it)| it) })
     }
 
-    /// What is written stays: see [`crate::memory`].
+    /// Keeps the annotation: see [`crate::memory`].
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 
 impl StickyVM {
-    /// Writes down where the pod goes; `false` if that was there already. Without Reserve the API server is asked.
+    /// Writes the node into the annotation. Returns false if it was already there. Without Reserve, reads the machine
+    /// from the API server first.
     async fn remember(&self, cx: &BindCycle) -> Result<bool, Stop> {
         let reserved = cx.reserved::<Self>();
-        let unwritten = match reserved {
-            Some(reserved) => reserved.unwritten.clone(),
-            None => match machine_now(&cx.api, &cx.pod).await? {
-                Some(machine) => Unwritten::of(&machine, &self.annotation, &cx.node)?,
+        let unpinned = match reserved {
+            Some(reserved) => reserved.unpinned.clone(),
+            None => match fetch_machine(&cx.api, &cx.pod).await? {
+                Some(machine) => UnpinnedMachine::of(&machine, &self.annotation, &cx.node)?,
                 None => None,
             },
         };
-        let Some(unwritten) = unwritten else { return Ok(false) };
-        unwritten.write(&cx.api, &cx.pod, &self.annotation, &cx.node).await?;
+        let Some(unpinned) = unpinned else { return Ok(false) };
+        unpinned.write(&cx.api, &cx.pod, &self.annotation, &cx.node).await?;
         if let Some(reserved) = reserved {
             reserved.done.store(true, Relaxed);
         }
         Ok(true)
     }
 
-    /// Whether nothing is left to be done for that pod.
+    /// Returns true if there is nothing left to do for the pod.
     fn is_done(placement: &Placement) -> bool {
         let reserved = placement.reserved::<Self>();
         instance_of(&placement.pod).is_none() || reserved.is_some_and(|reserved| reserved.done.load(Relaxed))
@@ -209,7 +216,7 @@ impl PreBind for StickyVM {
     fn pre_flight(&self, placement: &Placement) -> PluginResult<PreFlight> {
         Ok(match Self::is_done(placement) {
             true => PreFlight::NothingToDo,
-            // In its turn: what plugins before it fail at should not tie the machine to the node.
+            // Not in parallel: a failure of an earlier plugin should not pin the machine.
             false => PreFlight::Work { parallel: false },
         })
     }
@@ -220,7 +227,7 @@ impl PreBind for StickyVM {
 }
 
 impl PostBind for StickyVM {
-    /// With PreBind nothing is left to do. Without, this is the last chance.
+    /// Writes the annotation if PreBind is not enabled.
     async fn post_bind(&self, cx: &BindCycle) {
         if Self::is_done(cx) {
             return;
@@ -238,13 +245,13 @@ impl PostBind for StickyVM {
                 pod,
                 node,
                 err,
-                "The node of a virtual machine is not written down: its next pod may go elsewhere"
+                "Recording the node of a virtual machine failed; its next pod may run elsewhere"
             );
         }
         self.warned.call_once(|| {
             tracing::warn!(
-                "StickyVM is not enabled in preBind: nodes of virtual machines are written down after their pods are bound, \
-                 and a scheduler that ends in between forgets them; enable it in reserve and preBind"
+                "StickyVM is not enabled in preBind: the node of a virtual machine is recorded after its pod is bound, \
+                 and is lost if the scheduler stops in between; enable StickyVM in reserve and preBind"
             );
         });
     }

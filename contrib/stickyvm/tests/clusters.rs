@@ -1,4 +1,4 @@
-//! The program against API servers: schedulers that are killed, schedulers that disagree, nodes that go.
+//! Runs the program against API servers: killed schedulers, competing schedulers, deleted nodes.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -35,7 +35,7 @@ const INSTANCES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachinei
 const NAME: &str = "stickyvm";
 const KEY: &str = "example.com/sticky-node";
 
-/// A cluster that knows KubeVirt's kinds and has empty nodes of 16 CPUs, numbered from 1.
+/// A cluster with KubeVirt's kinds and empty nodes of 16 CPUs, numbered from 1.
 fn cluster(server: Server, nodes: u32) -> Cluster {
     let cluster = server.own();
     let client = cluster.client();
@@ -54,13 +54,13 @@ fn create_node(client: &ApiClient, name: &str) {
     client.post(NODES, &node(name, json!({"name": name}), "16", "64Gi", 200)).unwrap();
 }
 
-/// Starts the scheduler with the plugins of that configuration, but for those that are not built yet.
+/// Starts the scheduler with the plugins of that configuration.
 fn start(cluster: &Cluster, scheduler_name: &str, shipped: &str, log: &str) -> Harbormaster {
     let config = cluster.write_scheduler_config(&configured(scheduler_name, shipped).to_string()).unwrap();
     start_program(cluster, &[format!("--config={}", config.display())], log)
 }
 
-/// The same behind a proxy.
+/// Starts the scheduler behind a proxy.
 fn start_behind(proxy: &Proxy, cluster: &Cluster, log: &str) -> Harbormaster {
     proxy.listen();
     let config = cluster.directory().join("behind.json");
@@ -109,25 +109,25 @@ fn create_launcher(client: &ApiClient, name: &str, scheduler_name: &str, instanc
     client.post(PODS, &launcher).unwrap();
 }
 
-/// Instance and pod, as KubeVirt makes them when a machine starts.
+/// Creates instance and pod, as KubeVirt does when a machine starts.
 fn start_machine(client: &ApiClient, machine: &Value, pod: &str) {
     create_launcher(client, pod, NAME, &create_instance(client, machine), json!({}));
 }
 
-/// Instance and pod go, as when a machine stops.
+/// Deletes instance and pod, as when a machine stops.
 fn stop_machine(client: &ApiClient, machine: &Value, pod: &str) {
     delete_pod(client, pod);
     client.delete(&format!("{INSTANCES}/{}", machine["metadata"]["name"].as_str().unwrap())).unwrap();
 }
 
-/// The node that the machine remembers.
-fn remembered(client: &ApiClient, machine: &Value) -> Option<String> {
+/// Returns the machine's annotated node.
+fn pinned_node(client: &ApiClient, machine: &Value) -> Option<String> {
     let path = format!("{MACHINES}/{}", machine["metadata"]["name"].as_str().unwrap());
     let machine = client.get(&path).unwrap();
     machine["metadata"]["annotations"][KEY].as_str().map(str::to_owned)
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are equal in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -156,7 +156,7 @@ fn a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_starte
         let mut home = None;
         for round in 0..=RESTARTS {
             start_machine(client, &machine, &name);
-            // Every machine's first start is one of those that are disturbed.
+            // Disturb the first start of every machine.
             if round % 7 == 0 {
                 sleep(Duration::from_millis(dice.below(30)));
                 scheduler.kill();
@@ -166,7 +166,7 @@ fn a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_starte
             let node = wait_until_bound(client, &name);
             let first = &*home.get_or_insert_with(|| node.clone());
             assert_eq!(node, *first, "vm-{number} after {round} restarts");
-            assert_eq!(remembered(client, &machine).as_ref(), Some(first));
+            assert_eq!(pinned_node(client, &machine).as_ref(), Some(first));
             if round == 0 {
                 make_unattractive(client, first, number);
             }
@@ -177,7 +177,7 @@ fn a_machine_never_leaves_its_node_however_often_it_and_the_scheduler_are_starte
     scheduler.ends_well();
 }
 
-/// From now on every other node has more room.
+/// Fills the node, so that every other node has more room.
 fn make_unattractive(client: &ApiClient, node: &str, number: usize) {
     for filler in 0..2 {
         let name = format!("filler-{number}-{filler}");
@@ -197,7 +197,7 @@ fn a_scheduler_that_is_killed_between_writing_and_binding_is_continued_where_it_
     let first = start_behind(&proxy, &cluster, "first.log");
     let machine = create_machine(client, "vm");
     start_machine(client, &machine, "launcher");
-    let home = eventually("the node is written", PATIENCE, || remembered(client, &machine));
+    let home = eventually("the node is written", PATIENCE, || pinned_node(client, &machine));
     first.kill();
     assert_eq!(node_of(&get_pod(client, "launcher").unwrap()), None);
     let second = start(&cluster, NAME, SHIPPED, "second.log");
@@ -221,7 +221,7 @@ fn a_binding_that_fails_and_an_answer_that_is_lost_leave_the_machine_where_it_wa
     let machine = create_machine(client, "vm");
     start_machine(client, &machine, "launcher");
     let home = wait_until_bound(client, "launcher");
-    assert_eq!(remembered(client, &machine), Some(home));
+    assert_eq!(pinned_node(client, &machine), Some(home));
     assert_eq!(
         proxy.count(is_write),
         2,
@@ -235,7 +235,7 @@ fn two_schedulers_send_two_pods_of_a_machine_to_one_node(server: Server) {
     let cluster = cluster(server, 2);
     let client = cluster.client();
     let schedulers = ["first", "second"].map(|name| start(&cluster, name, SHIPPED, &format!("{name}.log")));
-    // The first prefers n1, the second n2.
+    // The first scheduler prefers n1, the second n2.
     let prefers = |node: &str| {
         let term = json!({"matchExpressions": [{"key": "name", "operator": "In", "values": [node]}]});
         let preferred = json!([{"weight": 100, "preference": term}]);
@@ -251,7 +251,7 @@ fn two_schedulers_send_two_pods_of_a_machine_to_one_node(server: Server) {
         });
         let nodes = pods.map(|pod| wait_until_bound(client, &pod));
         assert_eq!(nodes[0], nodes[1], "round {round}");
-        assert_eq!(remembered(client, &machine).as_ref(), Some(&nodes[0]));
+        assert_eq!(pinned_node(client, &machine).as_ref(), Some(&nodes[0]));
     }
     schedulers.into_iter().for_each(|scheduler| drop(scheduler.ends_well()));
 }
@@ -266,7 +266,7 @@ fn a_node_that_is_gone_is_waited_for_or_let_go(server: Server) {
     let lose_it = || {
         stop_machine(client, &machine, "launcher");
         client.delete(&format!("{NODES}/{home}")).unwrap();
-        // The scheduler hears of nodes and of pods on different ways.
+        // Nodes and pods reach the scheduler through separate watches.
         let selects = json!({"nodeSelector": {"name": home}});
         eventually("the scheduler knows that the node is gone", PATIENCE, || {
             client.post(PODS, &pod("probe", NAME, json!({}), selects.clone())).unwrap();
@@ -280,7 +280,9 @@ fn a_node_that_is_gone_is_waited_for_or_let_go(server: Server) {
         start_machine(client, &machine, "launcher");
         let (_, message) = wait_until_explained(client, "launcher");
         assert!(
-            message.contains(&format!("node {home} does not exist, to which VirtualMachine default/vm")),
+            message.contains(&format!(
+                "VirtualMachine default/vm is pinned to node {home}, which does not exist"
+            )),
             "{message}"
         );
     };
@@ -293,7 +295,7 @@ fn a_node_that_is_gone_is_waited_for_or_let_go(server: Server) {
         .unwrap();
     let next = wait_until_bound(client, "launcher");
     assert_ne!(next, home);
-    assert_eq!(remembered(client, &machine), Some(next));
+    assert_eq!(pinned_node(client, &machine), Some(next));
     scheduler.ends_well();
 }
 
@@ -304,7 +306,7 @@ fn with_the_articles_configuration_the_node_is_written_after_the_binding(server:
     let machine = create_machine(client, "vm");
     start_machine(client, &machine, "launcher");
     let home = wait_until_bound(client, "launcher");
-    eventually("it is written", PATIENCE, || remembered(client, &machine).filter(|node| *node == home));
+    eventually("it is written", PATIENCE, || pinned_node(client, &machine).filter(|node| *node == home));
     make_unattractive(client, &home, 0);
     for _ in 0..3 {
         stop_machine(client, &machine, "launcher");

@@ -1,4 +1,4 @@
-//! What readers run: the commands of `README.md`, on the files of `examples/stickyvm`.
+//! Runs the commands of `README.md` on the files of `examples/stickyvm`.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -9,7 +9,7 @@ use std::{
 
 use harbormaster::{Scheduler, config::ConfigErrors};
 
-/// Pods that are placed, and pods that are not, with the message.
+/// Placed pods with their node, and unschedulable pods with their message.
 const PLACED: [(&str, &str); 3] = [
     ("default/virt-launcher-fedora", "node-1"),
     ("default/virt-launcher-debian", "node-2"),
@@ -22,8 +22,8 @@ const WAITING: [(&str, &str); 2] = [
     ),
     (
         "default/virt-launcher-alpine",
-        "node node-9 does not exist, to which VirtualMachine default/alpine sticks by its annotation \
-         example.com/sticky-node",
+        "VirtualMachine default/alpine is pinned to node node-9, which does not exist (annotation \
+         example.com/sticky-node)",
     ),
 ];
 
@@ -42,7 +42,7 @@ fn simulations_and_sandboxes_place_the_machines_with_either_configuration() {
         for config in ["examples/stickyvm/scheduler.yaml", "examples/stickyvm/article.yaml"] {
             let ran = run(command, config);
             let said = String::from_utf8_lossy(&ran.stdout);
-            // A simulation ends with a table, a sandbox tells of one pod after the other.
+            // A simulation prints a table at the end; a sandbox prints a line per pod.
             let is_about = |line: &&str, pod: &str| {
                 line.trim_start_matches("pod ").split([' ', ':']).next() == Some(pod)
             };

@@ -1,16 +1,17 @@
-//! `profiles[].pluginConfig[].args` of the plugin.
+//! Plugin arguments, `profiles[].pluginConfig[].args`.
 
 use std::time::Duration;
 
 use harbormaster::{prelude::PluginError, serde::Deserialize};
 
-/// The arguments. All have defaults.
+/// Arguments of the plugin. All have defaults.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Args {
-    /// Whose arithmetic counts.
+    /// Arithmetic to use.
     pub mode: Mode,
-    /// How much older than the newest of all reports a node's report may be. With `mode: literal` nothing is too old.
+    /// Maximum age of a node's report in seconds, relative to the newest report of any node. Ignored with `mode:
+    /// literal`.
     pub stale_after_seconds: u64,
 }
 
@@ -20,27 +21,26 @@ impl Default for Args {
     }
 }
 
-/// Whose arithmetic counts.
+/// Arithmetic that the plugin uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase")]
 pub enum Mode {
-    /// The original's of 2021, mistakes included.
+    /// The original's arithmetic of 2021, including its mistakes.
     Literal,
-    /// With a ledger of cards, and without the mistakes.
+    /// Corrected arithmetic, with a ledger of cards.
     Corrected,
 }
 
 impl Args {
-    /// [`Self::stale_after_seconds`].
+    /// Returns [`Self::stale_after_seconds`] as a duration.
     ///
     /// # Errors
-    /// When it is zero: then only the newest report of all would count.
+    /// If it is zero, which would reject all reports but the newest.
     pub fn stale_after(&self) -> Result<Duration, PluginError> {
         match self.stale_after_seconds {
-            0 => Err(
-                "staleAfterSeconds: must be at least 1; sniffers report once a second unless told otherwise"
-                    .into(),
-            ),
+            0 => {
+                Err("staleAfterSeconds: must be at least 1; sniffers report once a second by default".into())
+            }
             seconds => Ok(Duration::from_secs(seconds)),
         }
     }

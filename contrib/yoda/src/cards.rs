@@ -1,41 +1,41 @@
-//! The cards of one node: what is left of them, and which ones a pod gets.
+//! The cards of one node: their free memory, and the choice of cards for a pod.
 
 use harbormaster::prelude::Reject;
 
 use crate::{
+    request::Request,
     score::{Facts, Maxima},
     scv::{Card, ScvStatus},
-    wish::Wish,
 };
 
-/// The node has not the wanted level.
+/// The node's level differs from the requested one.
 pub const LEVEL_NOT_FIT: &str = "GPU Level Not Fit";
-/// Too few cards have that much memory.
+/// Too few cards have enough memory.
 pub const MEMORY_NOT_FIT: &str = "GPU Memory Not Fit";
-/// There are too few cards.
+/// The node has too few cards.
 pub const NUMBER_NOT_FIT: &str = "GPU Number Not Fit";
-/// Too few cards are that fast.
+/// Too few cards are fast enough.
 pub const CLOCK_NOT_FIT: &str = "GPU Clock Not Fit";
-/// No sniffer has reported cards.
+/// No sniffer has reported cards for the node.
 pub const NO_GPU: &str = "No GPU";
-/// The sniffer's report is too old to be believed.
+/// The sniffer's report is too old.
 pub const STALE: &str = "GPU Report Stale";
 
-/// A card, and what pods have taken of it.
+/// A card, with the memory that pods hold on it.
 #[derive(Clone, Debug)]
-pub struct Tally<'a> {
+pub struct CardUsage<'a> {
     card: &'a Card,
-    /// MiB that nobody used when it was measured, but for what has been given back since.
+    /// Free memory in MiB as measured by the sniffer, plus the memory of pods that a what-if question removes.
     measured: u64,
-    /// MiB that pods hold who share the card.
+    /// Memory in MiB held by pods that share the card.
     held: u64,
-    /// Some pod has the card to itself.
+    /// True if a pod holds the whole card.
     whole: bool,
 }
 
-impl<'a> Tally<'a> {
-    /// MiB that a pod may have: the sniffer and the ledger must agree on it, so that what a pod holds and uses is not
-    /// counted twice.
+impl<'a> CardUsage<'a> {
+    /// Returns the memory in MiB that a pod may have: the smaller of what the sniffer measured and what the ledger
+    /// leaves, so that memory held and used by one pod is counted once.
     pub fn free(&self) -> u64 {
         match self.whole {
             true => 0,
@@ -43,120 +43,123 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// MiB that no pod holds.
+    /// Returns the memory in MiB that no pod holds.
     pub fn not_held(&self) -> u64 {
         if self.whole { 0 } else { self.card.total_memory.saturating_sub(self.held) }
     }
 
-    /// The card itself.
+    /// Returns the card.
     pub fn card(&self) -> &'a Card {
         self.card
     }
 
-    /// Whether the card has room for one that asks for that much; for all of it, if it does not say.
+    /// Returns true if the card has room for a pod that requests this much memory, or the whole card if `None`.
     fn has_room(&self, memory: Option<u64>) -> bool {
         match memory {
             Some(memory) => self.free() >= memory,
-            // A few MiB are always in use, so a card need not be empty. One without any left is somebody's.
+            // Drivers always use a few MiB, so a free card need not be empty. A card with no free memory is in use.
             None => !self.whole && self.held == 0 && self.free() > 0,
         }
     }
 
-    /// MiB in use that no pod of the ledger explains.
+    /// Returns the memory in MiB that is in use but not held by any pod in the ledger.
     fn unexplained(&self) -> u64 {
         self.not_held().saturating_sub(self.measured)
     }
 }
 
-/// The cards of a node with what pods hold of them.
+/// The cards of a node, with what pods hold of them.
 #[derive(Clone, Debug)]
-pub struct Cards<'a>(Vec<Tally<'a>>);
+pub struct Cards<'a>(Vec<CardUsage<'a>>);
 
 impl<'a> Cards<'a> {
-    /// Nobody holds anything.
+    /// Returns the cards of a report, with no pods.
     pub fn of(status: &'a ScvStatus) -> Self {
-        let tally = |card: &'a Card| {
+        let usage = |card: &'a Card| {
             let measured = card.free_memory.min(card.total_memory);
-            Tally { card, measured, held: 0, whole: false }
+            CardUsage { card, measured, held: 0, whole: false }
         };
-        Self(status.card_list.iter().map(tally).collect())
+        Self(status.card_list.iter().map(usage).collect())
     }
 
-    /// A pod holds the cards of these ids: that much of each, or all of them. Ids that the node does not have (a card
-    /// that was pulled out) hold nothing.
+    /// Records that a pod holds the cards with these IDs: `memory` MiB of each, or the whole cards if `None`. IDs that
+    /// the node does not have, such as removed cards, are ignored.
     pub fn take(&mut self, ids: &[u32], memory: Option<u64>) {
-        for tally in self.0.iter_mut().filter(|tally| ids.contains(&tally.card.id)) {
-            take(tally, memory);
+        for usage in self.0.iter_mut().filter(|usage| ids.contains(&usage.card.id)) {
+            take(usage, memory);
         }
     }
 
-    /// A pod holds that many cards, and nobody knows which: those that have room for it, those first on which most
-    /// memory is in use that no pod explains. So a pod that runs is found where it runs, and counted once.
+    /// Records that a pod holds `number` cards that are not known. Assumes cards with room for the pod, preferring
+    /// those with the most unexplained memory in use, so a running pod is found on its own cards and counted once.
     pub fn take_unknown(&mut self, number: u32, memory: Option<u64>) {
-        let mut likely: Vec<&mut Tally<'_>> = self.0.iter_mut().collect();
-        likely.sort_by_key(|tally| {
-            (!tally.has_room(memory), tally.whole, std::cmp::Reverse(tally.unexplained()), tally.card.id)
+        let mut likely: Vec<&mut CardUsage<'_>> = self.0.iter_mut().collect();
+        likely.sort_by_key(|usage| {
+            (!usage.has_room(memory), usage.whole, std::cmp::Reverse(usage.unexplained()), usage.card.id)
         });
-        for tally in likely.into_iter().take(number as usize) {
-            take(tally, memory);
+        for usage in likely.into_iter().take(number as usize) {
+            take(usage, memory);
         }
     }
 
-    /// A pod is thought away that held the cards of these ids. What it used was measured, so that comes back.
+    /// Removes a pod that held the cards with these IDs, and adds the memory it used back to the measured free memory.
     pub fn give_back(&mut self, ids: &[u32], memory: Option<u64>) {
-        for tally in self.0.iter_mut().filter(|tally| ids.contains(&tally.card.id)) {
-            let more = tally.measured.saturating_add(memory.unwrap_or(u64::MAX));
-            tally.measured = more.min(tally.card.total_memory);
+        for usage in self.0.iter_mut().filter(|usage| ids.contains(&usage.card.id)) {
+            let more = usage.measured.saturating_add(memory.unwrap_or(u64::MAX));
+            usage.measured = more.min(usage.card.total_memory);
         }
     }
 
-    /// Whatever was measured as used and is held by no pod is about to be free.
+    /// Treats memory that no pod holds as free, whatever the sniffer measured.
     pub fn trust_the_ledger(&mut self) {
-        for tally in &mut self.0 {
-            tally.measured = tally.card.total_memory;
+        for usage in &mut self.0 {
+            usage.measured = usage.card.total_memory;
         }
     }
 
-    /// The best cards that satisfy the wish, as many as it says, best first. Cards of one node are compared with each
-    /// other alone, so that the choice is the same whichever other nodes are looked at.
+    /// Returns the best `request.number` cards that satisfy the request, best first. Compares cards of this node only,
+    /// so the choice does not depend on other nodes.
     ///
     /// # Errors
-    /// Why there are too few; evicting pods may help if the installed cards would do.
-    pub fn choose(&self, wish: &Wish) -> Result<Vec<&Tally<'a>>, Reject> {
-        let number = wish.number as usize;
-        let mut fitting: Vec<&Tally<'a>> = self.0.iter().collect();
-        let mut keep = |fits: &dyn Fn(&Tally<'_>) -> bool, lack: Reject| {
-            fitting.retain(|tally| fits(tally));
+    /// If there are too few such cards. Evicting pods may help if enough cards are installed.
+    pub fn choose(&self, request: &Request) -> Result<Vec<&CardUsage<'a>>, Reject> {
+        let number = request.number as usize;
+        let mut fitting: Vec<&CardUsage<'a>> = self.0.iter().collect();
+        let mut keep = |fits: &dyn Fn(&CardUsage<'_>) -> bool, lack: Reject| {
+            fitting.retain(|usage| fits(usage));
             if fitting.len() < number { Err(lack) } else { Ok(()) }
         };
         keep(&|t| t.card.is_healthy(), Reject::unresolvable(NUMBER_NOT_FIT))?;
-        keep(&|t| wish.clock.is_none_or(|clock| t.card.clock >= clock), Reject::unresolvable(CLOCK_NOT_FIT))?;
-        let memory = wish.memory.unwrap_or(0);
+        keep(
+            &|t| request.clock.is_none_or(|clock| t.card.clock >= clock),
+            Reject::unresolvable(CLOCK_NOT_FIT),
+        )?;
+        let memory = request.memory.unwrap_or(0);
         keep(&|t| t.card.total_memory >= memory, Reject::unresolvable(MEMORY_NOT_FIT))?;
-        let lack = if wish.memory.is_some() { MEMORY_NOT_FIT } else { NUMBER_NOT_FIT };
-        keep(&|t| t.has_room(wish.memory), Reject::evictable(lack))?;
-        let maxima = Maxima::of(fitting.iter().map(|tally| Facts::of(tally)));
+        let lack = if request.memory.is_some() { MEMORY_NOT_FIT } else { NUMBER_NOT_FIT };
+        keep(&|t| t.has_room(request.memory), Reject::evictable(lack))?;
+        let maxima = Maxima::of(fitting.iter().map(|usage| Facts::of(usage)));
         fitting.sort_by_key(|t| (std::cmp::Reverse(maxima.score(&Facts::of(t))), t.card.id));
         fitting.truncate(number);
         Ok(fitting)
     }
 
-    /// The healthy ones.
-    pub fn healthy(&self) -> impl Iterator<Item = &Tally<'a>> {
-        self.0.iter().filter(|tally| tally.card.is_healthy())
+    /// Returns the healthy cards.
+    pub fn healthy(&self) -> impl Iterator<Item = &CardUsage<'a>> {
+        self.0.iter().filter(|usage| usage.card.is_healthy())
     }
 }
 
-fn take(tally: &mut Tally<'_>, memory: Option<u64>) {
+fn take(usage: &mut CardUsage<'_>, memory: Option<u64>) {
     match memory {
-        Some(memory) => tally.held = tally.held.saturating_add(memory),
-        None => tally.whole = true,
+        Some(memory) => usage.held = usage.held.saturating_add(memory),
+        None => usage.whole = true,
     }
 }
 
-/// Whether the card satisfies the wish as long as no pod holds anything of it.
-pub fn satisfies(card: &Card, wish: &Wish) -> bool {
+/// Returns true if the card satisfies the request, ignoring what pods hold.
+pub fn satisfies(card: &Card, request: &Request) -> bool {
     let free = card.free_memory.min(card.total_memory);
-    let room = wish.memory.map_or(free > 0, |memory| free >= memory);
-    card.is_healthy() && wish.clock.is_none_or(|clock| card.clock >= clock) && room
+    let room = request.memory.map_or(free > 0, |memory| free >= memory);
+    card.is_healthy() && request.clock.is_none_or(|clock| card.clock >= clock) && room
 }

@@ -1,9 +1,9 @@
-//! What wakes a pod that `yoda` has rejected.
-//!
-//! - An Scv object that changed to its favour: one more of its cards satisfies the wish, or is larger; it reports again
-//!   after it was stale; its clock is put back or it goes, as others may have been stale only by comparison.
-//! - A pod with cards that leaves its node, or asks for others than before; and a change of the pod's own labels.
-//! - A node that joins, or gets the wanted level.
+//! Queueing hints of `yoda`. These events wake a rejected pod:
+//! //!
+//! - An Scv object in which one more card satisfies the request, or a card became larger; which is reported again after
+//!   being stale; whose clock moved back, or which was deleted (other reports may have been stale only in comparison).
+//! - A pod with cards that leaves its node or changes its request, and a change of the waiting pod's own labels.
+//! - A node that joins or gets the requested level.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{
     cards::satisfies,
     ledger::Holding,
     plugin::Yoda,
+    request::{self, Request},
     scv::{Scv, ScvStatus},
-    wish::{self, Wish},
 };
 
-/// The original registers nothing, so everything wakes its pods.
+/// Returns the registrations. The original has none, so in `mode: literal` every event wakes its pods.
 pub(crate) fn events(yoda: &Yoda) -> Option<Vec<Registration<Yoda>>> {
     let any = Action::ADD | Action::UPDATE | Action::DELETE;
     let pods = Action::DELETE | Action::UPDATE_POD_LABEL;
@@ -37,30 +37,35 @@ fn queue_if(helps: bool) -> PluginResult<Hint> {
 }
 
 fn after_scv(yoda: &Yoda, pod: &PodInfo, scv: Changed<'_, Scv>) -> PluginResult<Hint> {
-    let Ok(Some(wish)) = Wish::of(&pod.labels) else { return Ok(Hint::Skip) };
+    let Ok(Some(request)) = Request::of(&pod.labels) else { return Ok(Hint::Skip) };
     let Some(new) = scv.new else { return Ok(Hint::Queue) };
-    queue_if(favours(&wish, scv.old.map(|old| &old.status), &new.status, yoda.stale_after))
+    queue_if(newly_satisfied(&request, scv.old.map(|old| &old.status), &new.status, yoda.stale_after))
 }
 
-/// Whether a node may satisfy the wish now, where it did not before.
-fn favours(wish: &Wish, old: Option<&ScvStatus>, new: &ScvStatus, stale_after: Duration) -> bool {
+/// Returns true if the node may satisfy the request now but did not before.
+fn newly_satisfied(
+    request: &Request,
+    old: Option<&ScvStatus>,
+    new: &ScvStatus,
+    stale_after: Duration,
+) -> bool {
     let clock_put_back = old.is_some_and(|old| old.update_time > new.update_time);
-    let satisfying = || new.card_list.iter().filter(|card| satisfies(card, wish));
+    let satisfying = || new.card_list.iter().filter(|card| satisfies(card, request));
     if clock_put_back {
         return true;
     }
-    if satisfying().count() < wish.number as usize {
+    if satisfying().count() < request.number as usize {
         return false;
     }
     let Some(old) = old else { return true };
     let gap = old.update_time.zip(new.update_time).map(|(old, new)| new.since(old));
-    // Half the limit, as the newest report of all may have been ahead of this one.
+    // Half the limit, since the newest report may have been ahead of this one.
     if gap.is_none_or(|gap| gap > stale_after / 2) {
         return true;
     }
     satisfying().any(|card| {
         let before = old.card_list.iter().find(|before| before.id == card.id);
-        before.is_none_or(|before| !satisfies(before, wish) || before.total_memory < card.total_memory)
+        before.is_none_or(|before| !satisfies(before, request) || before.total_memory < card.total_memory)
     })
 }
 
@@ -79,9 +84,9 @@ fn after_pod(_: &Yoda, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint>
 
 fn after_node(_: &Yoda, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
-    let Ok(Some(wish)) = Wish::of(&pod.labels) else { return Ok(Hint::Skip) };
-    let has_level = wish.level.is_none_or(|level| wish::level(&new.labels) == Some(level));
+    let Ok(Some(request)) = Request::of(&pod.labels) else { return Ok(Hint::Skip) };
+    let has_level = request.level.is_none_or(|level| request::level(&new.labels) == Some(level));
     let had_level =
-        old.is_some_and(|old| wish.level.is_none_or(|level| wish::level(&old.labels) == Some(level)));
+        old.is_some_and(|old| request.level.is_none_or(|level| request::level(&old.labels) == Some(level)));
     queue_if(has_level && !had_level)
 }

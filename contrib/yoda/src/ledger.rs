@@ -1,11 +1,12 @@
-//! The ledger: which pods hold which cards.
-//!
-//! It is made of the pods on the nodes. What a pod holds is in its annotation [`CARDS`], which PreBind writes before the
-//! binding; how much of each card its labels say. Between Reserve and the news of that annotation, [`Chosen`] knows.
-//!
-//! A pod that sits on a node with a wish and without an annotation was placed by somebody else. It counts as holding the
-//! cards that it most likely has: see [`Cards::take_unknown`]. If there are several, the oldest is served first.
-//! A pod whose labels cannot be read holds the cards of its annotation whole; without one, nothing is known of it but what
+//! The ledger: the cards that each pod holds.
+//! //!
+//! The ledger is built from the pods on the nodes. A pod's annotation [`CARDS`] names its cards, and its labels say how
+//! much of each it holds. PreBind writes the annotation before the binding; until the scheduler sees it,
+//! [`PendingChoices`] has the cards that Reserve chose.
+//! //!
+//! A pod with a request but no annotation was placed by another scheduler. It is assumed to hold the most likely cards
+//! (see [`Cards::take_unknown`]), oldest pod first. A pod with invalid labels holds the whole cards of its annotation;
+//! without an annotation, only the sniffer's measurements account for it.
 //! the sniffer measures.
 
 use std::collections::HashMap;
@@ -15,63 +16,63 @@ use harbormaster::{
     prelude::{ClusterView, Index, NodeIdx, PodInfo},
 };
 
-use crate::{cards::Cards, literal, scv::ScvStatus, wish::Wish};
+use crate::{cards::Cards, literal, request::Request, scv::ScvStatus};
 
-/// The annotation with the ids of the cards that a pod holds: `0,2`.
+/// Annotation with the IDs of the cards that a pod holds, such as `0,2`.
 pub const CARDS: &str = "scv/cards";
 
-/// The value of [`CARDS`].
-pub fn written(ids: &[u32]) -> String {
+/// Formats a value of [`CARDS`].
+pub fn format_ids(ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     ids.join(",")
 }
 
-/// What [`CARDS`] says; `None` if it says nothing.
-pub fn read(annotation: &str) -> Option<Vec<u32>> {
+/// Parses a value of [`CARDS`]; returns `None` if it is invalid.
+pub fn parse_ids(annotation: &str) -> Option<Vec<u32>> {
     annotation.split(',').map(|id| id.trim().parse().ok()).collect()
 }
 
-/// What a pod on a node holds.
+/// Cards that a pod on a node holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     uid: Str,
     created: Option<Timestamp>,
     number: u32,
-    /// MiB of each card, or the whole of it.
+    /// Memory in MiB of each card; `None` means the whole card.
     memory: Option<u64>,
-    /// Which cards, if its annotation says so.
+    /// IDs of the cards, if the annotation is valid.
     ids: Option<Vec<u32>>,
 }
 
 impl Holding {
-    /// What the pod holds if it is on a node and has not finished.
+    /// Returns what the pod holds on its node, or `None` if it has finished or holds nothing.
     pub fn of(pod: &Pod) -> Option<Self> {
         if pod.is_terminal() {
             return None;
         }
-        let ids = pod.annotations.get(CARDS).and_then(|text| read(text));
-        let wish = Wish::of(&pod.labels).ok().flatten();
-        if wish.is_none() && ids.is_none() {
+        let ids = pod.annotations.get(CARDS).and_then(|text| parse_ids(text));
+        let request = Request::of(&pod.labels).ok().flatten();
+        if request.is_none() && ids.is_none() {
             return None;
         }
         Some(Self {
             uid: pod.uid.clone(),
             created: pod.created,
-            number: wish.map_or(0, |wish| wish.number),
-            memory: wish.and_then(|wish| wish.memory),
+            number: request.map_or(0, |request| request.number),
+            memory: request.and_then(|request| request.memory),
             ids,
         })
     }
 }
 
-/// The holdings on every node, kept while pods come and go.
+/// An index of the holdings on every node.
 #[derive(Debug, Default)]
 pub struct Ledger(HashMap<NodeIdx, Row>);
 
 #[derive(Debug, Default)]
 struct Row {
     holdings: Vec<Holding>,
-    labelled: literal::Labelled,
+    labelled: literal::LabelledMemory,
 }
 
 impl Ledger {
@@ -79,17 +80,17 @@ impl Ledger {
         self.0.get(&row).map_or(&[], |row| &row.holdings)
     }
 
-    /// What the original's Score counts on a node.
-    pub fn labelled(&self, row: NodeIdx) -> literal::Labelled {
+    /// Returns the labelled memory that the original's Score adds up for a node.
+    pub fn labelled(&self, row: NodeIdx) -> literal::LabelledMemory {
         self.0.get(&row).map(|row| row.labelled).unwrap_or_default()
     }
 }
 
 impl Index for Ledger {
     fn pod_joined(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
-        let labelled = literal::Labelled::of(pod);
+        let labelled = literal::LabelledMemory::of(pod);
         let holding = Holding::of(pod);
-        if holding.is_some() || labelled != literal::Labelled::default() {
+        if holding.is_some() || labelled != literal::LabelledMemory::default() {
             let row = self.0.entry(row).or_default();
             row.holdings.extend(holding);
             row.labelled.add(labelled);
@@ -99,24 +100,24 @@ impl Index for Ledger {
     fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         if let Some(row) = self.0.get_mut(&row) {
             row.holdings.retain(|holding| holding.uid != pod.uid);
-            row.labelled.subtract(literal::Labelled::of(pod));
+            row.labelled.subtract(literal::LabelledMemory::of(pod));
         }
     }
 }
 
-/// What Reserve chose, for pods whose annotation is not known to be written yet. It counts for more than an annotation,
-/// which may be left over from an earlier try.
+/// Cards that Reserve chose for pods whose annotation the scheduler has not seen yet. They take precedence over an
+/// annotation, which may be left over from an earlier attempt.
 #[derive(Debug, Default)]
-pub struct Chosen {
+pub struct PendingChoices {
     by_uid: HashMap<Str, (NodeIdx, Vec<u32>)>,
     tidy_at: usize,
 }
 
-impl Chosen {
-    /// Reserve chose these cards.
+impl PendingChoices {
+    /// Records the cards that Reserve chose.
     pub fn insert(&mut self, uid: &Str, row: NodeIdx, ids: Vec<u32>, ledger: &Ledger) {
         if self.by_uid.len() >= self.tidy_at.max(64) {
-            // Once an annotation says the same, or the pod is gone, the choice is of no more use.
+            // Forget choices that an annotation confirms, and those of deleted pods.
             self.by_uid.retain(|uid, (row, ids)| {
                 let holding = ledger.holdings(*row).iter().find(|holding| holding.uid == *uid);
                 holding.is_some_and(|holding| holding.ids.as_ref() != Some(ids))
@@ -126,7 +127,7 @@ impl Chosen {
         self.by_uid.insert(uid.clone(), (row, ids));
     }
 
-    /// The pod gives its cards back.
+    /// Forgets the pod's cards.
     pub fn remove(&mut self, uid: &Str) {
         self.by_uid.remove(uid);
     }
@@ -139,7 +140,7 @@ impl Chosen {
     }
 }
 
-/// A question of the form "what if": pods that are thought away from a node, and pods that are thought onto it.
+/// Pods that a what-if question removes from or adds to a node.
 #[derive(Clone, Debug, Default)]
 pub struct WhatIf {
     gone: Vec<Holding>,
@@ -147,18 +148,18 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// A pod joins.
+    /// Adds a pod.
     pub fn add(&mut self, pod: &PodInfo) {
         shift(&mut self.gone, &mut self.joined, pod);
     }
 
-    /// A pod leaves.
+    /// Removes a pod.
     pub fn remove(&mut self, pod: &PodInfo) {
         shift(&mut self.joined, &mut self.gone, pod);
     }
 }
 
-/// Takes the pod out of `from`, or, if it is not in there, adds it to `to`.
+/// Removes the pod from `from`, or adds it to `to` if `from` does not have it.
 fn shift(from: &mut Vec<Holding>, to: &mut Vec<Holding>, pod: &PodInfo) {
     match from.iter().position(|holding| holding.uid == pod.uid) {
         Some(at) => drop(from.swap_remove(at)),
@@ -166,14 +167,14 @@ fn shift(from: &mut Vec<Holding>, to: &mut Vec<Holding>, pod: &PodInfo) {
     }
 }
 
-/// The cards of a node with what all pods but `asking` hold of them.
+/// Returns the cards of a node with what all pods except `except` hold of them.
 pub fn cards<'a>(
     status: &'a ScvStatus,
     row: NodeIdx,
     ledger: &Ledger,
-    chosen: &Chosen,
+    chosen: &PendingChoices,
     what_if: Option<&WhatIf>,
-    asking: &Str,
+    except: &Str,
 ) -> Cards<'a> {
     let mut cards = Cards::of(status);
     let (gone, joined) = what_if.map_or((&[][..], &[][..]), |what_if| (&what_if.gone, &what_if.joined));
@@ -183,7 +184,7 @@ pub fn cards<'a>(
         }
     }
     let is_there =
-        |holding: &&Holding| holding.uid != *asking && !gone.iter().any(|gone| gone.uid == holding.uid);
+        |holding: &&Holding| holding.uid != *except && !gone.iter().any(|gone| gone.uid == holding.uid);
     let mut unknown = Vec::new();
     for holding in ledger.holdings(row).iter().chain(joined).filter(is_there) {
         match chosen.ids(holding, row) {
@@ -206,20 +207,20 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Yoda, wish::NUMBER};
+    use crate::{Yoda, request::NUMBER};
 
     #[test]
     fn an_annotation_is_read_as_it_is_written() {
         for ids in [vec![0], vec![0, 2], vec![31, 4, 7]] {
-            assert_eq!(read(&written(&ids)), Some(ids));
+            assert_eq!(parse_ids(&format_ids(&ids)), Some(ids));
         }
-        assert_eq!(read("0, 2"), Some(vec![0, 2]));
+        assert_eq!(parse_ids("0, 2"), Some(vec![0, 2]));
         for nonsense in ["", "0,", "a", "-1", "0;1"] {
-            assert_eq!(read(nonsense), None, "{nonsense:?}");
+            assert_eq!(parse_ids(nonsense), None, "{nonsense:?}");
         }
     }
 
-    /// What the plugin's index makes of these pods on the node `n1`, whose row is the first.
+    /// Builds the index from these pods on node `n1`, which has the first row, and passes it to `ask`.
     fn with_ledger(pods: usize, annotated: bool, ask: impl FnOnce(&<Yoda as Indexed>::Index)) {
         let on_node = (0..pods).map(|at| {
             let annotations = if annotated { labels(&[(CARDS, "0")]) } else { labels(&[]) };
@@ -229,7 +230,7 @@ mod tests {
         let mut registry = harbormaster::prelude::Registry::default();
         registry.register::<Yoda>();
         let yoda = registry.build("yoda", None, &harbormaster::prelude::BuildCycle::default()).unwrap();
-        let indexes = Trial::of_made(yoda).indexes(&nodes, &pod("asking").info());
+        let indexes = Trial::of_made(yoda).indexes(&nodes, &pod("except").info());
         ask(indexes.get().unwrap());
     }
 
@@ -237,7 +238,7 @@ mod tests {
     fn choices_are_forgotten_once_they_are_known_from_the_pods_or_the_pods_are_gone() {
         for (pods, annotated, left) in [(100, false, 100), (100, true, 0), (0, false, 0)] {
             with_ledger(pods, annotated, |ledger| {
-                let mut chosen = Chosen::default();
+                let mut chosen = PendingChoices::default();
                 let uid = |at: usize| pod(&at.to_string()).build().uid;
                 for at in 0..1000 {
                     chosen.insert(&uid(at), NodeIdx(0), vec![0], ledger);

@@ -1,17 +1,17 @@
-//! Yoda: places pods by the GPUs they ask for, down to the card.
-//!
-//! A sniffer on every node reports its cards in an [`Scv`] object named after the node; pods say with labels what they
-//! want of cards. The plugin [`Yoda`] finds nodes whose cards satisfy that, prefers the better ones, and keeps a ledger of
-//! which pod holds which card. Labels, fields and formulas are those of the Yoda scheduler of 2020/21; `README.md` says
-//! where `mode: corrected` differs from `mode: literal`.
-//!
-//! Reading order: [`scv`] (what a node has), [`wish`] (what a pod wants), [`cards`] (what is left of cards, and which are
-//! taken), [`ledger`] (who holds what), [`score`] (what cards are worth), [`literal`] (the original's arithmetic),
-//! [`plugin`] with [`hints`] (all of it at the points of the framework). [`sniffer`] is the other program.
-//!
-//! Invariants: what a pod holds is told by its labels and its annotation [`ledger::CARDS`] alone once it is bound, so a
-//! scheduler that starts knows as much as the one that ended. Labels, annotations and Scv objects come from outside:
-//! whatever they say, nothing here panics.
+//! Yoda: places pods by the GPUs that they request, card by card.
+//! //!
+//! A sniffer on every node reports the node's cards in an [`Scv`] object named after the node; labels on pods request
+//! cards. The plugin [`Yoda`] finds nodes whose cards satisfy the request, prefers better cards, and keeps a ledger of
+//! the cards that each pod holds. Labels, fields and formulas are those of the Yoda scheduler of 2020/21. `README.md`
+//! lists the differences between `mode: corrected` and `mode: literal`.
+//! //!
+//! Reading order: [`scv`] (reported cards), [`request`] (requested cards), [`cards`] (free memory, choice of cards),
+//! [`ledger`] (cards held by pods), [`score`], [`literal`] (the original's arithmetic), [`plugin`] with [`hints`].
+//! [`sniffer`] is the second program.
+//! //!
+//! Invariants: once a pod is bound, its labels and its annotation [`ledger::CARDS`] alone determine what it holds, so a
+//! restarted scheduler knows as much as the previous one. Labels, annotations and Scv objects are untrusted input and
+//! never cause a panic.
 
 pub mod args;
 pub mod cards;
@@ -19,10 +19,10 @@ pub mod hints;
 pub mod ledger;
 pub mod literal;
 pub mod plugin;
+pub mod request;
 pub mod score;
 pub mod scv;
 pub mod sniffer;
-pub mod wish;
 
 pub use args::{Args, Mode};
 pub use plugin::Yoda;

@@ -1,37 +1,37 @@
-//! The original's arithmetic of 2021, to the number: what `mode: literal` decides by.
-//!
-//! What is odd here is odd there. Numbers of labels that cannot be read are 0, negative ones are huge, unsigned numbers
-//! wrap, the clock is compared for equality in one place and divided by the greatest bandwidth in another. Where the
-//! original would crash (dividing by zero memory) the score is 0.
+//! The original's arithmetic of 2021, reproduced exactly. `mode: literal` uses it.
+//! //!
+//! Its oddities are the original's. Invalid numbers in labels are 0, negative ones are huge, unsigned numbers wrap, and
+//! the clock is inputs for equality in one place and divided by the greatest bandwidth in another. Where the original
+//! would crash (division by zero memory) the score is 0.
 
 use harbormaster::{api::Labels, prelude::PodInfo};
 
 use crate::{
     cards::{CLOCK_NOT_FIT, MEMORY_NOT_FIT, NUMBER_NOT_FIT},
+    request::{CLOCK, MEMORY, NUMBER, PRIORITY},
     score::{ACTUAL_WEIGHT, ALLOCATE_WEIGHT, WEIGHTS},
     scv::{Card, HEALTHY, ScvStatus},
-    wish::{CLOCK, MEMORY, NUMBER, PRIORITY},
 };
 
-/// What the labels of a pod say.
+/// A pod's labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct Request {
     number: Option<u64>,
     memory: Option<u64>,
     clock: Option<u64>,
 }
 
-impl Wish {
-    /// Every pod has one.
+impl Request {
+    /// Reads a pod's labels.
     pub fn of(labels: &Labels) -> Self {
         let read = |label| labels.get(label).map(|text| number(text));
         Self { number: read(NUMBER), memory: read(MEMORY), clock: read(CLOCK) }
     }
 
-    /// Whether the node passes Filter.
+    /// Checks whether the node passes Filter.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The reason if it does not.
     pub fn fits(&self, status: &ScvStatus) -> Result<(), &'static str> {
         let enough = self.number.map_or(status.card_number > 0, |number| number <= status.card_number);
         if !enough {
@@ -50,7 +50,7 @@ impl Wish {
         Ok(())
     }
 
-    /// The cards that are scored.
+    /// Returns the cards that are scored.
     fn cards<'a>(&'a self, status: &'a ScvStatus) -> impl Iterator<Item = &'a Card> {
         let (memory, clock) = (self.memory.unwrap_or(0), self.clock.unwrap_or(0));
         let fits = self.fits(status).is_ok();
@@ -58,16 +58,16 @@ impl Wish {
     }
 }
 
-/// The greatest of each fact among the cards that are scored.
+/// The greatest value of each fact among the scored cards.
 #[derive(Clone, Copy, Debug)]
 pub struct Maxima([u64; 6]);
 
 impl Maxima {
-    /// Of all nodes, whether the pod may go there or not.
-    pub fn of<'a>(wish: &Wish, all: impl Iterator<Item = &'a ScvStatus>) -> Self {
+    /// Computes the maxima over all nodes, including those that do not fit.
+    pub fn of<'a>(request: &Request, all: impl Iterator<Item = &'a ScvStatus>) -> Self {
         let mut max = [1; 6];
         for status in all {
-            for card in wish.cards(status) {
+            for card in request.cards(status) {
                 let facts = facts(card);
                 max = std::array::from_fn(|at| max[at].max(facts[at]));
             }
@@ -77,7 +77,7 @@ impl Maxima {
 
     fn score(&self, card: &Card) -> u64 {
         let [bandwidth, _, core, power, free, total] = self.0;
-        // The second is the clock's.
+        // The second divisor, for the clock, is the bandwidth's as in the original.
         let divisors = [bandwidth, bandwidth, core, power, free, total];
         let weighted = facts(card).into_iter().zip(divisors).zip(WEIGHTS);
         let scores = weighted
@@ -90,30 +90,30 @@ fn facts(card: &Card) -> [u64; 6] {
     [card.bandwidth, card.clock, card.core, card.power, card.free_memory, card.total_memory]
 }
 
-/// The sum of the `scv/memory` of pods, as the original reads and adds it.
+/// Sum of pods' `scv/memory` labels, parsed and added as the original does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Labelled(u64);
+pub struct LabelledMemory(u64);
 
-impl Labelled {
-    /// Of one pod.
+impl LabelledMemory {
+    /// Returns the value for one pod.
     pub fn of(pod: &PodInfo) -> Self {
         Self(pod.labels.get(MEMORY).map_or(0, |text| number(text)))
     }
 
-    /// One pod more.
+    /// Adds a pod.
     pub fn add(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }
 
-    /// One pod less.
+    /// Subtracts a pod.
     pub fn subtract(&mut self, other: Self) {
         self.0 = self.0.wrapping_sub(other.0);
     }
 }
 
-/// The raw score of a node.
-pub fn score(wish: &Wish, maxima: &Maxima, status: &ScvStatus, labelled: Labelled) -> i64 {
-    let cards = wish.cards(status).map(|card| maxima.score(card)).fold(0, u64::wrapping_add);
+/// Returns the raw score of a node.
+pub fn score(request: &Request, maxima: &Maxima, status: &ScvStatus, labelled: LabelledMemory) -> i64 {
+    let cards = request.cards(status).map(|card| maxima.score(card)).fold(0, u64::wrapping_add);
     let total = status.total_memory_sum;
     let Some(actual) = status.free_memory_sum.wrapping_mul(100).checked_div(total) else { return 0 };
     let allocate = match total.checked_sub(labelled.0) {
@@ -124,7 +124,7 @@ pub fn score(wish: &Wish, maxima: &Maxima, status: &ScvStatus, labelled: Labelle
     cards.wrapping_add(weighted).cast_signed()
 }
 
-/// The pod's place in the queue, by its label alone.
+/// Returns the pod's queue priority, from its label alone.
 pub fn priority(labels: &Labels) -> i64 {
     labels.get(PRIORITY).map_or(0, |text| number(text).cast_signed())
 }
@@ -172,14 +172,14 @@ mod tests {
             ("bug 9: less than nothing is very much", &[(MEMORY, "-1")], vec![fast], Err(MEMORY_NOT_FIT)),
             ("bug 10: a pod that wants nothing wants a card", &[], vec![], Err(NUMBER_NOT_FIT)),
         ] {
-            assert_eq!(Wish::of(&labels(pairs)).fits(&status(&cards)), expected, "{why}");
+            assert_eq!(Request::of(&labels(pairs)).fits(&status(&cards)), expected, "{why}");
         }
     }
 
     #[test]
     fn nothing_is_divided_by_zero() {
-        let wish = Wish::of(&labels(&[(NUMBER, "0")]));
-        let maxima = Maxima::of(&wish, [status(&[])].iter());
-        assert_eq!(score(&wish, &maxima, &status(&[]), Labelled::default()), 0);
+        let request = Request::of(&labels(&[(NUMBER, "0")]));
+        let maxima = Maxima::of(&request, [status(&[])].iter());
+        assert_eq!(score(&request, &maxima, &status(&[]), LabelledMemory::default()), 0);
     }
 }

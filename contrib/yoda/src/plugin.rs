@@ -1,25 +1,27 @@
 //! The plugin `yoda`.
-//!
+//! //!
 //! # What it does
-//! QueueSort orders by `spec.priority`, then by the label `scv/priority`, then by the level that a pod asks for, then by
-//! the time in the queue: `spec.priority` decides because preemption goes by it, and the label orders pods within one
-//! priority class. PreFilter reads the labels. Filter finds nodes whose cards satisfy all of them, Score prefers nodes
-//! that would give the pod better cards and are emptier, Reserve chooses the cards, PreBind writes them down on the pod.
-//!
+//! QueueSort orders pods by `spec.priority`, then by the label `scv/priority`, by the requested level, and by time in
+//! the queue. `spec.priority` comes first because preemption uses it; the label orders pods within a priority class.
+//! PreFilter reads the labels. Filter finds nodes whose cards satisfy them. Score prefers nodes that have better cards
+//! for the pod and are emptier. Reserve chooses the cards, and PreBind records them in an annotation of the pod.
+//! //!
 //! # Rejects when
-//! A label cannot be read; no sniffer reports for the node, or has not for `staleAfterSeconds`; the level of the node is
-//! another; too few cards are healthy, fast or large enough, or have room. Only in the last case can evicting pods help.
-//!
+//! - A label is invalid.
+//! - No sniffer reports for the node, or has not for `staleAfterSeconds`.
+//! - The node has another level.
+//! - Too few cards are healthy, fast enough or large enough, or have room. Only for the last can evicting pods help.
+//! //!
 //! # Scores by
-//! See [`crate::score`]: the mean of the cards that the pod would get, relative to the greatest among all candidates,
-//! and how much of the node's memory is free and not held. The best node has 100, the worst 0.
-//!
+//! See [`crate::score`]: the mean score of the cards that the pod would get, relative to the greatest values among all
+//! candidates, and the share of the node's memory that is free and not held. The best node gets 100, the worst 0.
+//! //!
 //! # Requeued by
 //! See [`crate::hints`].
-//!
+//! //!
 //! # Differs from the original
-//! See `README.md`. With `mode: literal`, Filter, Score and the order of the queue are the original's, and there is
-//! neither a ledger nor a level, nor is anything too old.
+//! See `README.md`. With `mode: literal`, Filter, Score and the queue order are the original's; there is no ledger, no
+//! level, and no report is too old.
 
 use std::{
     cmp::Reverse,
@@ -37,63 +39,63 @@ use crate::{
     args::{Args, Mode},
     cards::{LEVEL_NOT_FIT, NO_GPU, STALE},
     hints,
-    ledger::{self, CARDS, Chosen, Ledger, WhatIf},
+    ledger::{self, CARDS, Ledger, PendingChoices, WhatIf},
     literal,
+    request::{self, Level, Request},
     score::{Maxima, Offer, spread},
     scv::Scv,
-    wish::{self, Level, Wish},
 };
 
-/// See the [module documentation](self).
+/// Places pods by the GPUs that they request. See the [module documentation](self).
 #[derive(Debug)]
 pub struct Yoda {
     pub(crate) mode: Mode,
     pub(crate) stale_after: Duration,
-    chosen: Mutex<Chosen>,
+    chosen: Mutex<PendingChoices>,
 }
 
-/// What PreFilter found out.
+/// A pod's request and the state of its state.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
-    wish: Option<AnyWish>,
-    /// The newest of all reports. Plugins have no clock.
+pub struct AttemptState {
+    request: Option<AnyRequest>,
+    /// Time of the newest report of any node. Plugins have no clock.
     newest: Option<Timestamp>,
     what_if: BTreeMap<NodeIdx, WhatIf>,
-    /// What Filter found on nodes that satisfy the wish.
+    /// Offers that Filter found, for nodes that satisfy the request.
     offers: PerNode<Arc<Offer>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum AnyWish {
-    Literal(literal::Wish),
-    Corrected(Wish),
+enum AnyRequest {
+    Literal(literal::Request),
+    Corrected(Request),
 }
 
-/// What PreScore found out.
+/// State for Score.
 #[derive(Debug, Default)]
-pub enum Compared {
-    /// Nothing.
+pub enum ScoreInputs {
+    /// The pod is not scored.
     #[default]
     Nothing,
-    /// The greatest facts anywhere.
-    Literal(literal::Wish, literal::Maxima),
-    /// What the candidates offer, and the greatest facts among that.
+    /// The request, and the greatest facts on any node.
+    Literal(literal::Request, literal::Maxima),
+    /// The candidates' offers, and their greatest facts.
     Corrected(HashMap<NodeIdx, Arc<Offer>>, Maxima),
 }
 
-/// What Reserve took.
+/// Cards that Reserve took.
 #[derive(Debug, Default)]
-pub struct Taken {
-    /// The ids of the cards; none if the pod asks for none.
+pub struct ReservedCards {
+    /// IDs of the cards; empty if the pod requests none.
     pub ids: Vec<u32>,
-    /// Whether the API server may have heard of it.
+    /// True once the annotation may have reached the API server.
     may_be_written: AtomicBool,
 }
 
 impl Plugin for Yoda {
     const NAME: &'static str = "yoda";
-    type FilterState = Asked;
-    type ScoreState = Compared;
+    type FilterState = AttemptState;
+    type ScoreState = ScoreInputs;
 
     fn points(points: &mut Points<Self>) {
         points.queue_sort().pre_filter().filter().pre_score().score().reserve().pre_bind();
@@ -126,53 +128,53 @@ impl QueueSort for Yoda {
     }
 }
 
-/// What QueueSort orders by; the least goes first.
+/// Returns the key that QueueSort orders by, smallest first.
 fn place(queued: Queued<'_>) -> (Reverse<i32>, Reverse<i64>, Reverse<Option<Level>>, Timestamp) {
     let labels = &queued.pod.labels;
-    // PreFilter rejects the pod if its label cannot be read.
-    let priority = wish::priority(labels).unwrap_or(0);
-    (Reverse(queued.pod.priority()), Reverse(priority), Reverse(wish::level(labels)), queued.since)
+    // PreFilter rejects the pod if the label is invalid.
+    let priority = request::priority(labels).unwrap_or(0);
+    (Reverse(queued.pod.priority()), Reverse(priority), Reverse(request::level(labels)), queued.since)
 }
 
 impl PreFilter for Yoda {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Asked>, Stop> {
-        let asked = self.asked(cx)?;
-        Ok(if asked.wish.is_some() { PreFiltered::state(asked) } else { PreFiltered::Skip })
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<AttemptState>, Stop> {
+        let state = self.prepare(cx)?;
+        Ok(if state.request.is_some() { PreFiltered::state(state) } else { PreFiltered::Skip })
     }
 
     fn add_pod(
         &self,
         _: &Cycle<'_>,
-        asked: &mut Asked,
+        state: &mut AttemptState,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        asked.what_if.entry(node.idx()).or_default().add(pod);
+        state.what_if.entry(node.idx()).or_default().add(pod);
         Ok(())
     }
 
     fn remove_pod(
         &self,
         _: &Cycle<'_>,
-        asked: &mut Asked,
+        state: &mut AttemptState,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
-        asked.what_if.entry(node.idx()).or_default().remove(pod);
+        state.what_if.entry(node.idx()).or_default().remove(pod);
         Ok(())
     }
 }
 
 impl Filter for Yoda {
-    fn filter(&self, cx: &Cycle<'_>, asked: &Asked, node: NodeRef<'_>) -> Verdict {
-        match &asked.wish {
+    fn filter(&self, cx: &Cycle<'_>, state: &AttemptState, node: NodeRef<'_>) -> Verdict {
+        match &state.request {
             None => Ok(()),
-            Some(AnyWish::Literal(wish)) => {
+            Some(AnyRequest::Literal(request)) => {
                 let scv = cx.objects.get::<Scv>("", node.name())?.ok_or_else(|| Reject::evictable(NO_GPU))?;
-                Ok(wish.fits(&scv.status).map_err(Reject::evictable)?)
+                Ok(request.fits(&scv.status).map_err(Reject::evictable)?)
             }
-            Some(AnyWish::Corrected(wish)) => {
-                asked.offers.set(node, Arc::new(self.offer(cx, asked, wish, node)?));
+            Some(AnyRequest::Corrected(request)) => {
+                state.offers.set(node, Arc::new(self.offer(cx, state, request, node)?));
                 Ok(())
             }
         }
@@ -183,20 +185,20 @@ impl PreScore for Yoda {
     fn pre_score(
         &self,
         cx: &Cycle<'_>,
-        asked: &Asked,
+        state: &AttemptState,
         candidates: &NodeSet,
-    ) -> PluginResult<PreScored<Compared>> {
-        Ok(match &asked.wish {
+    ) -> PluginResult<PreScored<ScoreInputs>> {
+        Ok(match &state.request {
             None => PreScored::Skip,
-            Some(AnyWish::Literal(wish)) => {
+            Some(AnyRequest::Literal(request)) => {
                 let all = cx.objects.all::<Scv>()?.map(|scv| &scv.status);
-                PreScored::Continue(Compared::Literal(*wish, literal::Maxima::of(wish, all)))
+                PreScored::Continue(ScoreInputs::Literal(*request, literal::Maxima::of(request, all)))
             }
-            Some(AnyWish::Corrected(_)) => {
-                let offer = |row: NodeIdx| Some((row, asked.offers.get(cx.nodes.node(row))?));
+            Some(AnyRequest::Corrected(_)) => {
+                let offer = |row: NodeIdx| Some((row, state.offers.get(cx.nodes.node(row))?));
                 let offers: HashMap<_, _> = candidates.iter().filter_map(offer).collect();
                 let maxima = Maxima::of(offers.values().flat_map(|offer| offer.cards.iter().copied()));
-                PreScored::Continue(Compared::Corrected(offers, maxima))
+                PreScored::Continue(ScoreInputs::Corrected(offers, maxima))
             }
         })
     }
@@ -205,15 +207,15 @@ impl PreScore for Yoda {
 impl Score for Yoda {
     const NORMALIZE: Normalize = Normalize::Custom;
 
-    fn score(&self, cx: &Cycle<'_>, compared: &Compared, node: NodeRef<'_>) -> PluginResult<i64> {
-        match compared {
-            Compared::Nothing => Ok(0),
-            Compared::Literal(wish, maxima) => {
+    fn score(&self, cx: &Cycle<'_>, inputs: &ScoreInputs, node: NodeRef<'_>) -> PluginResult<i64> {
+        match inputs {
+            ScoreInputs::Nothing => Ok(0),
+            ScoreInputs::Literal(request, maxima) => {
                 let Some(scv) = cx.objects.get::<Scv>("", node.name())? else { return Ok(0) };
                 let labelled = cx.index::<Ledger>()?.labelled(node.idx());
-                Ok(literal::score(wish, maxima, &scv.status, labelled))
+                Ok(literal::score(request, maxima, &scv.status, labelled))
             }
-            Compared::Corrected(offers, maxima) => {
+            ScoreInputs::Corrected(offers, maxima) => {
                 Ok(offers.get(&node.idx()).map_or(0, |offer| offer.score(maxima)))
             }
         }
@@ -222,7 +224,7 @@ impl Score for Yoda {
     fn normalize(
         &self,
         _: &Cycle<'_>,
-        _: &Compared,
+        _: &ScoreInputs,
         candidates: &NodeSet,
         scores: &mut [i64],
     ) -> PluginResult<()> {
@@ -233,19 +235,21 @@ impl Score for Yoda {
 }
 
 impl Reserve for Yoda {
-    type Reserved = Taken;
+    type Reserved = ReservedCards;
 
     fn reserve(
         &self,
         cx: &Cycle<'_>,
-        asked: &Asked,
+        state: &AttemptState,
         node: NodeRef<'_>,
         _: &mut Assume,
-    ) -> Result<Taken, Stop> {
-        let Some(AnyWish::Corrected(wish)) = &asked.wish else { return Ok(Taken::default()) };
-        let ids = self.offer(cx, asked, wish, node)?.ids;
+    ) -> Result<ReservedCards, Stop> {
+        let Some(AnyRequest::Corrected(request)) = &state.request else {
+            return Ok(ReservedCards::default());
+        };
+        let ids = self.offer(cx, state, request, node)?.ids;
         self.chosen().insert(&cx.pod.uid, node.idx(), ids.clone(), cx.index()?);
-        Ok(Taken { ids, ..Taken::default() })
+        Ok(ReservedCards { ids, ..ReservedCards::default() })
     }
 
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
@@ -264,55 +268,63 @@ impl PreBind for Yoda {
         Ok(if takes_cards { PreFlight::Work { parallel: true } } else { PreFlight::NothingToDo })
     }
 
-    /// Before the binding, so that no scheduler ever finds a pod on a node without knowing its cards.
+    /// Writes the annotation before the binding, so every pod on a node has known cards.
     async fn pre_bind(&self, cx: &BindCycle) -> Verdict {
         let Some(taken) = cx.reserved::<Self>() else { return Ok(()) };
         taken.may_be_written.store(true, Ordering::Relaxed);
-        let patch = json!({"metadata": {"annotations": {CARDS: ledger::written(&taken.ids)}}});
+        let patch = json!({"metadata": {"annotations": {CARDS: ledger::format_ids(&taken.ids)}}});
         Ok(cx.api.patch_pod(&cx.pod, patch).await?)
     }
 }
 
 impl Yoda {
-    fn asked(&self, cx: &Cycle<'_>) -> Result<Asked, Stop> {
+    fn prepare(&self, cx: &Cycle<'_>) -> Result<AttemptState, Stop> {
         let labels = &cx.pod.labels;
         if self.mode == Mode::Literal {
-            let wish = Some(AnyWish::Literal(literal::Wish::of(labels)));
-            return Ok(Asked { wish, ..Asked::default() });
+            let request = Some(AnyRequest::Literal(literal::Request::of(labels)));
+            return Ok(AttemptState { request, ..AttemptState::default() });
         }
-        let unreadable = |bad: wish::BadLabel| Reject::unresolvable(bad.to_string());
-        wish::priority(labels).map_err(unreadable)?;
-        let Some(wish) = Wish::of(labels).map_err(unreadable)? else { return Ok(Asked::default()) };
+        let unreadable = |bad: request::BadLabel| Reject::unresolvable(bad.to_string());
+        request::priority(labels).map_err(unreadable)?;
+        let Some(request) = Request::of(labels).map_err(unreadable)? else {
+            return Ok(AttemptState::default());
+        };
         let newest = cx.objects.all::<Scv>()?.filter_map(|scv| scv.status.update_time).max();
-        Ok(Asked { wish: Some(AnyWish::Corrected(wish)), newest, ..Asked::default() })
+        Ok(AttemptState { request: Some(AnyRequest::Corrected(request)), newest, ..AttemptState::default() })
     }
 
-    /// What the node offers for the wish, or why it does not satisfy it.
-    fn offer(&self, cx: &Cycle<'_>, asked: &Asked, wish: &Wish, node: NodeRef<'_>) -> Result<Offer, Stop> {
+    /// Returns the node's offer for the request, or the reason why it does not satisfy it.
+    fn offer(
+        &self,
+        cx: &Cycle<'_>,
+        state: &AttemptState,
+        request: &Request,
+        node: NodeRef<'_>,
+    ) -> Result<Offer, Stop> {
         let Some(scv) = cx.objects.get::<Scv>("", node.name())? else {
             return Err(Reject::unresolvable(NO_GPU).into());
         };
-        let age = asked.newest.zip(scv.status.update_time).map(|(newest, updated)| newest.since(updated));
+        let age = state.newest.zip(scv.status.update_time).map(|(newest, updated)| newest.since(updated));
         if age.is_none_or(|age| age > self.stale_after) {
             return Err(Reject::unresolvable(STALE).into());
         }
-        if wish.level.is_some() && wish.level != node.labels().and_then(wish::level) {
+        if request.level.is_some() && request.level != node.labels().and_then(request::level) {
             return Err(Reject::unresolvable(LEVEL_NOT_FIT).into());
         }
         let row = node.idx();
-        let what_if = asked.what_if.get(&row);
+        let what_if = state.what_if.get(&row);
         let ledger = cx.index::<Ledger>()?;
         let mut cards = ledger::cards(&scv.status, row, ledger, &self.chosen(), what_if, &cx.pod.uid);
-        // Pods have been evicted for this one here, and what they used is measured as free with the next report only. Until
-        // then it would evict more of them.
+        // Pods were evicted here for this pod. Their memory is measured as free only in the next report; until then,
+        // this pod would evict more of them.
         if cx.pod.status.nominated_node_name.as_ref() == Some(node.name()) {
             cards.trust_the_ledger();
         }
-        Ok(Offer::of(&cards, wish)?)
+        Ok(Offer::of(&cards, request)?)
     }
 
-    fn chosen(&self) -> MutexGuard<'_, Chosen> {
-        // A panic can leave nothing half done in there.
+    fn chosen(&self) -> MutexGuard<'_, PendingChoices> {
+        // A panic cannot leave the choices half-updated.
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

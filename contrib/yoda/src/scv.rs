@@ -1,4 +1,4 @@
-//! `Scv`: the cards of a node, as its sniffer reports them.
+//! `Scv`: the cards of a node, as reported by its sniffer.
 
 use harbormaster::{
     api::Timestamp,
@@ -6,18 +6,18 @@ use harbormaster::{
     serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error},
 };
 
-/// `health` of a card that can be used.
+/// `health` of a usable card.
 pub const HEALTHY: &str = "Healthy";
-/// `health` of a card that cannot.
+/// `health` of an unusable card.
 pub const UNHEALTHY: &str = "Unhealthy";
 
-/// A custom object of the node's name. The definition is in `deploy/crd.yaml`.
+/// A custom object named after the node. `deploy/crd.yaml` has its definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(crate = "harbormaster::serde", default)]
 pub struct Scv {
-    /// What is wanted.
+    /// Desired state.
     pub spec: ScvSpec,
-    /// What there is.
+    /// Reported state.
     pub status: ScvStatus,
 }
 
@@ -33,7 +33,7 @@ impl Resource for Scv {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", default)]
 pub struct ScvSpec {
-    /// How often the sniffer reports, in milliseconds.
+    /// Interval between reports, in milliseconds.
     pub update_interval: i64,
 }
 
@@ -43,19 +43,19 @@ pub struct ScvSpec {
 pub struct ScvStatus {
     /// The cards, in any order.
     pub card_list: Vec<Card>,
-    /// How many they are. Only `mode: literal` believes it.
+    /// Number of cards. Used by `mode: literal` only.
     pub card_number: u64,
-    /// The sniffer's clock when it reported.
+    /// Time of the report, by the sniffer's clock.
     #[serde(with = "time")]
     pub update_time: Option<Timestamp>,
-    /// Of all cards, in MiB. Only `mode: literal` believes it.
+    /// Total memory of all cards in MiB. Used by `mode: literal` only.
     pub total_memory_sum: u64,
-    /// Of all cards, in MiB. Only `mode: literal` believes it.
+    /// Free memory of all cards in MiB. Used by `mode: literal` only.
     pub free_memory_sum: u64,
 }
 
 impl ScvStatus {
-    /// A report with the sums that follow from the cards.
+    /// Returns a report with the sums of these cards.
     pub fn of(card_list: Vec<Card>, update_time: Timestamp) -> Self {
         let sum = |of: fn(&Card) -> u64| card_list.iter().map(of).fold(0, u64::saturating_add);
         Self {
@@ -72,42 +72,43 @@ impl ScvStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase")]
 pub struct Card {
-    /// Its index on the node.
+    /// Index of the card on the node.
     pub id: u32,
-    /// [`HEALTHY`], or anything else.
+    /// [`HEALTHY`], or any other text.
     #[serde(default)]
     pub health: String,
-    /// For example `TITAN Xp`.
+    /// Model, such as `TITAN Xp`.
     #[serde(default)]
     pub model: String,
-    /// Limit, in watts.
+    /// Power limit in watts.
     #[serde(default)]
     pub power: u64,
-    /// In MiB.
+    /// Total memory in MiB.
     #[serde(default)]
     pub total_memory: u64,
-    /// Clock of the memory, in MHz.
+    /// Memory clock in MHz.
     #[serde(default)]
     pub clock: u64,
-    /// In MiB, as measured.
+    /// Free memory in MiB, as measured.
     #[serde(default)]
     pub free_memory: u64,
-    /// Clock of the cores, in MHz.
+    /// Core clock in MHz.
     #[serde(default)]
     pub core: u64,
-    /// Of the PCI link, in MB/s.
+    /// Bandwidth of the PCI link in MB/s.
     #[serde(default)]
     pub bandwidth: u64,
 }
 
 impl Card {
-    /// Whether it can be used. The original's documents and its sniffer disagree on capital letters.
+    /// Returns true if the card is usable. Ignores case, since the original's documentation and sniffer spell it
+    /// differently.
     pub fn is_healthy(&self) -> bool {
         self.health.eq_ignore_ascii_case(HEALTHY)
     }
 }
 
-/// `metav1.Time`
+/// Serializes `metav1.Time`.
 mod time {
     use super::{Deserialize, Deserializer, Error, Serialize, Serializer, Timestamp};
 

@@ -1,9 +1,9 @@
-//! The sniffer: reports the cards of its node, again and again.
-//!
-//! Reading order: [`nvml`] and [`fake`] (where cards come from), [`report`] (where they go).
-//!
-//! What goes wrong while it runs is logged once and tried again with the next report: a node whose sniffer cannot report
-//! is stale after a while, and the scheduler leaves it alone.
+//! The sniffer: reports the cards of its node periodically.
+//! //!
+//! Reading order: [`nvml`] and [`fake`] (sources of cards), [`report`] (writes to the API server).
+//! //!
+//! A failure is logged once and retried with the next report. A node whose sniffer cannot report becomes stale after a
+//! while, and the scheduler then avoids it.
 
 pub mod fake;
 pub mod nvml;
@@ -22,59 +22,59 @@ use fake::FakeCards;
 use nvml::NvmlCards;
 use report::Reporter;
 
-/// Reports the GPUs of a node in an Scv object of its name.
+/// Reports the GPUs of a node in an Scv object with the node's name.
 #[derive(Debug, Parser)]
 #[command(name = "yoda-sniffer", version)]
 pub struct Flags {
-    /// The node on which this runs.
+    /// Name of the node that this runs on
     #[arg(long)]
     pub node: String,
-    /// How to reach the API server; without it as a pod of the cluster, or as kubectl does.
+    /// Kubeconfig file. By default, uses the in-cluster configuration or kubectl's
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// From one report to the next.
+    /// Time between reports
     #[arg(long, default_value = "1s", value_parser = positive)]
     pub interval: Duration,
-    /// Reports the cards of a YAML file, read anew for every report, instead of those that the NVIDIA driver tells of.
+    /// Reads cards from a YAML file before each report, instead of except the NVIDIA driver
     #[arg(long, value_name = "FILE")]
     pub fake: Option<PathBuf>,
-    /// Prints one report instead of sending any.
+    /// Prints one report to standard output and exits
     #[arg(long)]
     pub print: bool,
 }
 
-/// Why there is no report.
+/// Reason why the sniffer cannot report.
 #[derive(Debug, Error)]
 pub enum SnifferError {
     /// The NVIDIA library cannot be used.
-    #[error("the NVIDIA driver cannot be asked ({0}); with --fake FILE cards are read from a file instead")]
+    #[error("cannot use the NVIDIA driver: {0}; use --fake FILE to read cards from a file")]
     NoDriver(nvml_wrapper::error::NvmlError),
-    /// The driver does not say how many cards there are.
-    #[error("the NVIDIA driver does not tell how many cards there are: {0}")]
+    /// The driver does not return the number of cards.
+    #[error("cannot get the number of cards from the NVIDIA driver: {0}")]
     NoCount(nvml_wrapper::error::NvmlError),
     /// The file with cards cannot be read.
     #[error("{}: {message}", path.display())]
     Fake {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         message: String,
     },
-    /// The API server cannot be reached by that kubeconfig.
+    /// The kubeconfig is invalid or missing.
     #[error("kubeconfig: {0}")]
     Kubeconfig(String),
-    /// The API server said no, or nothing.
+    /// The API server returned an error or no response.
     #[error("reporting to the API server: {0}")]
     Api(#[source] Box<kube::Error>),
-    /// There is no kind Scv.
+    /// The API server does not know the kind Scv.
     #[error("reporting to the API server: it does not serve scvs.core.run-linux.com; apply deploy/crd.yaml")]
     NoDefinition,
-    /// This process lacks something.
+    /// The runtime cannot be started.
     #[error("starting: {0}")]
     Process(#[from] std::io::Error),
 }
 
-/// Where cards come from.
+/// Source of cards.
 #[derive(Debug)]
 enum Cards {
     Nvml(Box<NvmlCards>),
@@ -102,7 +102,7 @@ impl Cards {
     }
 }
 
-/// The sniffer's program.
+/// Runs the sniffer program.
 pub fn main() -> ExitCode {
     let flags = Flags::parse();
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
@@ -127,7 +127,7 @@ fn run(flags: &Flags) -> Result<(), SnifferError> {
         let reporter = Reporter::connect(flags.kubeconfig.as_deref(), &flags.node).await?;
         tokio::select! {
             () = report_forever(&cards, &reporter, flags.interval) => Ok(()),
-            ended = asked_to_end() => Ok(ended?),
+            ended = shutdown_signal() => Ok(ended?),
         }
     })
 }
@@ -154,7 +154,7 @@ async fn report_forever(cards: &Cards, reporter: &Reporter, every: Duration) {
     }
 }
 
-async fn asked_to_end() -> std::io::Result<()> {
+async fn shutdown_signal() -> std::io::Result<()> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -171,11 +171,7 @@ async fn asked_to_end() -> std::io::Result<()> {
 fn positive(text: &str) -> Result<Duration, String> {
     let duration: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     let duration = Duration::try_from(duration).map_err(|_| "must not be negative".to_owned())?;
-    if duration.is_zero() {
-        Err("must be longer than nothing, for example 1s".to_owned())
-    } else {
-        Ok(duration)
-    }
+    if duration.is_zero() { Err("must be positive, for example 1s".to_owned()) } else { Ok(duration) }
 }
 
 #[cfg(test)]
@@ -196,7 +192,7 @@ mod tests {
     fn without_a_driver_the_way_out_is_named() {
         let error = SnifferError::NoDriver(nvml_wrapper::error::NvmlError::DriverNotLoaded).to_string();
         assert!(
-            error.starts_with("the NVIDIA driver cannot be asked (") && error.contains("--fake FILE"),
+            error.starts_with("cannot use the NVIDIA driver: ") && error.contains("--fake FILE"),
             "{error}"
         );
     }

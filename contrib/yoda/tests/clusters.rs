@@ -1,5 +1,5 @@
-//! Both programs against API servers: who gets the last card, what a scheduler that is killed forgets, and what the
-//! sniffer reports.
+//! Runs both programs against API servers: contention for the last card, restart of a killed scheduler, and the
+//! sniffer's reports.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -30,14 +30,14 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const SCVS: &str = "/apis/core.run-linux.com/v1/scvs";
 const NAME: &str = "yoda-scheduler";
 
-/// Serves Scv objects, as `deploy/crd.yaml` says.
+/// Creates the definition in `deploy/crd.yaml` and waits until Scv objects are served.
 fn define(client: &ApiClient) {
     let definition: Value = serde_saphyr::from_str(include_str!("../deploy/crd.yaml")).unwrap();
     client.post(DEFINITIONS, &definition).unwrap();
     eventually("Scv objects are served", PATIENCE, || client.get(SCVS).ok());
 }
 
-/// A node, and a report of cards of 16000 MiB that are all but empty.
+/// Creates a node, and a report with almost empty cards of 16000 MiB.
 fn create_node(client: &ApiClient, name: &str, cards: u32) {
     client.post(NODES, &node(name, json!({}), "4", "4Gi", 100)).unwrap();
     let card = |id| {
@@ -70,7 +70,7 @@ fn start(cluster: &Cluster, log: &str) -> Harbormaster {
     Harbormaster::start_program(program, &args, cluster.directory().join(log))
 }
 
-/// The cards that a pod holds by its annotation.
+/// Returns the value of the pod's card annotation.
 fn cards_of(client: &ApiClient, name: &str) -> String {
     let pod = get_pod(client, name).unwrap();
     pod["metadata"]["annotations"]["scv/cards"].as_str().unwrap_or_default().to_owned()
@@ -81,7 +81,7 @@ fn of_two_pods_one_gets_the_last_card_and_the_other_gets_it_afterwards(server: S
     let client = cluster.client();
     define(client);
     create_node(client, "n1", 1);
-    // Both are there before the scheduler is.
+    // Both pods exist before the scheduler starts.
     for name in ["a", "b"] {
         create_pod(client, name, json!({"scv/number": "1"}));
     }
@@ -113,7 +113,7 @@ fn a_scheduler_that_was_killed_knows_who_holds_which_card(server: Server) {
     assert_eq!(placed("whole", json!({"scv/number": "1"})), "0");
     assert_eq!(placed("part", json!({"scv/memory": "10000"})), "1");
     assert_eq!(placed("small", json!({"scv/memory": "5000"})), "1");
-    // Whoever guesses where the two that are left belong would begin with card 0.
+    // A guess at where the other two pods belong would start with card 0.
     delete_pod(client, "whole");
     scheduler.kill();
 
@@ -128,12 +128,12 @@ fn a_scheduler_that_was_killed_knows_who_holds_which_card(server: Server) {
     scheduler.ends_well();
 }
 
-/// Ended with the test.
+/// A child process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already if that fails.
+        // Fails only if the process has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -151,7 +151,7 @@ fn the_sniffer_reports_what_the_file_says(server: Server) {
     let child = command.stdin(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let _sniffer = Running(child);
 
-    // Without a definition it says what to do, and waits.
+    // Without the definition, the log says what to do, and the sniffer keeps trying.
     eventually("it names the definition", PATIENCE, || {
         fs::read_to_string(&log).unwrap().contains("apply deploy/crd.yaml").then_some(())
     });
@@ -171,9 +171,9 @@ fn the_sniffer_reports_what_the_file_says(server: Server) {
     let time = first["status"]["updateTime"].as_str().unwrap();
     assert!(harbormaster::api::Timestamp::parse(time).is_ok(), "{time}");
 
-    // A file that is wrong leaves the last report as it was; the next one counts again.
+    // An invalid file leaves the last report unchanged; a valid one is reported again.
     fs::write(&file, "- {health: Healthy}\n").unwrap();
-    eventually("what is wrong is told", PATIENCE, || {
+    eventually("the error is logged", PATIENCE, || {
         fs::read_to_string(&log).unwrap().contains("missing field `id`").then_some(())
     });
     reported("the last report", 9000);

@@ -1,4 +1,4 @@
-//! What readers run: the commands of `README.md`, on the files of `examples/yoda`.
+//! Runs the commands of `README.md` on the files of `examples/yoda`.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -16,7 +16,7 @@ const ARGS: [&str; 6] = [
     "examples/yoda/cluster",
 ];
 
-/// Pods that are placed, with all nodes that may be theirs, and pods that are not, with what the message says.
+/// Placed pods with the nodes they may be on, and unschedulable pods with a part of their message.
 const PLACED: [(&str, &[&str]); 6] = [
     ("default/notebook", &["v100-a"]),
     ("default/two-fast-cards", &["titan"]),
@@ -46,8 +46,8 @@ fn run(command: &str, more: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// What is said of a pod at last: the rest of its line, which tells where it is or why it is nowhere.
-fn said_of<'a>(output: &'a str, pod: &str) -> &'a str {
+/// Returns the rest of a pod's last line, which has its node or the reason why it has none.
+fn last_status_of<'a>(output: &'a str, pod: &str) -> &'a str {
     let rest = |line: &'a str| line.trim_start_matches("pod ").strip_prefix(pod);
     let rest = output.lines().rev().filter_map(rest).find(|rest| rest.starts_with([' ', ':']));
     rest.unwrap_or_else(|| panic!("no {pod} in\n{output}"))
@@ -55,13 +55,13 @@ fn said_of<'a>(output: &'a str, pod: &str) -> &'a str {
 
 fn all_are_where_they_belong(output: &str, with_running: bool) {
     for (pod, nodes) in PLACED.iter().filter(|(pod, _)| with_running || *pod != "default/notebook") {
-        let said = said_of(output, pod);
-        let node = said.split_whitespace().find(|word| *word != "->").unwrap_or_default();
-        assert!(nodes.contains(&node), "{pod}{said}");
+        let output = last_status_of(output, pod);
+        let node = output.split_whitespace().find(|word| *word != "->").unwrap_or_default();
+        assert!(nodes.contains(&node), "{pod}{output}");
     }
     for (pod, message) in WAITING {
-        let said = said_of(output, pod);
-        assert!(said.contains(message), "{pod}{said}");
+        let output = last_status_of(output, pod);
+        assert!(output.contains(message), "{pod}{output}");
     }
 }
 
@@ -124,8 +124,8 @@ fn a_simulation_in_literal_mode_has_the_scores_of_the_original() {
     program.args(["simulate", "--config", &config, "-f", definition, "-f", &manifests]);
     let ran = program.args(["--explain", "--pod", "default/p", "-o", "json"]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let said: Value = serde_json::from_slice(&ran.stdout).unwrap();
-    let fits = said["explanations"][0]["fits"].as_array().unwrap().iter();
+    let output: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let fits = output["explanations"][0]["fits"].as_array().unwrap().iter();
     let scores: Vec<_> = fits
         .map(|group| {
             let yoda = &group["plugins"]["yoda"];
@@ -167,8 +167,8 @@ fn what_is_to_be_deployed_is_taken_by_an_api_server() {
         program.args(["-f".to_owned(), file(name)]);
     }
     let ran = program.output().unwrap();
-    let (said, told) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{told}");
-    // The scheduler; no node has the label of the DaemonSet.
-    assert!(said.contains("1 pod: 1 placed"), "{said}{told}");
+    let (output, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{errors}");
+    // Only the scheduler's pod: no node has the label that the DaemonSet selects.
+    assert!(output.contains("1 pod: 1 placed"), "{output}{errors}");
 }

@@ -1,4 +1,4 @@
-//! With the plugins of a whole profile around it: who is evicted for cards.
+//! Preemption for cards, with the other plugins of a default profile.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -41,7 +41,7 @@ spec: {schedulerName: yoda-scheduler, nodeName: n1, priorityClassName: middle, c
 ---
 ";
 
-/// Where a pod of high priority with these labels comes to be, and who makes way for it.
+/// Returns the node of a high-priority pod with these labels, and the pods that are evicted for it.
 fn placed(labels: &str) -> (Option<String>, BTreeSet<String>) {
     let pod = format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: important, namespace: default, labels: {labels}}}, \
@@ -62,7 +62,7 @@ fn placed(labels: &str) -> (Option<String>, BTreeSet<String>) {
 fn those_who_hold_the_wanted_cards_make_way_and_no_others() {
     for (labels, node, evicted) in [
         ("{scv/memory: '900'}", Some("n1"), &[][..]),
-        // What the evicted pod uses is measured as used until the next report, which never comes here.
+        // The evicted pod's memory is measured as used until the next report, which never arrives in this test.
         ("{scv/memory: '12000'}", Some("n1"), &["default/shares"]),
         ("{scv/number: '1'}", Some("n1"), &["default/shares"]),
         ("{scv/number: '2'}", Some("n1"), &["default/shares", "default/whole"]),

@@ -1,10 +1,10 @@
-//! DefaultBinder: tells the API server where the pod goes.
+//! DefaultBinder: binds the pod to its node.
 //!
 //! # What it does
 //! Bind. Posts a `Binding` for the pod, which sets `spec.nodeName`.
 //!
 //! # Rejects when
-//! Never; a refusal by the API server is an error, and the pod is retried.
+//! Never. If the API server refuses the binding, that is an error and the pod is retried.
 //!
 //! # Scores by
 //! It does not score.
@@ -13,11 +13,11 @@
 //! Nothing.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use harbormaster_framework::prelude::*;
 
-/// See the [module documentation](self).
+/// Binds the pod to its node. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultBinder;
 

@@ -1,43 +1,46 @@
-//! DefaultPreemption: a pod that fits nowhere may take the place of pods of lower priority.
+//! DefaultPreemption: evicts pods of lower priority if a pod fits no node.
 //!
 //! # What it does
-//! PreEnqueue, PostFilter. PostFilter looks for the node on which evicting the least important pods would make room,
-//! and nominates the pod to it; the engine evicts the victims. Four steps, one file each: may the pod preempt at all
-//! (`eligibility`), on which nodes evictions would help (`search`, with `bound` and `quota`) and of which pods (`victims`,
-//! with `importance` and `budgets`), and which node is best (`choice`).
+//! PreEnqueue, PostFilter. PostFilter finds the node where evicting the least important pods makes room, and nominates
+//! the pod to it; the engine evicts the victims. There are four steps, each in its own file: whether the pod may
+//! preempt (`eligibility`), on which nodes evictions help (`search`, with `bound` and `quota`), which pods to evict
+//! (`victims`, with `importance` and `budgets`), and which node is best (`choice`).
 //!
-//! The search looks at every node that evictions might open up. It works out the least that each can cost, tries the most
-//! promising first, and ends when no other node can be better. If promises are not kept, because it is not requests that
-//! stand in the way, it ends after 1,000 nodes, or a tenth of them if that is more. With `--parity`, or with arguments
-//! other than the defaults, it tries one node after the other until there are enough candidates.
+//! The search considers every node that evictions might open up. It computes a lower bound of each node's cost, tries
+//! the most promising node first, and ends when no other node can be better. If the bounds are too optimistic, because
+//! something other than requests prevents scheduling, it ends after 1,000 nodes or a tenth of them, whichever is more.
+//! With `--parity`, or with arguments other than the defaults, it tries one node after another until it has enough
+//! candidates.
 //!
 //! # Rejects when
 //! PreEnqueue: victims are being evicted for this pod: `waiting for the preemption for this pod to be finished`.
-//! PostFilter helps or says why not, always after `preemption: `:
+//! PostFilter nominates a node or gives a reason, always after `preemption: `:
 //! - `not eligible due to preemptionPolicy=Never.`
-//! - `not eligible due to a terminating pod on the nominated node.`: an earlier preemption is not over.
-//! - `not eligible due to workload aware preemption enabled`, with that gate, for pods of a group.
-//! - `no candidate node for preemption`: extenders agree to no eviction.
-//! - `0/N nodes are available: …`: no node can be helped. Nodes without pods of lower priority count as `No preemption
-//!   victims found for incoming pod`, nodes on which a filter rejects even so with that filter's reasons, and nodes
-//!   that no eviction opens up as `Preemption is not helpful for scheduling`. Only this answer clears the pod's
-//!   nomination.
+//! - `not eligible due to a terminating pod on the nominated node.`: an earlier preemption is still in progress.
+//! - `not eligible due to workload aware preemption enabled`: with that gate, for pods of a group.
+//! - `no candidate node for preemption`: extenders accept no eviction.
+//! - `0/N nodes are available: …`: no eviction helps. Nodes without pods of lower priority are counted as `No
+//!   preemption victims found for incoming pod`; nodes that a filter rejects even after all evictions, with that
+//!   filter's reasons; and nodes that no eviction opens up, as `Preemption is not helpful for scheduling`. Only this
+//!   answer clears the pod's nomination.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! Nothing of its own: it listens to the end of pods, so that a pod held back by PreEnqueue is looked at again, and
-//! leaves it to the plugins that rejected the pod whether it is tried.
+//! The end of a pod, so that a pod held back by PreEnqueue is checked again. Whether the pod is tried is left to the
+//! plugins that rejected it.
 //!
 //! # Differs from kube-scheduler
-//! A missing `status.startTime` means "now" to kube-scheduler. There is no clock here: a pod without one counts as
-//! started later than any pod with one. Of such pods of equal priority on one node the last to join counts as most
-//! important, which is what kube-scheduler's sorting makes of them; between nodes they are equal. Equal nodes: the
-//! first one found is taken, where kube-scheduler's choice is random. By default the search looks at all nodes. It begins
-//! at a pseudo-random node that is the same in every run, and a search that stops early stops exactly when it has seen
-//! enough nodes. Eviction never blocks the scheduler, hence PreEnqueue holds pods back whatever the gate `SchedulerAsyncPreemption` says. Scheduling
-//! constraints of pod groups are not known.
+//! - A missing `status.startTime` means "now" in kube-scheduler. Here there is no clock: such a pod counts as started
+//!   later than all others. Among such pods of equal priority on one node, the last to join is the most important,
+//!   which is the result of kube-scheduler's sorting; across nodes they are equal.
+//! - Among equally good nodes the first one found wins; kube-scheduler's choice is random.
+//! - The default search considers all nodes. It starts at a pseudo-random node that is the same in every run, and a
+//!   search that stops early stops exactly when it has seen enough nodes.
+//! - Evictions never block the scheduler, so PreEnqueue holds pods back regardless of the gate
+//!   `SchedulerAsyncPreemption`.
+//! - Scheduling constraints of pod groups are not supported.
 
 mod bound;
 mod budgets;
@@ -58,11 +61,11 @@ use search::Search;
 const REASON_WAITS: &str = "waiting for the preemption for this pod to be finished";
 const REASON_NO_CANDIDATE: &str = "no candidate node for preemption";
 
-/// See the [module documentation](self).
+/// Evicts pods of lower priority. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct DefaultPreemption {
     args: DefaultPreemptionArgs,
-    /// Groups of pods are preempted for as a whole, not pod by pod.
+    /// True if pod groups are preempted for as a whole, not pod by pod.
     workload_aware: bool,
 }
 
@@ -96,7 +99,7 @@ impl PreEnqueue for DefaultPreemption {
 
 impl PostFilter for DefaultPreemption {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
-        if let Some(why) = eligibility::obstacle(cx, self.workload_aware) {
+        if let Some(why) = eligibility::reason_ineligible(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }
         let mut search = Search::default();
@@ -107,7 +110,7 @@ impl PostFilter for DefaultPreemption {
             }
             return Ok(no_help(&search.message(cx.what_if.nodes().node_count()), Nomination::Clear));
         }
-        // When extenders leave none, the nomination stays.
+        // If extenders reject all candidates, the nomination stays.
         let agreed = cx.what_if.agreed(search.candidates).map_err(|error| prefixed(&error.to_string()))?;
         let Some(best) = choice::best(agreed) else {
             return Ok(no_help(REASON_NO_CANDIDATE, Nomination::Keep));
@@ -118,7 +121,7 @@ impl PostFilter for DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// Pods that are held back always have other plugins that rejected them: those decide.
+    /// Never wakes the pod: a pod that is held back was rejected by other plugins, and their hints decide.
     fn after_pod(&self, _: &PodInfo, _: &Change<'_>) -> PluginResult<Hint> {
         Ok(Hint::Skip)
     }

@@ -1,4 +1,4 @@
-//! ImageLocality: where the images are already, the pod starts sooner.
+//! ImageLocality: prefers nodes that already have the pod's images.
 //!
 //! # What it does
 //! Score. Compares the images of the pod's containers, init containers and image volumes with those the node reports.
@@ -7,15 +7,16 @@
 //! Never.
 //!
 //! # Scores by
-//! The sizes of the pod's images that are on the node, each times the share of nodes that have the image (so that one
-//! node does not draw everything), 23 MiB giving 0 and 1000 MiB per container giving 100. Volumes add size but do not
-//! count as containers. A name without tag or digest means `:latest`; nodes' names are compared as reported.
+//! The sizes of the pod's images on the node, each multiplied by the share of nodes that have the image (so that one
+//! node does not attract all pods). 23 MiB score 0, and 1000 MiB per container score 100. Image volumes add to the size
+//! but do not count as containers. A name without tag or digest means `:latest`; the names that nodes report are
+//! compared unchanged.
 //!
 //! # Requeued by
 //! Nothing.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use std::borrow::Cow;
 
@@ -25,12 +26,12 @@ use harbormaster_framework::prelude::*;
 use crate::sign;
 
 const MIB: i64 = 1 << 20;
-/// Less than this gives no score. In bytes.
+/// Size in bytes below which the score is 0.
 const LEAST: i64 = 23 * MIB;
-/// This much per container gives the full score. In bytes.
+/// Size in bytes per container at which the score is 100.
 const MOST_PER_CONTAINER: i64 = 1000 * MIB;
 
-/// See the [module documentation](self).
+/// Prefers nodes that have the pod's images. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageLocality;
 
@@ -79,7 +80,7 @@ impl Score<Row> for ImageLocality {
     }
 }
 
-/// The pod's images, ready to be looked up.
+/// Images of the pod, with normalized names.
 struct Images<'a> {
     names: Vec<Cow<'a, str>>,
     containers: i64,

@@ -1,47 +1,46 @@
-//! InterPodAffinity: pods choose where other pods are, or are not.
+//! InterPodAffinity: attracts pods to other pods, or keeps them apart.
 //!
 //! # What it does
 //! PreFilter, Filter, PreScore, Score. Applies `spec.affinity.podAffinity` and `podAntiAffinity` of the pod to the pods
-//! on nodes, and those of the pods on nodes to the pod. Two nodes are together, for a term, when they have the same
-//! value under the label that is its `topologyKey`: they are in one topology domain. Terminating pods count as long as
-//! they are there. How many pods match a term, and who says what about a pod, is kept by the
-//! [pod index](crate::pod_index).
+//! on nodes, and the terms of the pods on nodes to the pod. For a term, two nodes are in one topology domain if they
+//! have the same value for the label in its `topologyKey`. Terminating pods count until they are gone. The [pod
+//! index](crate::pod_index) keeps the number of pods that match a term, and the terms that select a pod.
 //!
 //! # Rejects when
 //! In this order:
-//! - The required affinity does not hold: `node(s) didn't match pod affinity rules`, which no eviction resolves. The
-//!   node must have the key of every term, and in each of those domains must be a pod that matches all the terms. The
-//!   first pod of a group that wants to be with itself is let pass: when no pod matches in any domain, and the pod
-//!   matches its own terms, the keys are enough.
-//! - A pod that a required anti-affinity term selects is in the domain: `node(s) didn't match pod anti-affinity rules`.
-//! - A pod in the domain has a required anti-affinity term that selects this pod: `node(s) didn't satisfy existing pods
-//!   anti-affinity rules`.
+//! - Required affinity is not satisfied: `node(s) didn't match pod affinity rules`, which no eviction resolves. The
+//!   node must have the key of every term, and each of these domains must have a pod that matches all terms. The first
+//!   pod of a group with affinity to itself is accepted: if no pod matches in any domain and the pod matches its own
+//!   terms, the keys are sufficient.
+//! - The domain has a pod that a required anti-affinity term selects: `node(s) didn't match pod anti-affinity rules`.
+//! - The domain has a pod with a required anti-affinity term that selects this pod: `node(s) didn't satisfy existing
+//!   pods anti-affinity rules`.
+//! //!
+//! Evictions may resolve the last two. A selector with a syntax error rejects the pod on all nodes: `parsing pod:
+//! requiredAffinityTerms: …`. In pods on nodes, the list with the invalid term is ignored.
 //!
-//! Evictions may resolve the latter two. A selector with a syntax error: `parsing pod: requiredAffinityTerms: …`, on no
-//! node; of pods on nodes, the list of terms in which it stands is passed over.
-//!
-//! A term's namespaces are those it lists and those its `namespaceSelector` matches, or else the namespace of its pod.
-//! In terms of the pod that is being scheduled, a namespace selector that matches no labels at all (nothing but `NotIn`
-//! and `DoesNotExist`) matches every namespace, whatever its labels.
+//! A term applies to the namespaces that it lists and those that its `namespaceSelector` matches, or else to its pod's
+//! namespace. In terms of the pod being scheduled, a namespace selector that matches empty labels (only `NotIn` and
+//! `DoesNotExist`) matches every namespace, whatever its labels.
 //!
 //! # Scores by
-//! The sum over all pods on nodes in the node's domains of: the weight of each preferred term of the pod that matches
-//! them and of each of theirs that matches the pod, negative for anti-affinity; and `hardPodAffinityWeight` for each of
-//! their required affinity terms that matches the pod. The highest sum among the candidates gives 100, the lowest 0,
-//! and equal sums give 0. Not scored: a pod without a single contribution, and, with
-//! `ignorePreferredTermsOfExistingPods`, a pod without preferred terms.
+//! The sum over all pods in the node's domains of: the weight of each preferred term of the pod that matches them, the
+//! weight of each of their preferred terms that matches the pod (negative for anti-affinity), and
+//! `hardPodAffinityWeight` for each of their required affinity terms that matches the pod. The highest sum among the
+//! candidates scores 100, the lowest 0; equal sums score 0. A pod is not scored if nothing contributes, or, with
+//! `ignorePreferredTermsOfExistingPods`, if it has no preferred terms.
 //!
 //! # Requeued by
 //! - Changed labels of the pod itself.
-//! - A pod with a node, or a nominated one, that is added or relabelled so that it matches all required affinity
-//!   terms, or relabelled or deleted when it matched all required anti-affinity terms, or deleted when the pod matches
-//!   all required anti-affinity terms of it. Namespace labels are not looked at, so a namespace selector that needs
-//!   some matches nothing here.
-//! - A node that is new with, or gets, or changes the key of an affinity term; for a pod with anti-affinity any new
-//!   node, and one that changes or loses the key.
+//! - A pod with a node or a nominated node that is added or relabelled so that it matches all required affinity terms;
+//!   is relabelled or deleted and matched all required anti-affinity terms; or is deleted and had required
+//!   anti-affinity terms that all match the pod. Namespace labels are not looked up, so a namespace selector that
+//!   requires labels matches nothing here.
+//! - A node that is added with, gains, or changes the key of an affinity term; for a pod with anti-affinity, any new
+//!   node and one that changes or loses the key.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 mod counts;
 mod filter;
@@ -57,7 +56,7 @@ use crate::{pod_index::PodIndex, sign};
 pub use filter::{REASON_AFFINITY, REASON_ANTI};
 use terms::{Required, Term};
 
-/// See the [module documentation](self).
+/// Attracts pods to other pods, or keeps them apart. See the [module documentation](self).
 #[derive(Clone, Debug, Default)]
 pub struct InterPodAffinity {
     args: InterPodAffinityArgs,
@@ -66,7 +65,7 @@ pub struct InterPodAffinity {
 impl Plugin for InterPodAffinity {
     const NAME: &'static str = "InterPodAffinity";
     type FilterState = counts::Counts;
-    /// The sum per topology domain.
+    /// Sums per topology domain.
     type ScoreState = sums::Sums;
 
     fn points(points: &mut Points<Self>) {

@@ -1,16 +1,17 @@
-//! The in-tree plugins: those of kube-scheduler under their own names, and [`Unbuilt`], which guards what is missing.
+//! The in-tree plugins: kube-scheduler's plugins under their own names, and [`Unbuilt`], which rejects pods that need a
+//! plugin not built yet.
 //!
-//! Reading order: [`node_name`] (the smallest), [`node_unschedulable`] (events and a batch), [`node_affinity`]
-//! (arguments and state), [`node_resources`] (the columns). Each module says what its plugin does, when it rejects, how
-//! it scores, what requeues its pods, and where it differs from kube-scheduler.
-//!
-//! Then [`pod_index`] (what is kept of pods), [`pod_topology_spread`] and [`inter_pod_affinity`] (which decide from it) and
-//! [`default_preemption`].
+//! Reading order: [`node_name`] (the smallest), [`node_unschedulable`] (events and batches), [`node_affinity`]
+//! (arguments and state), [`node_resources`] (columns). Each module documents what its plugin does, when it rejects,
+//! how it scores, what requeues its pods, and how it differs from kube-scheduler.
+//! //!
+//! Then [`pod_index`], [`pod_topology_spread`] and [`inter_pod_affinity`], which use it, and [`default_preemption`].
 //!
 //! For volumes: [`storage`] (the objects), [`volume_restrictions`], [`volume_zone`] and [`node_volume_limits`].
 //!
-//! Invariants: filters and scores that depend on the pod's spec and the node's row only implement `Filter<Row>` and `Score<Row>` and are kept
-//! until the row changes; nothing counts pods one by one while a pod waits for its decision; integers truncate and floats round as in kube-scheduler, so scores agree exactly.
+//! Invariants: filters and scores that depend only on the pod's spec and the node's row implement `Filter<Row>` and
+//! `Score<Row>` and are cached until the row changes; no attempt counts pods one by one; integers truncate and floats
+//! round as in kube-scheduler, so scores are equal.
 
 pub mod default_binder;
 pub mod default_preemption;
@@ -63,37 +64,37 @@ pub use volume_zone::VolumeZone;
 
 /// Registers every plugin of this crate.
 ///
-/// A registry has no order: which plugin runs when is the profile's business. The lines stand in the order of the
-/// default profile, and the comments say why that order is a good one.
+/// The registry has no order, and the profile decides when a plugin runs. The lines are in the order of the default
+/// profile; the comments explain that order.
 pub fn in_tree(registry: &mut Registry) {
     registry
-        // Before the queue: gated pods never cost a cycle.
+        // Before the queue, so gated pods never cost an attempt.
         .register::<SchedulingGates>()
         .register::<PrioritySort>()
-        // First in PreFilter: what cannot be decided right must not be decided at all.
+        // First in PreFilter, since pods that cannot be scheduled correctly must not be scheduled.
         .register::<Unbuilt>()
-        // Filters by cost and by how lasting the reason is: cordons and names before taints before selectors.
+        // Filters by cost and by how permanent the reason is: cordons and names before taints before selectors.
         .register::<NodeUnschedulable>()
         .register::<NodeName>()
         .register::<TaintToleration>()
         .register::<NodeAffinity>()
-        // Filters whose reasons go away when pods do come last, so that lasting reasons are told first.
+        // Filters whose reasons disappear with other pods come last, so that permanent reasons are reported first.
         .register::<NodePorts>()
         .register::<NodeResourcesFit>()
-        // Filters that look at volumes, which most pods have none of.
+        // Volume filters, which most pods do not need.
         .register::<VolumeRestrictions>()
         .register::<NodeVolumeLimits>()
         .register::<VolumeBinding>()
         .register::<VolumeZone>()
         .register::<PodTopologySpread>()
         .register::<InterPodAffinity>()
-        // When no node fits.
+        // If no node fits.
         .register::<DefaultPreemption>()
         // Scores only; order does not matter.
         .register::<NodeResourcesBalancedAllocation>()
         .register::<ImageLocality>()
         .register::<DefaultBinder>()
-        // Appended by its feature gate, hence behind the others.
+        // Appended by its feature gate, so it is last.
         .register::<NodeDeclaredFeatures>();
 }
 

@@ -1,27 +1,27 @@
-//! NodeAffinity: pods choose nodes by label or name.
+//! NodeAffinity: selects nodes by label or name.
 //!
 //! # What it does
-//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and what the
-//! argument `addedAffinity` demands of every pod of the profile.
+//! PreFilter, Filter, Score. Applies `spec.nodeSelector` and `spec.affinity.nodeAffinity` of the pod, and the argument
+//! `addedAffinity`, which applies to every pod of the profile.
 //!
 //! # Rejects when
 //! - The node does not match `addedAffinity`: `node(s) didn't match scheduler-enforced node affinity`.
-//! - It does not match the pod's selector and required affinity, both of them: `node(s) didn't match Pod's node
+//! - The node does not match both the pod's selector and its required affinity: `node(s) didn't match Pod's node
 //!   affinity/selector`. A term with a syntax error matches nothing.
-//! - Every required term names nodes in a way that no node can satisfy: `pod affinity terms conflict`.
+//! - Every required term names nodes, but no node can satisfy it: `pod affinity terms conflict`.
 //!
-//! No eviction resolves any of them. When every required term names nodes (`matchFields` on `metadata.name`), only
-//! those nodes are looked at.
+//! No eviction resolves any of them. If every required term names nodes (`matchFields` on `metadata.name`), only these
+//! nodes are filtered.
 //!
 //! # Scores by
-//! The sum of the weights of the preferred terms that match, the pod's and those of `addedAffinity`, proportionally to
-//! the largest sum among the candidates. Pods without preferred terms are not scored.
+//! The sum of the weights of the matching preferred terms of the pod and of `addedAffinity`, proportional to the
+//! largest sum among the candidates. Pods without preferred terms are not scored.
 //!
 //! # Requeued by
-//! A new node that matches; a node whose labels changed so that it matches now and did not before.
+//! A new node that matches; a node whose changed labels match now but did not before.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -37,10 +37,10 @@ use crate::sign;
 const REASON_POD: &str = "node(s) didn't match Pod's node affinity/selector";
 const REASON_ADDED: &str = "node(s) didn't match scheduler-enforced node affinity";
 const REASON_CONFLICT: &str = "pod affinity terms conflict";
-/// The field that holds a node's name.
+/// Field with the node's name.
 const FIELD_NAME: &str = "metadata.name";
 
-/// See the [module documentation](self).
+/// Selects nodes by label or name. See the [module documentation](self).
 #[derive(Clone, Debug, Default)]
 pub struct NodeAffinity {
     added_required: Option<ParsedNodeSelector>,
@@ -49,9 +49,9 @@ pub struct NodeAffinity {
 
 impl Plugin for NodeAffinity {
     const NAME: &'static str = "NodeAffinity";
-    /// What the pod demands.
+    /// The pod's required affinity.
     type FilterState = Arc<RequiredNodeAffinity>;
-    /// What the pod prefers.
+    /// The pod's preferred terms.
     type ScoreState = ParsedPreferred;
 
     fn points(points: &mut Points<Self>) {
@@ -102,7 +102,7 @@ impl PreFilter<Row> for NodeAffinity {
         if terms.is_none() && self.added_required.is_none() && spec.node_selector.is_none() {
             return Ok(PreFiltered::Skip);
         }
-        let state = Arc::new(demands(spec));
+        let state = Arc::new(required_affinity(spec));
         let Some(names) = terms.filter(|terms| !terms.is_empty()).and_then(|terms| named_nodes(terms)) else {
             return Ok(PreFiltered::state(state));
         };
@@ -116,7 +116,7 @@ impl PreFilter<Row> for NodeAffinity {
 
 impl Filter<Row> for NodeAffinity {
     fn filter(&self, _: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
-        self.objection(state, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason).into()))
+        self.rejection_reason(state, node).map_or(Ok(()), |reason| Err(Reject::unresolvable(reason).into()))
     }
 
     fn filter_batch(
@@ -126,13 +126,13 @@ impl Filter<Row> for NodeAffinity {
         sweep: &mut Sweep<'_>,
     ) -> PluginResult<()> {
         let rows = sweep.rows();
-        let judged = |wanted: &'static str| {
-            rows.iter().filter(move |row| self.objection(state, cx.nodes.node(*row)) == Some(wanted))
+        let rejected_for = |wanted: &'static str| {
+            rows.iter().filter(move |row| self.rejection_reason(state, cx.nodes.node(*row)) == Some(wanted))
         };
         if self.added_required.is_some() {
-            sweep.reject_each(judged(REASON_ADDED), &Reject::unresolvable(REASON_ADDED));
+            sweep.reject_each(rejected_for(REASON_ADDED), &Reject::unresolvable(REASON_ADDED));
         }
-        sweep.reject_each(judged(REASON_POD), &Reject::unresolvable(REASON_POD));
+        sweep.reject_each(rejected_for(REASON_POD), &Reject::unresolvable(REASON_POD));
         Ok(())
     }
 }
@@ -163,7 +163,7 @@ impl Score<Row> for NodeAffinity {
     }
 }
 
-fn demands(spec: &PodSpec) -> RequiredNodeAffinity {
+fn required_affinity(spec: &PodSpec) -> RequiredNodeAffinity {
     RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref())
 }
 
@@ -172,7 +172,8 @@ fn preferences(spec: &PodSpec) -> PluginResult<Option<ParsedPreferred>> {
     Ok(terms.map(|terms| ParsedPreferred::new(terms)).transpose()?)
 }
 
-/// The nodes that the terms name, if every term does. Each term's lists are intersected, the terms are united.
+/// Returns the nodes that the terms name, if every term names some: the union of the terms, each the intersection of
+/// its lists.
 fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<&Str>> {
     let mut all = BTreeSet::new();
     for term in terms {
@@ -184,13 +185,17 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<&Str>> {
 }
 
 impl NodeAffinity {
-    fn objection(&self, demands: &RequiredNodeAffinity, node: NodeRef<'_>) -> Option<&'static str> {
+    fn rejection_reason(
+        &self,
+        required_affinity: &RequiredNodeAffinity,
+        node: NodeRef<'_>,
+    ) -> Option<&'static str> {
         let nothing = Labels::default();
         let (labels, name) = (node.labels().unwrap_or(&nothing), node.name());
         if self.added_required.as_ref().is_some_and(|added| !added.matches(labels, name)) {
             return Some(REASON_ADDED);
         }
-        (!demands.matches(labels, name)).then_some(REASON_POD)
+        (!required_affinity.matches(labels, name)).then_some(REASON_POD)
     }
 
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
@@ -209,9 +214,10 @@ impl NodeAffinity {
     }
 }
 
-/// Whether the node meets the pod's demands. Unlike Filter it tells of a syntax error when no term matches.
+/// Returns true if the node satisfies the pod's required affinity. Unlike Filter, reports a syntax error if no term
+/// matches.
 fn matches(spec: &PodSpec, node: &Node) -> PluginResult<bool> {
-    if demands(spec).matches(&node.labels, &node.name) {
+    if required_affinity(spec).matches(&node.labels, &node.name) {
         return Ok(true);
     }
     let selected = spec.node_selector.as_ref().is_none_or(|s| s.subset_of(&node.labels));

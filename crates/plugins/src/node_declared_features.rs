@@ -1,10 +1,9 @@
-//! NodeDeclaredFeatures: pods go to nodes that have what the pod's spec makes use of (KEP-5328).
+//! NodeDeclaredFeatures: requires node features that the pod's spec uses (KEP-5328).
 //!
 //! # What it does
-//! PreFilter, Filter, with the gate `NodeDeclaredFeatures`. Infers from the spec which node features the pod needs:
-//! `RestartAllContainersOnContainerExits` when a container has a restart rule with the action
-//! `RestartAllContainers`, `UserNamespacesHostNetworkSupport` when it wants the host's network and a user namespace of
-//! its own.
+//! PreFilter, Filter, with the gate `NodeDeclaredFeatures`. Infers the required node features from the spec:
+//! `RestartAllContainersOnContainerExits` if a container has a restart rule with the action `RestartAllContainers`, and
+//! `UserNamespacesHostNetworkSupport` if the pod uses the host's network together with a user namespace.
 //!
 //! # Rejects when
 //! The node does not declare all of them in `status.declaredFeatures`: `node(s) didn't match Pod's required features`,
@@ -14,12 +13,11 @@
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; a node that declares other features than before; an update of the pod after which it needs other
-//! features.
+//! A new node; a node with changed declared features; an update of the pod that changes its required features.
 //!
 //! # Differs from kube-scheduler
-//! Without its PreFilter it filters all the same instead of failing. The order in which a node lists its features does
-//! not matter.
+//! If its PreFilter is disabled it filters all the same instead of failing. The order of a node's features does not
+//! matter.
 
 use harbormaster_api::{PodSpec, Str, features::Feature};
 use harbormaster_framework::prelude::*;
@@ -28,7 +26,7 @@ use crate::sign;
 
 const REASON: &str = "node(s) didn't match Pod's required features";
 
-/// The features that kube-scheduler 1.36 knows, sorted, with how it infers them from a spec.
+/// The features that kube-scheduler 1.36 knows, sorted, with the rules that infer them from a spec.
 const KNOWN: [(&str, fn(&PodSpec) -> bool); 5] = [
     ("ExtendWebSocketsToKubelet", |_| false),
     ("InPlacePodLevelResourcesVerticalScaling", |_| false),
@@ -37,7 +35,7 @@ const KNOWN: [(&str, fn(&PodSpec) -> bool); 5] = [
     ("UserNamespacesHostNetworkSupport", |spec| spec.host_network && spec.host_users == Some(false)),
 ];
 
-/// Which of [`KNOWN`] a pod needs.
+/// Features in [`KNOWN`] that a pod requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Needs([bool; KNOWN.len()]);
 
@@ -56,7 +54,7 @@ impl Needs {
     }
 }
 
-/// See the [module documentation](self).
+/// Requires node features that the spec uses. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeDeclaredFeatures {
     enabled: bool,

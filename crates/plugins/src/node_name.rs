@@ -1,12 +1,11 @@
-//! NodeName: a pod that names its node goes nowhere else.
+//! NodeName: accepts only the node that the pod names.
 //!
 //! # What it does
 //! Filter. Compares `spec.nodeName` with the node's name.
 //!
 //! # Rejects when
-//! The pod names another node: `node(s) didn't match the requested node name`, which no eviction resolves. Pods that
-//! wait to be scheduled name none, since naming one is what binding does; the plugin speaks up only when someone asks
-//! about a bound pod.
+//! The pod names another node: `node(s) didn't match the requested node name`, which no eviction resolves. Pending pods
+//! name no node, since naming one binds the pod; the plugin matters only for questions about bound pods.
 //!
 //! # Scores by
 //! It does not score.
@@ -15,7 +14,7 @@
 //! A new node.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
@@ -24,7 +23,7 @@ use crate::sign;
 
 const REASON: &str = "node(s) didn't match the requested node name";
 
-/// See the [module documentation](self).
+/// Accepts only the node that the pod names. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeName;
 
@@ -57,19 +56,19 @@ impl Build for NodeName {
     }
 }
 
-/// The node that the pod names; an empty name is none.
-fn wanted(pod: RowPod<'_>) -> Option<&str> {
+/// Returns the node that the pod names; an empty name counts as none.
+fn requested_node(pod: RowPod<'_>) -> Option<&str> {
     pod.node_name.map(Str::as_str).filter(|name| !name.is_empty())
 }
 
 impl Filter<Row> for NodeName {
     fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let fits = wanted(cx.pod).is_none_or(|name| name == node.name().as_str());
+        let fits = requested_node(cx.pod).is_none_or(|name| name == node.name().as_str());
         if fits { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 
     fn filter_batch(&self, cx: &RowCycle<'_>, (): &(), sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        if let Some(name) = wanted(cx.pod) {
+        if let Some(name) = requested_node(cx.pod) {
             let rows = sweep.rows();
             let others = rows.iter().filter(|row| cx.nodes.node(*row).name().as_str() != name);
             sweep.reject_each(others, &Reject::unresolvable(REASON));

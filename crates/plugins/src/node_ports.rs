@@ -1,21 +1,21 @@
-//! NodePorts: two pods cannot have the same port of one node.
+//! NodePorts: gives each host port of a node to one pod only.
 //!
 //! # What it does
 //! PreFilter, Filter. Compares the host ports of the pod's containers and sidecars with those in use on the node.
 //!
 //! # Rejects when
-//! Some port is in use: same protocol, same number, and the same address or one of the two being `0.0.0.0`. Evicting
-//! the other pod helps: `node(s) didn't have free ports for the requested pod ports`. Pods without host ports are not
-//! looked at; ports of init containers that are no sidecars do not count.
+//! A port is in use: same protocol, same number, and the same address, or one of the two addresses is `0.0.0.0`.
+//! Evicting the other pod helps: `node(s) didn't have free ports for the requested pod ports`. Pods without host ports
+//! are skipped; ports of init containers that are not sidecars do not count.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; the end of a pod that had a node and a port that collides with the waiting pod's.
+//! A new node; the end of a pod that had a node and a port that conflicts with the waiting pod's.
 //!
 //! # Differs from kube-scheduler
-//! Without its PreFilter it filters all the same instead of failing.
+//! If its PreFilter is disabled it filters all the same instead of failing.
 
 use harbormaster_api::requests;
 use harbormaster_framework::{prelude::*, table::UsedPorts};
@@ -24,7 +24,7 @@ use crate::{rows::both, sign};
 
 const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
 
-/// See the [module documentation](self).
+/// Rejects nodes whose host ports are in use. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodePorts;
 

@@ -1,7 +1,7 @@
-//! The plugins that weigh requests against what nodes have: [`NodeResourcesFit`] and
+//! The plugins that compare requests with the resources of nodes: [`NodeResourcesFit`] and
 //! [`NodeResourcesBalancedAllocation`].
-//!
-//! Both work on the columns of the node table: a lane is one resource over all rows.
+//! //!
+//! Both use the columns of the node table: a lane is one resource over all rows.
 
 pub mod balanced;
 mod demand;

@@ -1,22 +1,20 @@
-//! NodeUnschedulable: cordoned nodes take no new pods.
+//! NodeUnschedulable: keeps new pods off cordoned nodes.
 //!
 //! # What it does
-//! Filter. Looks at `spec.unschedulable` of the node, as `kubectl cordon` sets it.
+//! Filter. Checks `spec.unschedulable` of the node, which `kubectl cordon` sets.
 //!
 //! # Rejects when
 //! The node is cordoned and the pod does not tolerate the taint `node.kubernetes.io/unschedulable:NoSchedule` with an
-//! empty value: `node(s) were unschedulable`, which no eviction resolves. The taints that the node really has do not
-//! matter here.
+//! empty value: `node(s) were unschedulable`, which no eviction resolves. The node's actual taints do not matter.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node that is not cordoned; a node that is uncordoned; the pod's own tolerations, when they now tolerate the
-//! taint.
+//! A new node that is not cordoned; a node that is uncordoned; new tolerations of the pod that tolerate the taint.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use harbormaster_api::{
     features::Feature,
@@ -28,7 +26,7 @@ use crate::{rows::both, sign};
 
 const REASON: &str = "node(s) were unschedulable";
 
-/// See the [module documentation](self).
+/// Keeps pods off cordoned nodes. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeUnschedulable {
     compare_numbers: bool,

@@ -1,35 +1,37 @@
-//! NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver can attach there.
+//! NodeVolumeLimits: limits the number of volumes of a CSI driver on a node.
 //!
 //! # What it does
-//! PreFilter, Filter. PreFilter finds out which volumes of which drivers the pod needs; Filter adds those that the node
-//! does not have yet to the ones that it has, and compares with the limits in the node's CSINode. In-tree disks count for
-//! the CSI driver that serves them today.
+//! PreFilter, Filter. PreFilter finds the volumes that the pod needs and their drivers. Filter adds those that the node
+//! does not have yet to the node's volumes, and compares the result with the limits in the node's CSINode. In-tree
+//! disks count for the CSI driver that replaces them.
 //!
 //! # Rejects when
-//! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not found`, on every node. No eviction helps.
-//! - There would be too many: `node(s) exceed max volume count`. Evicting pods helps. A volume that several pods of the
-//!   node use counts once; one that is attached although no pod uses it counts, and counts again if this pod needs it.
-//! - With the gate `VolumeLimitScaling`: a driver that asks for it is not on the node: `x CSI driver is not installed on the
-//!   node`. Evicting is tried, in vain.
+//! - A claim does not exist: `looking up PVC ns/x: persistentvolumeclaim "x" not lookup`, on all nodes. No eviction
+//!   helps.
+//! - A limit would be exceeded: `node(s) exceed max volume count`. Evicting pods helps. A volume that several pods of
+//!   the node use counts once. A volume that is attached although no pod uses it counts, and counts again if this pod
+//!   needs it.
+//! - With the gate `VolumeLimitScaling`: a driver that requires it is not on the node: `x CSI driver is not installed
+//!   on the node`. Eviction is tried, in vain.
 //!
-//! It fails if a claim of an ephemeral volume, of the pod or of one on the node, belongs to somebody else, and if an
-//! in-tree disk cannot be told to its driver. Claims without a volume count for the driver of their class. Nodes without
-//! CSINode, and drivers without a limit there, have no limit.
+//! It fails if the claim of an ephemeral volume (of the pod, or of a pod on the node) belongs to something else, and if
+//! an in-tree disk cannot be translated for its driver. Claims without a volume count for the driver of their class.
+//! Nodes without CSINode, and drivers without a limit there, are unlimited.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new CSINode, or one with a higher limit; the end of a pod on a node with volumes that may count; a new claim of the pod;
-//! an attachment that is gone, if the pod names a claim or has a disk of its driver.
+//! A new CSINode, or one with a higher limit; the end of a pod on a node with volumes that may count; a new claim of
+//! the pod; a deleted VolumeAttachment, if the pod has a claim or a disk of its driver.
 //!
 //! # Differs from kube-scheduler
-//! What is attached where is kept ([`AttachedVolumes`]) instead of counting it over all pods of a node. The
-//! signature has the namespace, and pods with ephemeral volumes have none.
+//! An index keeps the attached volumes ([`AttachedVolumes`]); they are not counted over all pods of a node. The
+//! signature includes the namespace, and pods with ephemeral volumes have no signature.
 
-mod asked;
 mod attached;
 mod claims;
+mod needed;
 
 use harbormaster_api::{Str, features::Feature, pod::VolumeSource};
 use harbormaster_framework::prelude::*;
@@ -44,30 +46,30 @@ use crate::{
 
 pub use attached::AttachedVolumes;
 
-use asked::{Asked, Refusal};
+use needed::{NeededVolumes, VolumeError};
 
 const REASON: &str = "node(s) exceed max volume count";
 
-/// See the [module documentation](self).
+/// Limits the number of volumes on a node. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeVolumeLimits {
-    /// The gate `VolumeLimitScaling`.
+    /// True with the gate `VolumeLimitScaling`.
     needs_drivers: bool,
 }
 
-/// What PreFilter finds out.
+/// Volumes that the pod needs.
 #[derive(Clone, Debug)]
-pub struct Needed {
-    /// The pod's volumes on nodes with a CSINode, which leave in-tree disks to CSI drivers.
-    migrated: Asked,
-    /// The pod's volumes on all other nodes.
-    plain: Asked,
-    /// Rows that pods have joined or left in a question of the form "what if": their pods are looked at one by one.
+pub struct LimitsState {
+    /// Volumes on nodes with a CSINode, where CSI drivers serve in-tree disks.
+    migrated: NeededVolumes,
+    /// Volumes on all other nodes.
+    plain: NeededVolumes,
+    /// Rows that pods have joined or left in a what-if question. Their pods are counted one by one.
     changed: Vec<NodeIdx>,
 }
 
-/// A pod that needs none.
-impl Default for Needed {
+/// No volumes.
+impl Default for LimitsState {
     fn default() -> Self {
         Self { migrated: Ok(Vec::new()), plain: Ok(Vec::new()), changed: Vec::new() }
     }
@@ -75,7 +77,7 @@ impl Default for Needed {
 
 impl Plugin for NodeVolumeLimits {
     const NAME: &'static str = "NodeVolumeLimits";
-    type FilterState = Needed;
+    type FilterState = LimitsState;
     type ScoreState = ();
 
     fn points(points: &mut Points<Self>) {
@@ -119,13 +121,13 @@ impl Indexed for NodeVolumeLimits {
 }
 
 impl PreFilter for NodeVolumeLimits {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Needed>, Stop> {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<LimitsState>, Stop> {
         if !cx.pod.spec.volumes.iter().any(|volume| may_count(&volume.source)) {
             return Ok(PreFiltered::Skip);
         }
-        let migrated = asked::volumes_of(cx.objects, cx.pod, true);
-        let plain = asked::volumes_of(cx.objects, cx.pod, false);
-        let nothing = |asked: &Asked| asked.as_ref().is_ok_and(Vec::is_empty);
+        let migrated = needed::volumes_of(cx.objects, cx.pod, true);
+        let plain = needed::volumes_of(cx.objects, cx.pod, false);
+        let nothing = |needed: &NeededVolumes| needed.as_ref().is_ok_and(Vec::is_empty);
         if nothing(&migrated) && nothing(&plain) {
             return Ok(PreFiltered::Skip);
         }
@@ -133,10 +135,16 @@ impl PreFilter for NodeVolumeLimits {
         if is_unlimited && migrated.is_ok() && plain.is_ok() {
             return Ok(PreFiltered::Skip);
         }
-        Ok(PreFiltered::state(Needed { migrated, plain, changed: Vec::new() }))
+        Ok(PreFiltered::state(LimitsState { migrated, plain, changed: Vec::new() }))
     }
 
-    fn add_pod(&self, _: &Cycle<'_>, state: &mut Needed, _: &PodInfo, node: NodeRef<'_>) -> PluginResult<()> {
+    fn add_pod(
+        &self,
+        _: &Cycle<'_>,
+        state: &mut LimitsState,
+        _: &PodInfo,
+        node: NodeRef<'_>,
+    ) -> PluginResult<()> {
         state.changed.push(node.idx());
         Ok(())
     }
@@ -144,7 +152,7 @@ impl PreFilter for NodeVolumeLimits {
     fn remove_pod(
         &self,
         _: &Cycle<'_>,
-        state: &mut Needed,
+        state: &mut LimitsState,
         _: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
@@ -153,7 +161,7 @@ impl PreFilter for NodeVolumeLimits {
     }
 }
 
-/// Whether such a volume may be one of a CSI driver.
+/// Returns true if the volume may belong to a CSI driver.
 fn may_count(source: &VolumeSource) -> bool {
     match source {
         VolumeSource::Claim(_) | VolumeSource::Ephemeral => true,
@@ -163,11 +171,11 @@ fn may_count(source: &VolumeSource) -> bool {
 }
 
 impl Filter for NodeVolumeLimits {
-    fn filter(&self, cx: &Cycle<'_>, state: &Needed, node: NodeRef<'_>) -> Verdict {
+    fn filter(&self, cx: &Cycle<'_>, state: &LimitsState, node: NodeRef<'_>) -> Verdict {
         self.judge(cx, state, cx.index()?, node)
     }
 
-    fn filter_batch(&self, cx: &Cycle<'_>, state: &Needed, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+    fn filter_batch(&self, cx: &Cycle<'_>, state: &LimitsState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let attached: &AttachedVolumes = cx.index()?;
         let mut rows = sweep.rows().clone();
         if let Some(some) = self.may_reject(state, attached) {
@@ -185,37 +193,37 @@ impl Filter for NodeVolumeLimits {
 }
 
 impl NodeVolumeLimits {
-    /// The only rows that [`Self::judge`] may reject; `None` if it may be any.
-    fn may_reject(&self, state: &Needed, attached: &AttachedVolumes) -> Option<NodeSet> {
-        let Needed { migrated: Ok(asked), plain: Ok(_), changed } = state else { return None };
+    /// Returns the only rows that [`Self::judge`] may reject, or `None` if it may reject any.
+    fn may_reject(&self, state: &LimitsState, attached: &AttachedVolumes) -> Option<NodeSet> {
+        let LimitsState { migrated: Ok(needed), plain: Ok(_), changed } = state else { return None };
         let changed = changed.iter().copied();
-        (!self.needs_drivers).then(|| attached.tight_for(asked).chain(changed).collect())
+        (!self.needs_drivers).then(|| attached.rows_near_limit(needed).chain(changed).collect())
     }
 
     fn judge(
         &self,
         cx: &Cycle<'_>,
-        state: &Needed,
+        state: &LimitsState,
         attached: &AttachedVolumes,
         node: NodeRef<'_>,
     ) -> Verdict {
         let row = node.idx();
-        let asked = if attached.has_drivers(row) { &state.migrated } else { &state.plain };
-        let asked = asked.as_ref().map_err(Refusal::stop)?;
+        let needed = if attached.has_drivers(row) { &state.migrated } else { &state.plain };
+        let needed = needed.as_ref().map_err(VolumeError::stop)?;
         if self.needs_drivers {
-            let missing = asked.iter().find(|asked| is_missing(cx, asked.driver(), node.name()));
-            if let Some(asked) = missing {
-                let reason = format!("{} CSI driver is not installed on the node", asked.driver());
+            let missing = needed.iter().find(|needed| is_missing(cx, needed.driver(), node.name()));
+            if let Some(needed) = missing {
+                let reason = format!("{} CSI driver is not installed on the node", needed.driver());
                 return Err(Reject::evictable(reason).into());
             }
         }
-        if asked.is_empty() || !attached.has_limits(row) {
+        if needed.is_empty() || !attached.has_limits(row) {
             return Ok(());
         }
-        let is_full = if state.changed.contains(&row) || attached.is_unsure_of(row) {
-            attached.exceeds_recounted(row, asked, asked::volumes_of_pods(cx.objects, node.pods())?)
+        let is_full = if state.changed.contains(&row) || attached.has_unknown_volumes(row) {
+            attached.exceeds_recounted(row, needed, needed::volumes_of_pods(cx.objects, node.pods())?)
         } else {
-            attached.exceeds(row, asked)
+            attached.exceeds(row, needed)
         };
         if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
     }
@@ -242,7 +250,7 @@ impl NodeVolumeLimits {
         Ok(if is_meant { Hint::Queue } else { Hint::Skip })
     }
 
-    /// Ephemeral volumes do not count here: so it is in kube-scheduler.
+    /// As in kube-scheduler, ephemeral volumes do not count here.
     fn after_attachment(&self, pod: &PodInfo, gone: Changed<'_, VolumeAttachment>) -> PluginResult<Hint> {
         let Some(gone) = gone.old else { return Ok(Hint::Queue) };
         let helps = pod.spec.volumes.iter().any(|volume| match &volume.source {
@@ -257,7 +265,7 @@ impl NodeVolumeLimits {
     }
 }
 
-/// Whether the driver asks for pods to go only to nodes that have it, and the node has it not.
+/// Returns true if the driver requires nodes to have it, and the node does not.
 fn is_missing(cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
     let known = cx.objects.get::<CsiDriver>("", driver).ok().flatten();
     let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);

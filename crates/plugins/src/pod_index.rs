@@ -1,21 +1,20 @@
-//! Which pods are where, kept instead of recounted: what PodTopologySpread and InterPodAffinity decide from.
-//!
-//! Reading order: `topology` (which value each node has under a label key), `row_counts` (a number per node),
-//! `selector` (which pods are meant), `label_map` and `selector_map` (what is found by labels), `groups` (pods that
-//! no selector can tell apart), `watched` (selectors that somebody asks about), `held_terms` (what pods on nodes say
-//! about other pods).
-//!
-//! Pods, selectors and held terms find each other by the labels that selectors name, so nothing done per pod looks at all
-//! of them. A pod that comes or goes looks under each of its labels for the selectors that count it. A selector is watched
-//! from the first time somebody asks for it; its pods are then found as groups of equal namespace and labels, under the
-//! rarest label that it names. Only selectors that name no label (`NotIn`, `DoesNotExist`, or nothing at all) are tried on
-//! every pod, and on every group, of the namespaces they are for. Groups and terms are forgotten with their last pod,
-//! selectors and label keys of nodes when many others have been asked for since.
-//!
-//! Everything is counted per node, not per topology value: a node that is relabelled moves with all its numbers, and which
-//! nodes count may differ from pod to pod.
-//!
-//! Invariant: after any sequence of changes every answer equals that of an index made anew.
+//! An index of the pods on each node, used by PodTopologySpread and InterPodAffinity.
+//! //!
+//! Reading order: `topology` (the value of each node for a label key), `row_counts` (a number per node), `selector`
+//! (pod selectors), `label_map` and `selector_map` (lookups by label), `groups` (pods with equal namespace and labels),
+//! `watched` (selectors in use), `held_terms` (affinity terms of pods on nodes).
+//! //!
+//! Pods, selectors and held terms find each other by the labels that selectors name, so no operation on a pod visits
+//! all of them. An added or removed pod looks up the selectors that count it under each of its labels. A selector is
+//! watched from its first use; its pods are found as groups, under the rarest label that it names. Only selectors that
+//! name no label (`NotIn`, `DoesNotExist`, or empty ones) are tried on every pod and group of their namespaces. Groups
+//! and terms are dropped with their last pod; selectors and node label keys are dropped when many others have been used
+//! since.
+//! //!
+//! Numbers are kept per node, not per topology value: a relabelled node takes its numbers along, and the nodes that
+//! count may differ between pods.
+//! //!
+//! Invariant: after any sequence of changes the index gives the same answers as a rebuilt one.
 
 mod groups;
 mod held_terms;
@@ -44,7 +43,7 @@ use held_terms::HeldTerms;
 use topology::Topology;
 use watched::Selectors;
 
-/// See the [module documentation](self).
+/// An index of the pods on each node. See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct PodIndex {
     topology: Topology,
@@ -54,29 +53,30 @@ pub struct PodIndex {
 }
 
 impl PodIndex {
-    /// Keeps a column for a label key of nodes from now on.
+    /// Starts to keep a column for a label key of nodes.
     pub fn watch_key(&mut self, known: ClusterView<'_>, key: &Str) {
         self.topology.watch(known.nodes, key);
     }
 
-    /// Which value each node has under that key; `None` if nobody watches it.
+    /// Returns each node's value for the key, or `None` if the key is not watched.
     pub fn key(&self, key: &str) -> Option<&TopologyKey> {
         self.topology.key(key)
     }
 
-    /// Counts the pods that match from now on.
+    /// Starts to count the pods that match.
     pub fn watch_pods(&mut self, selector: &PodSelector) {
         self.selectors.watch(&self.groups, selector);
     }
 
-    /// On which rows how many pods match; `None` if nobody watches them. Rows may lack a node object.
+    /// Returns the number of matching pods by row, or `None` if the selector is not watched. Rows may lack a node
+    /// object.
     pub fn pods(&self, selector: &PodSelector) -> Option<&RowCounts> {
         self.selectors.pods(selector)
     }
 
-    /// The terms held by pods on nodes that select `pod`.
+    /// Returns the terms of pods on nodes that select `pod`.
     pub fn terms_about(&self, objects: &Objects, pod: &PodInfo) -> impl Iterator<Item = &HeldTerm> {
-        self.held.about(objects, pod)
+        self.held.candidates_for(objects, pod)
     }
 }
 

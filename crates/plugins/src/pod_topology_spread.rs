@@ -1,41 +1,40 @@
-//! PodTopologySpread: pods of one kind are spread over zones, nodes or other domains.
+//! PodTopologySpread: spreads similar pods over zones, nodes or other domains.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score. Applies `spec.topologySpreadConstraints` of the pod. A pod without any gets the
-//! plugin's default constraints instead: with `defaultingType: System` a preference for nodes and zones, with `List`
-//! those of `defaultConstraints`. Default constraints count the pods that the pod's services and its owner
-//! (ReplicationController, ReplicaSet, StatefulSet) select; where nothing selects the pod there are none.
+//! PreFilter, Filter, PreScore, Score. Applies `spec.topologySpreadConstraints` of the pod. A pod without constraints
+//! gets the plugin's defaults: with `defaultingType: System` a preference for different nodes and zones, with `List`
+//! the constraints in `defaultConstraints`. Default constraints count the pods that the pod's services and its owner
+//! (ReplicationController, ReplicaSet, StatefulSet) select; if these select nothing, there are no constraints.
 //!
-//! A constraint counts the pods of the pod's namespace that its selector matches, terminating ones left out, per value
-//! of its `topologyKey`: a *domain*. Nodes that lack the key of any constraint of the same kind count for none of them.
-//! Nor does a constraint count nodes that the pod's node selector and required node affinity exclude, unless
-//! `nodeAffinityPolicy: Ignore`, or with `nodeTaintsPolicy: Honor` nodes with taints that the pod does not tolerate. An
-//! absent selector matches nothing. An empty one finds no pods either, but does match the pod itself and pods that come
-//! and go while evictions are tried.
+//! A constraint counts the pods in the pod's namespace that its selector matches, without terminating ones, per value
+//! of its `topologyKey`: a *domain*. Nodes that lack the key of any constraint of the same kind are ignored. So are
+//! nodes that the pod's node selector and required node affinity exclude, unless `nodeAffinityPolicy: Ignore`, and with
+//! `nodeTaintsPolicy: Honor` nodes with taints that the pod does not tolerate. A missing selector matches nothing. An
+//! empty selector finds no pods either, but matches the pod itself and pods that are added or removed in what-if
+//! questions.
 //!
 //! # Rejects when
-//! Constraints with `whenUnsatisfiable: DoNotSchedule` are looked at in order:
+//! Constraints with `whenUnsatisfiable: DoNotSchedule` are checked in order:
 //! - The node lacks the key: `node(s) didn't match pod topology spread constraints (missing required label)`, which no
 //!   eviction resolves.
-//! - The pods in the node's domain, with this one if it matches the constraint's own selector, would be more than
-//!   `maxSkew` above the domain with the fewest: `node(s) didn't match pod topology spread constraints`. The fewest are
-//!   zero while there are fewer than `minDomains` domains.
+//! - The number of pods in the node's domain, including this pod if it matches the constraint's selector, would exceed
+//!   that of the domain with the fewest pods by more than `maxSkew`: `node(s) didn't match pod topology spread
+//!   constraints`. The fewest pods are zero while there are fewer than `minDomains` domains.
 //!
 //! # Scores by
-//! Constraints with `whenUnsatisfiable: ScheduleAnyway`: the sum over them of the pods in the node's domain, weighted by
-//! `ln(domains + 2)`, plus `maxSkew - 1`, rounded. The fewest pods score best:
-//! `100 * (largest + smallest - score) / largest`. Domains are those of the candidates; for `kubernetes.io/hostname`
-//! every candidate is one, and all pods on it count. Candidates that lack a key score 0, except under system defaults,
-//! where the key is just left out.
+//! Constraints with `whenUnsatisfiable: ScheduleAnyway`: the sum of the pods in the node's domains, each weighted by
+//! `ln(domains + 2)`, plus `maxSkew - 1`, rounded. Fewer pods are better: `100 * (largest + smallest - score) /
+//! largest`. Domains are those of the candidates; for `kubernetes.io/hostname` every candidate is a domain, and all its
+//! pods count. Candidates that lack a key score 0, except under system defaults, where that key is ignored.
 //!
 //! # Requeued by
-//! Pods that some hard constraint selects: bound, gone or relabelled. Other labels of the pod itself, and other
-//! tolerations if a constraint honours taints. Nodes with all keys that come or go, change the value of a key or their
-//! taints, and nodes that gain or lose a key.
+//! A pod that a hard constraint selects, if it is bound, ends or is relabelled. Changed labels of the pod itself, and
+//! changed tolerations if a constraint honours taints. A node with all keys that is added or removed, or changes a
+//! key's value or its taints; a node that gains or loses a key.
 //!
 //! # Differs from kube-scheduler
-//! A pod under hard default constraints is requeued by every pod of its namespace that is bound, gone or relabelled,
-//! whether or not its services and owner select it.
+//! A pod with hard default constraints is requeued by every pod of its namespace that is bound, ends or is relabelled,
+//! whether or not its services and owner select that pod.
 
 mod constraints;
 mod default_selector;
@@ -56,12 +55,12 @@ use harbormaster_framework::prelude::*;
 use crate::pod_index::{PodIndex, TopologyKey};
 use constraints::{Constraint, Kind};
 
-/// See the [module documentation](self).
+/// Spreads similar pods over domains. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct PodTopologySpread {
-    /// The constraints of pods that have none, without their selector.
+    /// Constraints of pods that have none, without their selectors.
     defaults: Vec<(Kind, Constraint)>,
-    /// The defaults are Kubernetes' own.
+    /// True if the defaults are Kubernetes' own.
     system_defaulted: bool,
     match_label_keys: bool,
     inclusion_policies: bool,
@@ -71,7 +70,7 @@ pub struct PodTopologySpread {
 impl Plugin for PodTopologySpread {
     const NAME: &'static str = "PodTopologySpread";
     type FilterState = filter::SpreadState;
-    type ScoreState = score::Worth;
+    type ScoreState = score::DomainScores;
 
     fn points(points: &mut Points<Self>) {
         points.indexed().pre_filter().filter().pre_score().score();
@@ -86,7 +85,7 @@ impl Plugin for PodTopologySpread {
         ])
     }
 
-    /// What a constraint says depends on other pods: no two attempts are alike.
+    /// A pod with constraints has no signature: its answers depend on other pods.
     fn sign(&self, pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
         let spread = !pod.spec.topology_spread.is_empty() || !self.defaults.is_empty();
         if spread { Err(Unsignable) } else { Ok(Vec::new()) }
@@ -118,7 +117,7 @@ impl Build for PodTopologySpread {
     }
 }
 
-/// Kubernetes' own: rather another node, and rather another zone.
+/// Returns Kubernetes' own defaults: prefer other nodes and other zones.
 fn system_defaults() -> Vec<(Kind, Constraint)> {
     [(LABEL_HOSTNAME, 3), (LABEL_ZONE, 5)]
         .map(|(key, max_skew)| (Kind::Soft, Constraint::new(key.into(), max_skew)))
@@ -130,7 +129,7 @@ impl Indexed for PodTopologySpread {
 
     fn prepare(&self, index: &mut PodIndex, known: ClusterView<'_>, pod: &PodInfo) {
         for kind in [Kind::Hard, Kind::Soft] {
-            // Constraints with an error are told of by the point that applies them.
+            // The point that applies the constraints reports their errors.
             for constraint in self.constraints(pod, kind, known.objects).unwrap_or_default() {
                 index.watch_key(known, &constraint.key);
                 if let Some(pods) = constraint.counted(&pod.namespace) {
@@ -141,15 +140,15 @@ impl Indexed for PodTopologySpread {
     }
 }
 
-/// The columns of the constraints' keys, in order.
+/// Returns the columns of the constraints' keys, in order.
 fn columns<'a>(
     index: &'a PodIndex,
     constraints: impl IntoIterator<Item = &'a Constraint>,
 ) -> PluginResult<Vec<&'a TopologyKey>> {
-    let column = |c: &Constraint| index.key(&c.key).ok_or_else(|| unprepared(&c.key));
+    let column = |c: &Constraint| index.key(&c.key).ok_or_else(|| not_prepared(&c.key));
     constraints.into_iter().map(column).collect()
 }
 
-fn unprepared(what: &str) -> PluginError {
+fn not_prepared(what: &str) -> PluginError {
     format!("the pod index was not prepared for {what:?}").into()
 }

@@ -1,4 +1,4 @@
-//! PrioritySort: important pods first, and among equals those that wait longest.
+//! PrioritySort: orders the queue by priority, then by waiting time.
 //!
 //! # What it does
 //! QueueSort. Orders by `spec.priority`, higher first, then by the time the pod entered the queue, earlier first.
@@ -13,11 +13,11 @@
 //! Nothing.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use harbormaster_framework::prelude::*;
 
-/// See the [module documentation](self).
+/// Orders the queue by priority. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrioritySort;
 

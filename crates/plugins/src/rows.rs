@@ -1,8 +1,8 @@
-//! Walking rows in batches.
+//! Iteration over rows.
 
 use harbormaster_framework::nodeset::{NodeIdx, NodeSet};
 
-/// The rows that are in both sets, in ascending order, 64 at a time.
+/// Returns the rows that are in both sets, in ascending order. Processes 64 rows at a time.
 pub(crate) fn both<'a>(a: &'a NodeSet, b: &'a NodeSet) -> impl Iterator<Item = NodeIdx> + 'a {
     let words = a.words().iter().zip(b.words()).enumerate();
     words.flat_map(|(at, (a, b))| {

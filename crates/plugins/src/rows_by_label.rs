@@ -1,89 +1,89 @@
-//! Which nodes have which values of some labels: who asks for a value finds its rows without looking at any other.
+//! Rows by label: finds the rows with a label without visiting others.
 
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::{prelude::*, table::NodeTable};
 use rustc_hash::FxHashMap;
 
-/// See the [module documentation](self). A key is kept as long as somebody asks for it.
+/// Rows by label, for the keys in use. See the [module documentation](self).
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct RowsByLabel(FxHashMap<Str, Key>);
 
 /// One label key over all nodes.
 #[derive(Debug, Default)]
 struct Key {
-    /// How often it is asked for.
-    asked: usize,
+    /// Number of users of the key.
+    users: usize,
     rows: FxHashMap<Str, Rows>,
     values: FxHashMap<NodeIdx, Str>,
-    /// The rows that have a value.
-    having: NodeSet,
+    /// Rows that have the key.
+    rows_with_key: NodeSet,
 }
 
-/// The rows that have one value: listed while they are few, as they are for host names.
+/// The rows with one value: a list while there are few, as for host names.
 #[derive(Debug)]
 enum Rows {
-    /// In ascending order.
-    Few(Vec<NodeIdx>),
-    /// And how many they are.
-    Many(NodeSet, usize),
+    /// Rows in ascending order.
+    List(Vec<NodeIdx>),
+    /// Rows and their number.
+    Set(NodeSet, usize),
 }
 
-/// At most so many rows are listed.
-const FEW: usize = 32;
+/// Maximum length of a list.
+const MAX_LIST: usize = 32;
 
 impl RowsByLabel {
-    /// Keeps these keys for ever. There is no node yet.
+    /// Keeps these keys permanently. Call before there are nodes.
     pub(crate) fn of(keys: &[&str]) -> Self {
-        let key = || Key { asked: 1, ..Key::default() };
+        let key = || Key { users: 1, ..Key::default() };
         Self(keys.iter().map(|name| ((*name).into(), key())).collect())
     }
 
-    /// Keeps a key once more.
-    pub(crate) fn ask(&mut self, nodes: &NodeTable, key: &Str) {
+    /// Adds a user of a key.
+    pub(crate) fn acquire(&mut self, nodes: &NodeTable, key: &Str) {
         if let Some(known) = self.0.get_mut(key) {
-            known.asked += 1;
+            known.users += 1;
             return;
         }
-        let mut new = Key { asked: 1, ..Key::default() };
+        let mut new = Key { users: 1, ..Key::default() };
         for row in (0..nodes.rows()).map(NodeIdx::from) {
             new.set(row, nodes.node(row).labels().and_then(|labels| labels.get(key)));
         }
         self.0.insert(key.clone(), new);
     }
 
-    /// Keeps a key once less.
+    /// Removes a user of a key.
     pub(crate) fn release(&mut self, key: &str) {
         let Some(known) = self.0.get_mut(key) else { return };
-        known.asked -= 1;
-        if known.asked == 0 {
+        known.users -= 1;
+        if known.users == 0 {
             self.0.remove(key);
         }
     }
 
-    /// A row has other labels now, or no node.
+    /// Updates the labels of a row; `None` if it has no node.
     pub(crate) fn set(&mut self, row: NodeIdx, labels: Option<&Labels>) {
         for (key, known) in &mut self.0 {
             known.set(row, labels.and_then(|labels| labels.get(key)));
         }
     }
 
-    /// The rows with one of these values of a key that is kept.
-    pub(crate) fn with<'a>(&self, key: &str, values: impl IntoIterator<Item = &'a Str>) -> NodeSet {
+    /// Returns the rows with one of these values of a kept key.
+    pub(crate) fn rows_with<'a>(&self, key: &str, values: impl IntoIterator<Item = &'a Str>) -> NodeSet {
         let mut all = NodeSet::default();
         let Some(known) = self.0.get(key) else { return all };
         for value in values {
             match known.rows.get(value) {
-                Some(Rows::Few(rows)) => rows.iter().for_each(|row| all.insert(*row)),
-                Some(Rows::Many(rows, _)) => all.unite(rows),
+                Some(Rows::List(rows)) => rows.iter().for_each(|row| all.insert(*row)),
+                Some(Rows::Set(rows, _)) => all.unite(rows),
                 None => {}
             }
         }
         all
     }
 
-    /// The rows that have a key that is kept.
-    pub(crate) fn having(&self, key: &str) -> Option<&NodeSet> {
-        self.0.get(key).map(|known| &known.having)
+    /// Returns the rows that have a kept key.
+    pub(crate) fn rows_with_key(&self, key: &str) -> Option<&NodeSet> {
+        self.0.get(key).map(|known| &known.rows_with_key)
     }
 }
 
@@ -104,67 +104,67 @@ impl Key {
             self.rows.entry(value.clone()).or_default().insert(row);
             self.values.insert(row, value.clone());
         }
-        self.having.set(row, value.is_some());
+        self.rows_with_key.set(row, value.is_some());
     }
 }
 
-/// Sets of rows are equal whatever room they have.
+/// Ignores the capacity of row sets.
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.asked == other.asked
+        self.users == other.users
             && self.rows == other.rows
             && self.values == other.values
-            && self.having.iter().eq(&other.having)
+            && self.rows_with_key.iter().eq(&other.rows_with_key)
     }
 }
 
 impl Default for Rows {
     fn default() -> Self {
-        Self::Few(Vec::new())
+        Self::List(Vec::new())
     }
 }
 
 impl Rows {
-    /// Adds a row that is not there.
+    /// Adds a row, which must not be present.
     fn insert(&mut self, row: NodeIdx) {
         match self {
-            Self::Few(rows) => {
+            Self::List(rows) => {
                 rows.insert(rows.partition_point(|other| *other < row), row);
-                if rows.len() > FEW {
-                    *self = Self::Many(rows.iter().copied().collect(), rows.len());
+                if rows.len() > MAX_LIST {
+                    *self = Self::Set(rows.iter().copied().collect(), rows.len());
                 }
             }
-            Self::Many(rows, count) => {
+            Self::Set(rows, count) => {
                 rows.insert(row);
                 *count += 1;
             }
         }
     }
 
-    /// Removes a row that is there.
+    /// Removes a row, which must be present.
     fn remove(&mut self, row: NodeIdx) {
         match self {
-            Self::Few(rows) => rows.retain(|other| *other != row),
-            Self::Many(rows, count) => {
+            Self::List(rows) => rows.retain(|other| *other != row),
+            Self::Set(rows, count) => {
                 rows.remove(row);
                 *count -= 1;
-                if *count <= FEW {
-                    *self = Self::Few(rows.iter().collect());
+                if *count <= MAX_LIST {
+                    *self = Self::List(rows.iter().collect());
                 }
             }
         }
     }
 
     fn is_empty(&self) -> bool {
-        matches!(self, Self::Few(rows) if rows.is_empty())
+        matches!(self, Self::List(rows) if rows.is_empty())
     }
 }
 
 impl PartialEq for Rows {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Few(a), Self::Few(b)) => a == b,
-            (Self::Many(a, m), Self::Many(b, n)) => m == n && a.iter().eq(b),
+            (Self::List(a), Self::List(b)) => a == b,
+            (Self::Set(a, m), Self::Set(b, n)) => m == n && a.iter().eq(b),
             _ => false,
         }
     }
@@ -197,16 +197,16 @@ mod tests {
                     let expected: Vec<_> =
                         rows.clone().filter(|row| value(row).is_some_and(|has| *has == zone)).collect();
                     most = most.max(expected.len());
-                    let found: Vec<_> = kept.with("zone", &[zone.into()]).iter().collect();
+                    let found: Vec<_> = kept.rows_with("zone", &[zone.into()]).iter().collect();
                     assert_eq!(found, expected, "{seed} {step}");
                 }
-                let having: Vec<_> = kept.having("zone").unwrap().iter().collect();
-                assert_eq!(having, rows.filter(|row| value(row).is_some()).collect::<Vec<_>>());
+                let rows_with_key: Vec<_> = kept.rows_with_key("zone").unwrap().iter().collect();
+                assert_eq!(rows_with_key, rows.filter(|row| value(row).is_some()).collect::<Vec<_>>());
             }
             let mut anew = RowsByLabel::default();
-            anew.ask(cluster.nodes(), &"zone".into());
+            anew.acquire(cluster.nodes(), &"zone".into());
             assert_eq!(kept, anew, "{seed}");
         }
-        assert!(most > FEW, "{most}");
+        assert!(most > MAX_LIST, "{most}");
     }
 }

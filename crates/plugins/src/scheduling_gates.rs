@@ -1,11 +1,11 @@
-//! SchedulingGates: pods wait until their gates are lifted (KEP-3521).
+//! SchedulingGates: holds pods back until their gates are removed (KEP-3521).
 //!
 //! # What it does
-//! PreEnqueue. A pod with `spec.schedulingGates` does not enter the queue of pods that are tried.
+//! PreEnqueue. A pod with `spec.schedulingGates` does not enter the active queue.
 //!
 //! # Rejects when
-//! There is any gate: `waiting for scheduling gates: [a b]`, names in the order of the spec. Nothing that the scheduler
-//! does can help.
+//! The pod has a gate: `waiting for scheduling gates: [a b]`, names in the order of the spec. Nothing that the
+//! scheduler does can help.
 //!
 //! # Scores by
 //! It does not score.
@@ -14,11 +14,11 @@
 //! The update that removes the pod's last gate.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use harbormaster_framework::prelude::*;
 
-/// See the [module documentation](self).
+/// Holds pods back until their gates are removed. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SchedulingGates;
 

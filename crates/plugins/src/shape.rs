@@ -1,22 +1,22 @@
-//! Shapes: how a used share becomes a score, as arguments give it.
+//! Shapes: functions from a used share to a score, as given in arguments.
 
 use harbormaster_api::args::UtilizationShapePoint;
 use harbormaster_framework::outcome::PluginError;
 
-/// Shapes are written with scores 0..=10; nodes are scored 0..=100.
+/// Factor from the scores in shapes, 0..=10, to node scores, 0..=100.
 const SHAPE_SCALE: i64 = 10;
 
-/// A function of straight lines between points: used share in percent to score.
+/// A piecewise linear function from the used share in percent to the score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     points: Vec<(i64, i64)>,
 }
 
 impl Shape {
-    /// The function through those points.
+    /// Returns the function through these points.
     ///
     /// # Errors
-    /// Without points, or when they are out of order.
+    /// If there are no points, or they are out of order.
     pub(crate) fn new(points: &[UtilizationShapePoint]) -> Result<Self, PluginError> {
         if points.is_empty() {
             return Err("at least one point must be specified".into());
@@ -29,7 +29,7 @@ impl Shape {
         Ok(Self { points })
     }
 
-    /// The value at `share`: that of the first or last point outside of them, truncated toward zero between.
+    /// Returns the value at `share`: constant outside the points, truncated toward zero between them.
     pub(crate) fn at(&self, share: i64) -> i64 {
         let next = self.points.partition_point(|(utilization, _)| *utilization < share);
         match (next.checked_sub(1).map(|before| self.points[before]), self.points.get(next).copied()) {

@@ -1,4 +1,4 @@
-//! What plugins read of a pod, under kube-scheduler's names: the fragments of a pod's signature (KEP-5598).
+//! Fragments of a pod's signature (KEP-5598), with kube-scheduler's names: the parts of a pod that plugins read.
 
 use harbormaster_api::{
     pod::VolumeSource,
@@ -19,7 +19,7 @@ pub(crate) fn node_name(pod: &PodInfo) -> SignFragment {
     fragment("v1.Pod.Spec.NodeName", pod.node_name.as_deref().unwrap_or_default())
 }
 
-/// In any order: what a set of tolerations puts up with does not depend on it.
+/// Sorts the tolerations, since their order has no meaning.
 pub(crate) fn tolerations(pod: &PodInfo) -> SignFragment {
     let mut sorted: Vec<&Toleration> = pod.spec.tolerations.iter().collect();
     sorted.sort_unstable_by(|a, b| (&a.key, &a.value, a).cmp(&(&b.key, &b.value, b)));
@@ -27,12 +27,12 @@ pub(crate) fn tolerations(pod: &PodInfo) -> SignFragment {
 }
 
 pub(crate) fn resources(pod: &PodInfo) -> SignFragment {
-    // Scores count containers without requests, so two pods of one request may still score differently.
+    // Scores use defaults per container, so pods with equal requests may score differently.
     let value = (&pod.spec.request, &pod.spec.score_request);
     fragment("v1.Pod.Spec.ContainerRequestsAndOverheads()", value)
 }
 
-/// Port numbers alone would not do: two pods that differ in address or protocol may fit different nodes.
+/// Includes addresses and protocols: two pods with equal port numbers may fit different nodes.
 pub(crate) fn host_ports(pod: &PodInfo) -> SignFragment {
     let mut ports = pod.spec.host_ports.clone();
     ports.sort_unstable();
@@ -94,7 +94,7 @@ pub(crate) fn labels(pod: &PodInfo) -> SignFragment {
     fragment("v1.Pod.Labels", (&pod.namespace, &pod.labels))
 }
 
-/// Claims are those of the pod's namespace. What an ephemeral volume stands for depends on the pod's own name.
+/// Includes the namespace, which claims belong to. Claims of ephemeral volumes depend on the pod's name.
 pub(crate) fn volumes(pod: &PodInfo) -> Result<Vec<SignFragment>, Unsignable> {
     let sources = pod.spec.volumes.iter().map(|volume| &volume.source);
     if sources.clone().any(|source| matches!(source, VolumeSource::Ephemeral)) {

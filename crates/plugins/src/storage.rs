@@ -1,13 +1,13 @@
-//! Storage objects as the volume plugins read them: claims, volumes, classes, and what CSI drivers say of themselves.
+//! Storage objects as the volume plugins read them: claims, volumes, classes, and objects of CSI drivers.
 //!
-//! Reading order: [`claim`], [`volume`], [`matching`] (of both), [`class`], [`csi`], then [`migration`] (in-tree disks as
-//! their CSI drivers see them). `wire` has what their decoding shares.
+//! Reading order: [`claim`], [`volume`], [`matching`], [`class`], [`csi`], then [`migration`] (in-tree disks that CSI
+//! drivers serve). `wire` has shared decoding code.
 //!
-//! Only what scheduling reads is kept. What is in `metadata` (labels, annotations, the controlling owner, the time of
-//! deletion) is found in [`harbormaster_framework::resource::Metadata`]; what annotations or labels decide once and for
-//! all is decided here.
+//! Objects contain only what scheduling reads. [`harbormaster_framework::resource::Metadata`] has labels, annotations,
+//! the controlling owner and the deletion time; values that annotations or labels determine once and for all are
+//! decoded here.
 //!
-//! Invariant: whatever kube-apiserver may leave out or give as null decodes, as what its absence means.
+//! Invariant: everything that kube-apiserver may omit or set to null decodes to the default.
 
 pub mod claim;
 pub mod class;

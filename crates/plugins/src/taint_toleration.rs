@@ -1,23 +1,23 @@
-//! TaintToleration: nodes keep pods away that do not tolerate their taints.
+//! TaintToleration: keeps pods off nodes whose taints they do not tolerate.
 //!
 //! # What it does
 //! Filter, Score. Compares `spec.taints` of the node with `spec.tolerations` of the pod. Tolerations with the
 //! operators `Lt` and `Gt` count only with the gate `TaintTolerationComparisonOperators` (KEP-5471).
 //!
 //! # Rejects when
-//! Some taint with the effect `NoSchedule` or `NoExecute` is not tolerated: `node(s) had untolerated taint(s)`, which
-//! no eviction resolves.
+//! A taint with the effect `NoSchedule` or `NoExecute` is not tolerated: `node(s) had untolerated taint(s)`, which no
+//! eviction resolves.
 //!
 //! # Scores by
-//! The number of `PreferNoSchedule` taints that the pod does not tolerate, fewest best: no such taint gives 100, the
-//! largest number among the candidates 0. Only tolerations for that effect, or for every effect, count.
+//! The number of `PreferNoSchedule` taints that the pod does not tolerate; fewer are better. None gives 100, the
+//! largest number among the candidates 0. Only tolerations for that effect or for all effects count.
 //!
 //! # Requeued by
-//! A node, new or with other taints, that the pod tolerates now and did not before; a change of the pod's own
-//! tolerations.
+//! A new node, or one with changed taints, that the pod tolerates now but did not before; changed tolerations of the
+//! pod.
 //!
 //! # Differs from kube-scheduler
-//! In nothing.
+//! No differences.
 
 use harbormaster_api::{
     features::Feature,
@@ -29,7 +29,7 @@ use crate::{rows::both, sign};
 
 const REASON: &str = "node(s) had untolerated taint(s)";
 
-/// See the [module documentation](self).
+/// Keeps pods off nodes whose taints they do not tolerate. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaintToleration {
     compare_numbers: bool,
@@ -38,7 +38,7 @@ pub struct TaintToleration {
 impl Plugin for TaintToleration {
     const NAME: &'static str = "TaintToleration";
     type FilterState = ();
-    /// The tolerations that scores look at.
+    /// The tolerations that matter for scores.
     type ScoreState = Vec<Toleration>;
 
     fn points(points: &mut Points<Self>) {
@@ -122,7 +122,7 @@ impl TaintToleration {
         find_untolerated(taints, tolerations, self.compare_numbers, |t| t.effect.forbids()).is_some()
     }
 
-    /// How many taints the pod would rather not have.
+    /// Returns the number of untolerated `PreferNoSchedule` taints.
     fn disliked(&self, taints: &[Taint], tolerations: &[Toleration]) -> i64 {
         let tolerated = |taint: &Taint| tolerations.iter().any(|t| t.tolerates(taint, self.compare_numbers));
         taints.iter().filter(|t| !t.effect.forbids() && !tolerated(t)).count() as i64

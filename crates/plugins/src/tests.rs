@@ -1,4 +1,4 @@
-//! What all plugins of this crate hold to.
+//! Rules that apply to all plugins of this crate.
 
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ fn every_plugin_is_registered_with_the_points_of_kube_scheduler() {
     assert_eq!(registry.names().count(), 20);
 }
 
-/// Every filter and scorer in the order and with the weights of the default profile.
+/// Every filter and scorer, with the order and weights of the default profile.
 fn default_runner() -> Runner {
     let filters = vec![
         ("NodeUnschedulable", 0),
@@ -248,7 +248,7 @@ fn kept_answers_equal_fresh_ones_while_pods_come_and_go() {
     assert!(placed > 20, "the world is too full: {placed}");
 }
 
-/// Plugins that look at other pods, between row-scoped ones.
+/// Row-scoped plugins and plugins that depend on other pods.
 fn social_runner() -> Runner {
     let filters = vec![
         ("TaintToleration", 0),

@@ -1,27 +1,28 @@
-//! HarbormasterUnbuilt: pods that need a plugin this version does not have wait instead of being bound as if they did
-//! not need it.
+//! HarbormasterUnbuilt: rejects pods that need a plugin that this version lacks, so that they are not bound
+//! incorrectly.
 //!
 //! # What it does
-//! PreFilter, PostFilter. Its argument `missing` names the plugins of kube-scheduler that the profile enables and this
-//! version lacks. Nothing is missing: it does nothing.
-//!
-//! In PostFilter it stands in for DynamicResources, if that is missing, and says what DynamicResources says of a pod
-//! without claims: `no new claims to deallocate`. A pod that fits nowhere then has the message that it has under
-//! kube-scheduler. It never helps and leaves nominations alone.
+//! PreFilter, PostFilter. The argument `missing` names the plugins of kube-scheduler that the profile enables and this
+//! version lacks. If nothing is missing, it does nothing.
+//! //!
+//! In PostFilter it replaces DynamicResources, if that is missing, and gives that plugin's reason for a pod without
+//! claims: `no new claims to deallocate`. An unschedulable pod then has the same message as with kube-scheduler. It
+//! never nominates a node and keeps nominations.
 //!
 //! # Rejects when
 //! The pod has a hard constraint that only a missing plugin would enforce, with one reason per plugin: `pod needs
 //! plugin DynamicResources (spec.resourceClaims), which this version of Harbormaster does not have`. Soft constraints,
-//! which only move scores, are let pass. Evicting pods is not tried.
+//! which only affect scores, are ignored. Evictions are not tried.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! Nothing: no event brings a plugin that does not exist.
+//! Nothing: no event adds a missing plugin.
 //!
 //! # Differs from kube-scheduler
-//! Which has no such plugin. It is stricter than the plugins it stands for and goes away with the last of them.
+//! kube-scheduler has no such plugin. It is stricter than the plugins that it replaces, and will be removed with the
+//! last of them.
 
 use std::borrow::Cow;
 
@@ -33,28 +34,28 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UnbuiltArgs {
-    /// Names of plugins that are enabled and do not exist.
+    /// Names of enabled plugins that do not exist.
     pub missing: Vec<String>,
 }
 
 /// A plugin with hard constraints.
 #[derive(Clone, Copy, Debug)]
-struct Guarded {
+struct EnforcedPlugin {
     plugin: &'static str,
-    /// Where a spec says that it needs the plugin.
+    /// Field of the spec that requires the plugin.
     field: &'static str,
-    /// Whether it does.
+    /// Returns true if the spec requires the plugin.
     needs: fn(&PodSpec) -> bool,
 }
 
-/// What each plugin with hard constraints is needed for.
-const GUARDED: [Guarded; 2] = [
-    Guarded {
+/// The plugins with hard constraints.
+const ENFORCED: [EnforcedPlugin; 2] = [
+    EnforcedPlugin {
         plugin: DYNAMIC_RESOURCES,
         field: "spec.resourceClaims",
         needs: |spec| !spec.resource_claims.is_empty(),
     },
-    Guarded {
+    EnforcedPlugin {
         plugin: "GangScheduling",
         field: "spec.schedulingGroup",
         needs: |spec| spec.pod_group.is_some(),
@@ -62,16 +63,16 @@ const GUARDED: [Guarded; 2] = [
 ];
 
 const DYNAMIC_RESOURCES: &str = "DynamicResources";
-/// What DynamicResources says if an earlier plugin has rejected the pod in PreFilter: it misses its state, which ends
-/// PostFilter for all plugins behind it.
+/// Error of DynamicResources if an earlier plugin rejected the pod in PreFilter: its state is missing, which ends
+/// PostFilter for all later plugins.
 const NOT_PRE_FILTERED: &str = "not found";
-/// Of a pod without claims.
+/// Reason of DynamicResources for a pod without claims.
 const REASON_NO_CLAIMS: &str = "no new claims to deallocate";
 
-/// See the [module documentation](self).
+/// Rejects pods that need a missing plugin. See the [module documentation](self).
 #[derive(Clone, Debug, Default)]
 pub struct Unbuilt {
-    missing: Vec<Guarded>,
+    missing: Vec<EnforcedPlugin>,
 }
 
 impl Plugin for Unbuilt {
@@ -96,16 +97,16 @@ impl Plugin for Unbuilt {
 impl Build for Unbuilt {
     type Args = UnbuiltArgs;
 
-    /// Names of plugins without hard constraints are fine: nothing has to be guarded for them.
+    /// Plugins without hard constraints may be missing: nothing needs to be enforced for them.
     fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
-        let missing = |guarded: &Guarded| args.missing.iter().any(|m| m == guarded.plugin);
-        Ok(Self { missing: GUARDED.into_iter().filter(missing).collect() })
+        let missing = |enforced: &EnforcedPlugin| args.missing.iter().any(|m| m == enforced.plugin);
+        Ok(Self { missing: ENFORCED.into_iter().filter(missing).collect() })
     }
 }
 
 impl PreFilter for Unbuilt {
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
-        let reasons: Vec<_> = self.needed(&cx.pod.spec).map(Guarded::reason).collect();
+        let reasons: Vec<_> = self.needed(&cx.pod.spec).map(EnforcedPlugin::reason).collect();
         match reasons.is_empty() {
             true => Ok(PreFiltered::Skip),
             false => Err(Reject { fix: Fix::NothingHelps, reasons }.into()),
@@ -115,24 +116,24 @@ impl PreFilter for Unbuilt {
 
 impl PostFilter for Unbuilt {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &Self::FilterState) -> PluginResult<PostFiltered> {
-        let stands_in = self.missing.iter().any(|guarded| guarded.plugin == DYNAMIC_RESOURCES);
+        let replaces_dra = self.missing.iter().any(|enforced| enforced.plugin == DYNAMIC_RESOURCES);
         let without_claims = cx.pod.spec.resource_claims.is_empty();
-        let not_asked = cx.pre_filter.as_ref().is_some_and(|reject| reject.fix == Fix::NothingHelps);
-        if stands_in && without_claims && not_asked {
+        let not_pre_filtered = cx.pre_filter.as_ref().is_some_and(|reject| reject.fix == Fix::NothingHelps);
+        if replaces_dra && without_claims && not_pre_filtered {
             return Err(NOT_PRE_FILTERED.into());
         }
-        let reasons = if stands_in && without_claims { vec![REASON_NO_CLAIMS.into()] } else { Vec::new() };
+        let reasons = if replaces_dra && without_claims { vec![REASON_NO_CLAIMS.into()] } else { Vec::new() };
         Ok(PostFiltered::NoHelp { reasons, nomination: Nomination::Keep })
     }
 }
 
 impl Unbuilt {
-    fn needed<'a>(&'a self, spec: &'a PodSpec) -> impl Iterator<Item = &'a Guarded> {
-        self.missing.iter().filter(|guarded| (guarded.needs)(spec))
+    fn needed<'a>(&'a self, spec: &'a PodSpec) -> impl Iterator<Item = &'a EnforcedPlugin> {
+        self.missing.iter().filter(|enforced| (enforced.needs)(spec))
     }
 }
 
-impl Guarded {
+impl EnforcedPlugin {
     fn reason(&self) -> Cow<'static, str> {
         let Self { plugin, field, .. } = self;
         format!("pod needs plugin {plugin} ({field}), which this version of Harbormaster does not have")

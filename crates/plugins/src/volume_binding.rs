@@ -1,39 +1,42 @@
-//! VolumeBinding: pods go where their volumes are, or where volumes can be made for them, and get them.
+//! VolumeBinding: places pods where their volumes are accessible or can be provisioned, and binds the volumes.
 //!
 //! # What it does
-//! PreFilter, Filter, PreScore, Score, Reserve, PreBind. Looks at the claims of a pod, those of ephemeral volumes among
-//! them. A claim that has a volume ties the pod to the nodes from which that can be used. A claim that waits for its
-//! first consumer (`volumeBindingMode: WaitForFirstConsumer`) gets, on the node that is chosen, the smallest volume that
-//! will do, or else has one made. Reserve lets that count at once; PreBind writes it down and waits until the volumes
-//! are there, for `bindTimeoutSeconds` at most.
+//! PreFilter, Filter, PreScore, Score, Reserve, PreBind. Handles the claims of a pod, including those of ephemeral
+//! volumes. A claim with a volume restricts the pod to the nodes with access to it. A claim that waits for its first
+//! consumer (`volumeBindingMode: WaitForFirstConsumer`) gets the smallest matching volume on the chosen node, or else
+//! has one provisioned. Reserve assumes the decision at once; PreBind writes it and waits until the volumes exist, for
+//! at most `bindTimeoutSeconds`.
 //!
 //! # Rejects when
-//! Before looking at nodes: a claim does not exist, is being deleted, has lost its volume or was made for another pod
+//! For all nodes: a claim does not exist, is being deleted, has lost its volume or was created for another pod
 //! (`persistentvolumeclaim "x" not found`, …); a claim that does not wait has no volume (`pod has unbound immediate
-//! PersistentVolumeClaims`). On a node, all that is true of these, in this order: `node(s) didn't match
+//! PersistentVolumeClaims`). On a node, all of these that apply, in this order: `node(s) didn't match
 //! PersistentVolume's node affinity`; `node(s) didn't find available persistent volumes to bind`, or else `node(s) did
 //! not have enough free storage`; `node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)`. Evicting
 //! pods does not help.
 //!
 //! # Scores by
-//! Nothing, unless the gate `StorageCapacityScoring` is on: then by how full the storage of each class would be, as
-//! `shape` has it.
+//! Nothing, unless the gate `StorageCapacityScoring` is on: then by the used share of each class's storage, converted
+//! with `shape`.
 //!
 //! # Requeued by
-//! The pod's own claims; any new or changed volume; a class that is new or allows other places; a node that is new or
-//! has other labels, and what it says of in-tree disks; storage capacity that is new or has grown; a driver that no
-//! longer tells its capacity, for pods with inline volumes of it; a pod with claims that gives its node up before it is
+//! The pod's own claims; any new or changed volume; a class that is new or has other allowed topologies; a node that is
+//! new or has changed labels; changed migrated plugins of a CSINode; new or increased storage capacity; a driver that
+//! stops reporting capacity, for pods with inline volumes of it; a pod with claims that gives up its node before it is
 //! bound.
 //!
 //! # Differs from kube-scheduler
-//! Of equally small volumes the first by name is taken, and the first set aside of several; there it is chance. What is
-//! assumed outlives unrelated updates of the object. A claim that several volumes of a pod name counts once. A pod that
-//! gives its node up wakes others, for the volumes that it was going to have. PreBind is driven by events and not by a
-//! clock, insists that a claim has the very volume that was chosen for it, and looks whether the node is still there
-//! once, when the volumes are. Classes that go away in the middle of a decision are not met with.
-//!
-//! Reading order: `claims` (the pod), `on_node` (one node), `supply` (what there is), `reach` and `offers` (their means),
-//! `decision` (what comes of it), `bind` (until it has come about), `score`, `hints`.
+//! - Among volumes of equal size the first by name wins, also among several reserved for the claim; in kube-scheduler
+//!   the order is random.
+//! - Assumed changes survive unrelated updates of the object.
+//! - A claim that several volumes of a pod name counts once.
+//! - A pod that gives up its node wakes others, since its volumes may be free again.
+//! - PreBind reacts to events instead of polling, insists that a claim has the volume chosen for it, and checks once
+//!   that the node still exists, when the volumes do.
+//! - Classes that disappear during a decision do not occur.
+//! //!
+//! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers` (its
+//! parts), `decision` (the result), `bind` (its execution), `score`, `hints`.
 
 mod bind;
 mod claims;
@@ -62,15 +65,15 @@ use claims::Claims;
 pub use decision::Decision;
 pub use supply::Supply;
 
-/// See the [module documentation](self).
+/// Places pods according to their volumes. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     bind_timeout: Duration,
-    /// Only with the gate StorageCapacityScoring.
+    /// Scoring function; `None` without the gate `StorageCapacityScoring`.
     shape: Option<Shape>,
 }
 
-/// What the pod's claims need. See [`VolumeBinding`].
+/// Requirements of the pod's claims. See [`VolumeBinding`].
 #[derive(Clone, Debug, Default)]
 pub struct PodClaims(Arc<Claims>);
 
@@ -114,7 +117,7 @@ impl Indexed for VolumeBinding {
 }
 
 impl PreFilter for VolumeBinding {
-    /// Without claims that wait, and with volumes that can be used from everywhere, there is nothing left to do.
+    /// Skips pods without waiting claims whose volumes are accessible from everywhere.
     fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<PodClaims>, Stop> {
         Ok(match Claims::of(cx)? {
             Some(claims) if !claims.delayed.is_empty() || !claims.fit_everywhere() => {
@@ -197,7 +200,7 @@ impl Reserve for VolumeBinding {
         Ok(decision)
     }
 
-    /// What is written stays, as `bind` says.
+    /// Keeps what was written: see `bind`.
     fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
 }
 

@@ -1,27 +1,28 @@
-//! VolumeRestrictions: what only one pod may use, one pod uses.
+//! VolumeRestrictions: prevents pods from sharing volumes that only one pod may use.
 //!
 //! # What it does
-//! PreFilter, Filter. Looks at in-tree disks in the pod itself, and at claims with the access mode `ReadWriteOncePod`.
+//! PreFilter, Filter. Checks in-tree disks in the pod itself, and claims with the access mode `ReadWriteOncePod`.
 //! PreFilter counts how many of these claims are in use; Filter compares disks with those of the pods on the node.
 //!
 //! # Rejects when
-//! - A claim does not exist: `persistentvolumeclaim "x" not found`, for all nodes. No eviction helps.
-//! - A pod on the node has the same disk: `node(s) had no available disk`. GCE disks, iSCSI targets and RBD images may be
-//!   shared if all only read; EBS volumes never. RBD images are the same if they share a monitor. Evicting helps.
-//! - A `ReadWriteOncePod` claim is in use by any pod on any node: `node(s) unavailable due to PersistentVolumeClaim with
-//!   ReadWriteOncePod access mode already in-use by another pod`. All nodes say so, since evicting the other pod, wherever
-//!   it is, helps.
+//! - A claim does not exist: `persistentvolumeclaim "x" not found`, on all nodes. No eviction helps.
+//! - A pod on the node has the same disk: `node(s) had no available disk`. GCE disks, iSCSI targets and RBD images may
+//!   be shared if all uses are read-only; EBS volumes never. RBD images are the same if they share a monitor. Eviction
+//!   helps.
+//! - A `ReadWriteOncePod` claim is in use by a pod on any node: `node(s) unavailable due to PersistentVolumeClaim with
+//!   ReadWriteOncePod access mode already in-use by another pod`. This rejects all nodes, since evicting the other pod
+//!   helps wherever it is.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node; a new claim that the pod names; the end of a pod of the same namespace that has one of its disks or names
-//! one of its claims.
+//! A new node; a new claim that the pod names; the end of a pod in the same namespace that has one of its disks or
+//! names one of its claims.
 //!
 //! # Differs from kube-scheduler
-//! Who uses what is kept ([`VolumeUsers`]) instead of looking at every pod of a node. The signature has the namespace, and
-//! pods with ephemeral volumes have none.
+//! An index keeps the users of volumes ([`VolumeUsers`]); pods on nodes are not visited. The signature includes the
+//! namespace, and pods with ephemeral volumes have no signature.
 
 use harbormaster_api::{
     Str,
@@ -42,24 +43,24 @@ const REASON_DISK: &str = "node(s) had no available disk";
 const REASON_CLAIM: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already \
      in-use by another pod";
 
-/// See the [module documentation](self).
+/// Prevents pods from sharing volumes. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VolumeRestrictions;
 
-/// What PreFilter finds out.
+/// PreFilter's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Restricted {
-    /// The names of the pod's `ReadWriteOncePod` claims.
+pub struct RestrictionState {
+    /// Names of the pod's `ReadWriteOncePod` claims.
     claims: Vec<Str>,
-    /// How often they are in use.
+    /// Number of these claims that are in use.
     conflicts: i64,
-    /// Rows that pods have joined or left in a question of the form "what if": their pods are looked at one by one.
+    /// Rows that pods have joined or left in a what-if question. Their pods are checked one by one.
     changed: Vec<NodeIdx>,
 }
 
 impl Plugin for VolumeRestrictions {
     const NAME: &'static str = "VolumeRestrictions";
-    type FilterState = Restricted;
+    type FilterState = RestrictionState;
     type ScoreState = ();
 
     fn points(points: &mut Points<Self>) {
@@ -92,11 +93,11 @@ impl Indexed for VolumeRestrictions {
 }
 
 impl PreFilter for VolumeRestrictions {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Restricted>, Stop> {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<RestrictionState>, Stop> {
         if cx.pod.spec.volumes.is_empty() {
             return Ok(PreFiltered::Skip);
         }
-        let claims = once_only(cx)?;
+        let claims = exclusive_claims(cx)?;
         let users: &VolumeUsers = cx.index()?;
         let in_use = claims.iter().filter(|claim| users.is_in_use(cx.nodes, &cx.pod.namespace, claim));
         let conflicts = i64::try_from(in_use.count())?;
@@ -104,13 +105,13 @@ impl PreFilter for VolumeRestrictions {
         if conflicts == 0 && !has_disks {
             return Ok(PreFiltered::Skip);
         }
-        Ok(PreFiltered::state(Restricted { claims, conflicts, changed: Vec::new() }))
+        Ok(PreFiltered::state(RestrictionState { claims, conflicts, changed: Vec::new() }))
     }
 
     fn add_pod(
         &self,
         _: &Cycle<'_>,
-        state: &mut Restricted,
+        state: &mut RestrictionState,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
@@ -122,7 +123,7 @@ impl PreFilter for VolumeRestrictions {
     fn remove_pod(
         &self,
         _: &Cycle<'_>,
-        state: &mut Restricted,
+        state: &mut RestrictionState,
         pod: &PodInfo,
         node: NodeRef<'_>,
     ) -> PluginResult<()> {
@@ -132,8 +133,8 @@ impl PreFilter for VolumeRestrictions {
     }
 }
 
-/// The names of the pod's claims that are for one pod only.
-fn once_only(cx: &Cycle<'_>) -> Result<Vec<Str>, Stop> {
+/// Returns the names of the pod's `ReadWriteOncePod` claims.
+fn exclusive_claims(cx: &Cycle<'_>) -> Result<Vec<Str>, Stop> {
     let mut names = Vec::new();
     for name in named_by(cx.pod) {
         let claim = cx.objects.get::<PersistentVolumeClaim>(&cx.pod.namespace, name)?;
@@ -145,13 +146,14 @@ fn once_only(cx: &Cycle<'_>) -> Result<Vec<Str>, Stop> {
     Ok(names)
 }
 
-impl Restricted {
-    /// How often a pod names one of the claims. Its namespace does not matter: so it is in kube-scheduler.
+impl RestrictionState {
+    /// Returns the number of volumes of a pod that name one of the claims. As in kube-scheduler, its namespace does not
+    /// matter.
     fn uses_of(&self, pod: &PodInfo) -> Result<i64, std::num::TryFromIntError> {
         named_by(pod).filter(|name| self.claims.contains(name)).count().try_into()
     }
 
-    /// Whether a pod on the node has one of the pod's disks.
+    /// Returns true if a pod on the node has one of the pod's disks.
     fn disk_is_taken(&self, pod: &PodInfo, users: &VolumeUsers, node: NodeRef<'_>) -> bool {
         if self.changed.contains(&node.idx()) {
             return node.pods().iter().any(|other| shares_a_disk(pod, other));
@@ -161,24 +163,29 @@ impl Restricted {
 }
 
 impl Filter for VolumeRestrictions {
-    fn filter(&self, cx: &Cycle<'_>, state: &Restricted, node: NodeRef<'_>) -> Verdict {
+    fn filter(&self, cx: &Cycle<'_>, state: &RestrictionState, node: NodeRef<'_>) -> Verdict {
         if state.disk_is_taken(cx.pod, cx.index()?, node) {
             return Err(Reject::evictable(REASON_DISK).into());
         }
         if state.conflicts > 0 { Err(Reject::evictable(REASON_CLAIM).into()) } else { Ok(()) }
     }
 
-    fn filter_batch(&self, cx: &Cycle<'_>, state: &Restricted, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+    fn filter_batch(
+        &self,
+        cx: &Cycle<'_>,
+        state: &RestrictionState,
+        sweep: &mut Sweep<'_>,
+    ) -> PluginResult<()> {
         if state.conflicts > 0 {
             sweep.reject_each(sweep.rows().iter(), &Reject::evictable(REASON_CLAIM));
         }
-        // What is said of disks is said first.
+        // Disks take precedence over claims.
         let users: &VolumeUsers = cx.index()?;
         let known = exclusive_disks(cx.pod).flat_map(|disk| users.excluding(disk));
         let known = known.filter(|row| !state.changed.contains(row));
         let changed = state.changed.iter().copied();
-        let asked_anew = changed.filter(|row| state.disk_is_taken(cx.pod, users, cx.nodes.node(*row)));
-        let taken: Vec<NodeIdx> = known.chain(asked_anew).collect();
+        let rechecked = changed.filter(|row| state.disk_is_taken(cx.pod, users, cx.nodes.node(*row)));
+        let taken: Vec<NodeIdx> = known.chain(rechecked).collect();
         sweep.reject_each(taken.into_iter(), &Reject::evictable(REASON_DISK));
         Ok(())
     }

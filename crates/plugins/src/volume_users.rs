@@ -1,7 +1,7 @@
-//! Which claims and in-tree disks the pods on nodes use: what VolumeRestrictions decides from.
-//!
-//! A disk is found under what identifies it, a claim under its name; each has the rows where it is used, so that a pod's
-//! decision looks at its own few volumes and never at pods. Claims count for pods that name them
+//! An index of the claims and in-tree disks that pods on nodes use, for VolumeRestrictions.
+//! //!
+//! Disks are found by their identity, claims by their name, each with the rows where it is used, so an attempt looks up
+//! only the pod's volumes. Only claims that pods name (`persistentVolumeClaim`) count; ephemeral volumes do not.
 //! (`persistentVolumeClaim`); ephemeral volumes do not count.
 
 use std::hash::Hash;
@@ -13,16 +13,16 @@ use harbormaster_api::{
 use harbormaster_framework::{prelude::*, table::NodeTable};
 use rustc_hash::FxHashMap;
 
-/// See the [module documentation](self).
+/// An index of the claims and disks in use. See the [module documentation](self).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct VolumeUsers {
-    /// How many volumes of pods name a claim, by namespace and name, on each row.
+    /// Number of pod volumes that name a claim, by namespace and name, and by row.
     claims: FxHashMap<(Str, Str), FxHashMap<NodeIdx, usize>>,
-    /// What the volumes of pods on each row say of a disk, and how many say it.
+    /// Number of pod volumes by disk identity, row and disk.
     disks: FxHashMap<DiskKey, FxHashMap<NodeIdx, FxHashMap<InTreeDisk, usize>>>,
 }
 
-/// What identifies a disk; RBD images are the same only if they share a monitor besides.
+/// Identity of a disk. RBD images must also share a monitor to be the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum DiskKey {
     Gce(Str),
@@ -32,7 +32,7 @@ enum DiskKey {
 }
 
 impl DiskKey {
-    /// `None` for disks that any number of pods may have.
+    /// Returns `None` for disks that pods may share.
     fn of(disk: &InTreeDisk) -> Option<Self> {
         Some(match disk {
             InTreeDisk::GcePersistentDisk { name, .. } => Self::Gce(name.clone()),
@@ -48,7 +48,7 @@ impl DiskKey {
     }
 }
 
-/// The pod's disks that exclude others.
+/// Returns the pod's disks that other pods may not share.
 pub(crate) fn exclusive_disks(pod: &PodInfo) -> impl Iterator<Item = &InTreeDisk> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::InTree(disk) => DiskKey::of(disk).is_some().then_some(disk),
@@ -56,7 +56,7 @@ pub(crate) fn exclusive_disks(pod: &PodInfo) -> impl Iterator<Item = &InTreeDisk
     })
 }
 
-/// Whether two pods on one node cannot have these disks: they are the same, and not both only read.
+/// Returns true if two pods on one node cannot have these disks: they are the same, and not both read-only.
 pub(crate) fn excludes(a: &InTreeDisk, b: &InTreeDisk) -> bool {
     use InTreeDisk::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
     let same = DiskKey::of(a).is_some_and(|a| Some(a) == DiskKey::of(b));
@@ -72,20 +72,20 @@ pub(crate) fn excludes(a: &InTreeDisk, b: &InTreeDisk) -> bool {
 }
 
 impl VolumeUsers {
-    /// Whether a pod on a known node names that claim.
+    /// Returns true if a pod on an existing node names the claim.
     pub fn is_in_use(&self, nodes: &NodeTable, namespace: &Str, claim: &Str) -> bool {
         let rows = self.claims.get(&(namespace.clone(), claim.clone()));
         rows.is_some_and(|rows| rows.keys().any(|row| nodes.node(*row).object().is_some()))
     }
 
-    /// Whether a pod on the row has the disk, so that no other pod there can have it.
+    /// Returns true if a pod on the row has the disk, so no other pod there can have it.
     pub fn row_excludes(&self, disk: &InTreeDisk, row: NodeIdx) -> bool {
         let rows = DiskKey::of(disk).and_then(|key| self.disks.get(&key));
         let there = rows.and_then(|rows| rows.get(&row)).into_iter().flatten();
         there.into_iter().any(|(other, _)| excludes(disk, other))
     }
 
-    /// All rows of which [`Self::row_excludes`] says so.
+    /// Returns all rows for which [`Self::row_excludes`] returns true.
     pub fn excluding<'a>(&'a self, disk: &'a InTreeDisk) -> impl Iterator<Item = NodeIdx> + 'a {
         let rows = DiskKey::of(disk).and_then(|key| self.disks.get(&key)).into_iter().flatten();
         let taken = rows.filter(|(_, there)| there.keys().any(|other| excludes(disk, other)));
@@ -119,7 +119,7 @@ impl VolumeUsers {
     }
 }
 
-/// Counts one thing less, and forgets what there is no more.
+/// Decrements a count, and removes it at zero.
 pub(crate) fn one_less<K: Hash + Eq>(counts: &mut FxHashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;

@@ -1,32 +1,32 @@
-//! VolumeZone: pods go where the zones of their volumes are.
+//! VolumeZone: places pods in the zones of their volumes.
 //!
 //! # What it does
 //! PreFilter, Filter. PreFilter collects the zone and region labels of the volumes that the pod's claims are bound to;
-//! Filter compares them with the node's. Only claims that the pod names (`persistentVolumeClaim`) are looked at.
+//! Filter compares them with the node's. Considers only claims that the pod names (`persistentVolumeClaim`).
 //!
 //! # Rejects when
 //! PreFilter, for all nodes:
-//! - a claim, its class or its volume does not exist: `persistentvolumeclaim "x" not found` and the like;
+//! - a claim, its class or its volume does not exist: `persistentvolumeclaim "x" not found` and similar;
 //! - a claim has no volume, and no class that waits for a pod: `PersistentVolumeClaim had no pv name and storageClass
 //!   name`, `VolumeBindingMode not set for StorageClass "x"`, `PersistentVolume had no name`;
 //! - a claim has no name: `PersistentVolumeClaim had no name`.
 //!
-//! Filter: `node(s) had no available volume zone`, if some label of a volume has no counterpart on the node, or one with
-//! another value. A label may list several values, `a__b`. A beta label of a volume is content with the node's stable one,
-//! but not the other way round. A node without any such label takes every volume.
+//! Filter: `node(s) had no available volume zone`, if the node lacks a label of a volume or has another value. A label
+//! may list several values, as in `a__b`. A beta label of a volume also matches the node's stable label, but not the
+//! reverse. A node without any such label accepts every volume.
 //!
-//! No eviction resolves any of it.
+//! No eviction resolves these.
 //!
 //! # Scores by
 //! It does not score.
 //!
 //! # Requeued by
-//! A new node, or one with other labels; a new class that waits for pods; a claim of the pod that appears or changes; a
-//! new volume, or one whose zones change.
+//! A new node, or one with changed labels; a new class that waits for pods; a new or changed claim of the pod; a new
+//! volume, or one whose zones changed.
 //!
 //! # Differs from kube-scheduler
-//! Without its PreFilter it lets every node pass instead of collecting zones for each of them. The signature has the
-//! namespace, and pods with ephemeral volumes have none.
+//! If its PreFilter is disabled it accepts every node instead of collecting zones for each of them. The signature
+//! includes the namespace, and pods with ephemeral volumes have no signature.
 
 use harbormaster_api::{
     Str,
@@ -42,10 +42,10 @@ use crate::{
 };
 
 const REASON: &str = "node(s) had no available volume zone";
-/// Between several values of one label.
+/// Separator of several values in one label.
 const VALUES: &str = "__";
 
-/// A label that counts, and the one of a node that stands in for it.
+/// Labels of volumes, each with a node label that also matches.
 const LABELS: [(&str, &str); 4] = [
     (LABEL_ZONE_BETA, LABEL_ZONE),
     (LABEL_REGION_BETA, LABEL_REGION),
@@ -53,22 +53,22 @@ const LABELS: [(&str, &str); 4] = [
     (LABEL_REGION, LABEL_REGION),
 ];
 
-/// See the [module documentation](self).
+/// Places pods in the zones of their volumes. See the [module documentation](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VolumeZone;
 
-/// A label of a volume.
+/// A zone or region label of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ZoneLabel {
     key: &'static str,
-    stand_in: &'static str,
-    /// Sorted, none twice.
+    node_key: &'static str,
+    /// Values, sorted and distinct.
     values: Vec<Str>,
 }
 
 impl Plugin for VolumeZone {
     const NAME: &'static str = "VolumeZone";
-    type FilterState = Vec<Place>;
+    type FilterState = Vec<ZoneLabel>;
     type ScoreState = ();
 
     fn points(points: &mut Points<Self>) {
@@ -107,37 +107,37 @@ impl Indexed for VolumeZone {
     type Index = Supply;
 }
 
-/// The rows with some label that counts.
+/// Returns the rows with a zone or region label.
 fn labelled(rows: &RowsByLabel) -> NodeSet {
     let mut all = NodeSet::default();
-    LABELS.iter().filter_map(|(key, _)| rows.having(key)).for_each(|rows| all.unite(rows));
+    LABELS.iter().filter_map(|(key, _)| rows.rows_with_key(key)).for_each(|rows| all.unite(rows));
     all
 }
 
-/// The rows that are in such a place.
-fn within(rows: &RowsByLabel, place: &Place) -> NodeSet {
-    let mut all = rows.with(place.stand_in, &place.values);
-    if place.key != place.stand_in {
-        // The label itself counts where there is one.
-        rows.having(place.key).into_iter().for_each(|own| all.subtract(own));
-        all.unite(&rows.with(place.key, &place.values));
+/// Returns the rows that match a volume's label.
+fn rows_matching(rows: &RowsByLabel, zone: &ZoneLabel) -> NodeSet {
+    let mut all = rows.rows_with(zone.node_key, &zone.values);
+    if zone.key != zone.node_key {
+        // The same label takes precedence if the node has it.
+        rows.rows_with_key(zone.key).into_iter().for_each(|own| all.subtract(own));
+        all.unite(&rows.rows_with(zone.key, &zone.values));
     }
     all
 }
 
 impl PreFilter for VolumeZone {
-    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Vec<Place>>, Stop> {
-        let mut places = Vec::new();
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<Vec<ZoneLabel>>, Stop> {
+        let mut zones = Vec::new();
         for name in claim::named_by(cx.pod) {
             if let Some(volume) = volume_of(cx, name)? {
-                places.extend(places_of(volume));
+                zones.extend(places_of(volume));
             }
         }
-        Ok(if places.is_empty() { PreFiltered::Skip } else { PreFiltered::state(places) })
+        Ok(if zones.is_empty() { PreFiltered::Skip } else { PreFiltered::state(zones) })
     }
 }
 
-/// The volume of a claim; `None` if it gets one when the pod has a node.
+/// Returns the volume of a claim, or `None` if it gets one when the pod has a node.
 fn volume_of<'a>(cx: &Cycle<'a>, name: &Str) -> Result<Option<&'a Custom<PersistentVolume>>, Stop> {
     let no = |reason: String| Stop::from(Reject::unresolvable(reason));
     if name.is_empty() {
@@ -160,9 +160,9 @@ fn volume_of<'a>(cx: &Cycle<'a>, name: &Str) -> Result<Option<&'a Custom<Persist
     if class.waits_for_consumer() { Ok(None) } else { Err(no("PersistentVolume had no name".to_owned())) }
 }
 
-/// The labels of a volume that count. One with an empty value among its values does not.
-fn places_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = Place> + '_ {
-    LABELS.into_iter().filter_map(|(key, stand_in)| {
+/// Returns the zone and region labels of a volume. Ignores labels with an empty value.
+fn places_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = ZoneLabel> + '_ {
+    LABELS.into_iter().filter_map(|(key, node_key)| {
         let value = volume.metadata.labels.get(key)?;
         let mut values: Vec<Str> = value.split(VALUES).map(|value| value.trim().into()).collect();
         if values.iter().any(|value| value.is_empty()) {
@@ -170,31 +170,36 @@ fn places_of(volume: &Custom<PersistentVolume>) -> impl Iterator<Item = Place> +
         }
         values.sort_unstable();
         values.dedup();
-        Some(Place { key, stand_in, values })
+        Some(ZoneLabel { key, node_key, values })
     })
 }
 
 impl Filter for VolumeZone {
-    fn filter(&self, _: &Cycle<'_>, places: &Vec<Place>, node: NodeRef<'_>) -> Verdict {
+    fn filter(&self, _: &Cycle<'_>, zones: &Vec<ZoneLabel>, node: NodeRef<'_>) -> Verdict {
         let Some(labels) = node.labels() else { return Ok(()) };
         if LABELS.iter().all(|(key, _)| labels.get(key).is_none()) {
             return Ok(());
         }
-        let is_in = |place: &Place| {
-            let value = labels.get(place.key).or_else(|| labels.get(place.stand_in));
-            value.is_some_and(|value| place.values.contains(value))
+        let is_in = |zone: &ZoneLabel| {
+            let value = labels.get(zone.key).or_else(|| labels.get(zone.node_key));
+            value.is_some_and(|value| zone.values.contains(value))
         };
-        if places.iter().all(is_in) { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
+        if zones.iter().all(is_in) { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
     }
 
-    fn filter_batch(&self, cx: &Cycle<'_>, places: &Vec<Place>, sweep: &mut Sweep<'_>) -> PluginResult<()> {
+    fn filter_batch(
+        &self,
+        cx: &Cycle<'_>,
+        zones: &Vec<ZoneLabel>,
+        sweep: &mut Sweep<'_>,
+    ) -> PluginResult<()> {
         let rows = cx.index::<Supply>()?.rows();
         let labelled = labelled(rows);
-        // Nodes without any of the labels take every volume.
+        // Nodes without any of the labels accept every volume.
         let mut fitting = sweep.rows().clone();
         fitting.subtract(&labelled);
         let mut inside = labelled;
-        places.iter().for_each(|place| inside.intersect(&within(rows, place)));
+        zones.iter().for_each(|zone| inside.intersect(&rows_matching(rows, zone)));
         fitting.unite(&inside);
         sweep.reject_all_but(&fitting, &Reject::unresolvable(REASON));
         Ok(())

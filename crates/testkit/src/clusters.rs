@@ -1,4 +1,4 @@
-//! Node tables and profiles for tests.
+//! Clusters and profiles for tests.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::{nodes::NodeBuilder, pods::PodBuilder};
 
-/// A node table with these nodes and these bound pods, ready for a cycle.
+/// Returns a cluster with these nodes and bound pods, ready for an attempt.
 ///
 /// # Panics
-/// When a pod is not bound.
+/// If a pod is not bound.
 pub fn cluster(
     nodes: impl IntoIterator<Item = NodeBuilder>,
     pods: impl IntoIterator<Item = PodBuilder>,
@@ -28,18 +28,20 @@ pub fn cluster(
     let mut specs = SpecTable::default();
     for pod in pods {
         let pod = PodInfo::new(pod.build(), &mut specs);
-        let Some(node) = pod.node_name.clone() else { panic!("{pod:?} is not bound: say on which node") };
+        let Some(node) = pod.node_name.clone() else {
+            panic!("{pod:?} is not bound; call `on` with its node")
+        };
         table.add_pod(&node, Arc::new(pod));
     }
     table.refresh();
     table
 }
 
-/// A profile named `default-scheduler` with these plugins at these points (`Filter`, `Score`, …), all with weight 1 and
-/// without arguments.
+/// Returns a profile named `default-scheduler` with these plugins at these points (`Filter`, `Score`, …), with weight 1
+/// and without arguments.
 ///
 /// # Panics
-/// When there is no such point or plugin.
+/// If a point or plugin does not exist.
 pub fn profile(registry: &Registry, points: &[(&str, &[&str])]) -> Arc<Profile> {
     profile_with_args(registry, points, &[])
 }
@@ -47,7 +49,7 @@ pub fn profile(registry: &Registry, points: &[(&str, &[&str])]) -> Arc<Profile> 
 /// Like [`profile`], with arguments by plugin.
 ///
 /// # Panics
-/// When there is no such point or plugin, or a plugin refuses its arguments.
+/// If a point or plugin does not exist, or a plugin rejects its arguments.
 pub fn profile_with_args(
     registry: &Registry,
     points: &[(&str, &[&str])],
@@ -60,7 +62,7 @@ pub fn profile_with_args(
 /// Like [`profile_with_args`], with weights.
 ///
 /// # Panics
-/// When there is no such point or plugin, or a plugin refuses its arguments.
+/// If a point or plugin does not exist, or a plugin rejects its arguments.
 pub fn profile_with_weights(
     registry: &Registry,
     points: &[(&str, Vec<(&str, i64)>)],

@@ -1,4 +1,4 @@
-//! What every plugin must hold to, as checks that panic with the pod and node that break the rule.
+//! Checks of the rules that every plugin must follow. They panic with the pod and node that break the rule.
 
 mod batches;
 mod hints;
@@ -19,7 +19,7 @@ use harbormaster_framework::{
 
 pub use batches::{adding_and_removing_is_neutral, batch_equals_single};
 pub use hints::{what_helps_wakes, what_helps_wakes_anywhere};
-pub use indexes::index_equals_one_made_anew;
+pub use indexes::index_equals_rebuilt_one;
 pub use permits::permit_lets_all_go;
 pub use reserves::reserve_is_taken_back;
 pub use resources::{names_what_it_reads, resource_fits_definition};
@@ -28,10 +28,10 @@ pub use scores::scores_are_valid;
 
 use crate::trial::{Trial, rejection};
 
-/// A value that no plugin writes: shows which scores were written.
+/// A value that no plugin writes, to detect scores that were not written.
 const UNTOUCHED: i64 = i64::MIN + 7;
 
-/// All rows, some of them, one, and none.
+/// Returns all rows, every other row, one row, and none.
 fn subsets(nodes: &Cluster) -> [NodeSet; 4] {
     let every_other = nodes.live().iter().filter(|row| row.0.is_multiple_of(2)).collect();
     [nodes.live().clone(), every_other, nodes.live().iter().take(1).collect(), NodeSet::default()]
@@ -41,10 +41,10 @@ fn failed<T>(trial: &Trial, pod: &PodInfo, result: Result<T, impl std::fmt::Disp
     result.unwrap_or_else(|e| panic!("{} fails for {pod:?}: {e}", trial.plugin().name()))
 }
 
-/// What Filter says of one row.
-type Judged = (NodeIdx, Result<(), Reject>);
+/// A row and Filter's verdict for it.
+type RowVerdict = (NodeIdx, Result<(), Reject>);
 
-/// PreFilter's state; `None` if it rejects the pod.
+/// Returns PreFilter's state, or `None` if it rejects the pod.
 fn filter_state(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Slot> {
     match trial.pre_filtered(nodes, pod) {
         Ok((_, slot)) => Some(slot),
@@ -55,7 +55,7 @@ fn filter_state(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Slot> {
     }
 }
 
-fn single_verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<Judged>> {
+fn single_verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<RowVerdict>> {
     let (slot, indexes) = (filter_state(trial, nodes, pod)?, trial.indexes(nodes, pod));
     let ask = |row: NodeIdx| (row, trial.judge(nodes, &indexes, pod, &slot, row));
     Some(nodes.live().iter().map(ask).collect())

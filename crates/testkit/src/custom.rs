@@ -1,4 +1,4 @@
-//! Custom resources in a few words.
+//! Custom objects for tests.
 
 use harbormaster_api::Str;
 use harbormaster_framework::{
@@ -7,10 +7,10 @@ use harbormaster_framework::{
 };
 use serde_json::Value;
 
-/// An object of that kind, as plugins get it. Only `metadata.name` is needed beside what the type itself asks for.
+/// Returns an object as plugins receive it. It needs `metadata.name` and the fields that the type requires.
 ///
 /// # Panics
-/// When the type cannot be made of it.
+/// If the object cannot be decoded.
 pub fn custom<R: Resource + Clone>(object: &Value) -> Custom<R> {
     let decoded = ResourceKind::of::<R>().decode(&raw::<R>(object)).unwrap_or_else(|why| panic!("{why}"));
     match decoded.downcast_ref::<Custom<R>>() {
@@ -19,11 +19,11 @@ pub fn custom<R: Resource + Clone>(object: &Value) -> Custom<R> {
     }
 }
 
-/// Puts objects of that kind into the cluster, each in place of the one of its name. Without any it is as if the
-/// cluster had none, which is something else than a kind that no plugin names.
+/// Adds objects of a kind to the cluster, replacing objects with the same name. An empty list means that the cluster
+/// has no objects of the kind, which differs from a kind that no plugin names.
 ///
 /// # Panics
-/// When the type cannot be made of one of them.
+/// If an object cannot be decoded.
 pub fn set_custom<R: Resource>(cluster: &mut Cluster, objects: impl IntoIterator<Item = Value>) {
     cluster.add_resource(ResourceKind::of::<R>());
     for object in objects {
@@ -34,15 +34,15 @@ pub fn set_custom<R: Resource>(cluster: &mut Cluster, objects: impl IntoIterator
     }
 }
 
-/// Takes an object of that kind out of the cluster.
+/// Removes an object from the cluster.
 pub fn remove_custom<R: Resource>(cluster: &mut Cluster, namespace: &str, name: &str) {
     cluster.remove_custom(&key::<R>(namespace, name));
 }
 
-/// The object as an engine is told of it.
+/// Returns the object as an engine's input.
 ///
 /// # Panics
-/// When it has no name.
+/// If it has no name.
 pub fn raw<R: Resource>(object: &Value) -> RawObject {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     assert!(!text("name").is_empty(), "metadata.name is missing: {object}");

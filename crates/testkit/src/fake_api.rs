@@ -1,4 +1,4 @@
-//! An API server for plugins that write while a pod is bound: objects in memory, and what was asked.
+//! An API server in memory, for plugins that write while a pod is bound.
 
 use std::{
     collections::BTreeMap,
@@ -16,17 +16,18 @@ use harbormaster_framework::{
 };
 use serde_json::Value;
 
-/// Holds objects as JSON and takes calls as the API server does, as far as plugins can tell: what is not there is not found,
-/// what is there already is a conflict, and so is a patch that names another version than the object's, which counts up with
-/// every patch if it is a number. No rules. A pod is there once it is [set](Self::set_pod).
+/// Stores objects as JSON and records calls. Behaves like the API server as far as plugins can tell: missing objects
+/// are not found, and creating an existing object is a conflict, as is a patch with another resource version. A numeric
+/// resource version increases with every patch. Does not validate objects. Pods exist once they are
+/// [set](Self::set_pod).
 #[derive(Clone, Debug, Default)]
 pub struct FakeApi(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By path, without subresources.
+    /// Objects by path, without subresources.
     objects: BTreeMap<String, Value>,
-    /// Identity of the custom objects among them.
+    /// Keys of the custom objects.
     keys: BTreeMap<String, CustomKey>,
     calls: Vec<ApiCall>,
     bound: Vec<String>,
@@ -34,15 +35,15 @@ struct State {
 }
 
 impl FakeApi {
-    /// What plugins are lent.
+    /// Returns the handle that plugins receive.
     pub fn api(&self) -> Api {
         Api::new(Arc::new(self.clone()))
     }
 
-    /// Puts a custom object there.
+    /// Stores a custom object.
     ///
     /// # Panics
-    /// When `json` has no `metadata.name`.
+    /// If `json` has no `metadata.name`.
     pub fn set<R: Resource>(&self, json: Value) {
         let of = |field: &str| json["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (of("namespace"), of("name"));
@@ -53,23 +54,23 @@ impl FakeApi {
         state.objects.insert(path.url(), json);
     }
 
-    /// Puts a pod there, of which nothing but the metadata that patches need is kept.
+    /// Stores a pod with only the metadata that patches need.
     pub fn set_pod(&self, pod: &PodInfo) {
         let json = serde_json::json!({ "metadata": { "name": pod.name, "namespace": pod.namespace, "uid": pod.uid } });
         self.state().objects.insert(ObjectPath::pod(pod).url(), json);
     }
 
-    /// An object as it is now; `null` if there is none.
+    /// Returns an object, or `null` if it does not exist.
     pub fn object(&self, path: &ObjectPath) -> Value {
         self.state().objects.get(&path.url()).cloned().unwrap_or_default()
     }
 
-    /// All objects as they are now, by path.
+    /// Returns all objects by path.
     pub(crate) fn objects(&self) -> BTreeMap<String, Value> {
         self.state().objects.clone()
     }
 
-    /// The same as an engine is told of them, pods aside.
+    /// Returns the custom objects as an engine's input.
     pub(crate) fn raw(&self) -> Vec<RawObject> {
         let state = self.state();
         let raw = |(path, key): (&String, &CustomKey)| {
@@ -79,22 +80,22 @@ impl FakeApi {
         state.keys.iter().filter_map(raw).collect()
     }
 
-    /// Puts back what [`Self::objects`] told.
+    /// Restores the result of [`Self::objects`].
     pub(crate) fn restore(&self, objects: BTreeMap<String, Value>) {
         self.state().objects = objects;
     }
 
-    /// From now on everything is refused so; nothing is with `None`.
+    /// Fails all later requests with this error; `None` stops that.
     pub fn refuse(&self, refusal: Option<ApiFailure>) {
         self.state().refusal = refusal;
     }
 
-    /// The calls so far, bindings aside.
+    /// Returns the calls so far, without bindings.
     pub fn calls(&self) -> Vec<ApiCall> {
         self.state().calls.clone()
     }
 
-    /// The bindings so far, as `namespace/pod node`.
+    /// Returns the bindings so far, as `namespace/pod node`.
     pub fn bound(&self) -> Vec<String> {
         self.state().bound.clone()
     }
@@ -164,7 +165,7 @@ impl ClusterApi for FakeApi {
         Box::pin(async move { self.state().take(call) })
     }
 
-    /// Nothing changes while somebody waits: the answer is that of now.
+    /// Answers at once, since nothing changes while a plugin waits.
     fn wait<'a>(
         &'a self,
         path: &'a ObjectPath,

@@ -1,10 +1,10 @@
 //! Builders, fixtures and conformance checks for plugin authors.
 //!
-//! Reading order: [`pods`], [`nodes`] and [`mod@custom`] (objects in a few words), [`clusters`] (a node table and a profile made of
-//! them), [`trial`] and [`what_if`] (one plugin asked directly), [`fake_api`] (what PreBind writes to), [`conformance`] (what every plugin must hold to),
-//! [`random`] (worlds for checks over many inputs), [`words`] (what comes up in them), [`happenings`] (what happens in them).
+//! Reading order: [`pods`], [`nodes`] and [`mod@custom`] (builders), [`clusters`] (clusters and profiles), [`trial`]
+//! and [`what_if`] (run one plugin), [`fake_api`] (the API server that PreBind writes to), [`conformance`] (rules for
+//! all plugins), [`random`] (random clusters), [`words`] (names and values in them), [`happenings`] (events in them).
 //!
-//! Everything here is for tests: a wrong fixture panics and says why.
+//! Everything here is for tests: invalid fixtures panic with the reason.
 
 pub mod clusters;
 pub mod conformance;
@@ -21,7 +21,7 @@ pub mod words;
 
 pub use clusters::{cluster, profile, profile_with_args, profile_with_weights};
 pub use conformance::{
-    adding_and_removing_is_neutral, answers_are_repeatable, batch_equals_single, index_equals_one_made_anew,
+    adding_and_removing_is_neutral, answers_are_repeatable, batch_equals_single, index_equals_rebuilt_one,
     names_what_it_reads, permit_lets_all_go, reads_are_complete, reserve_is_taken_back,
     resource_fits_definition, row_scope_holds, scores_are_valid, what_helps_wakes, what_helps_wakes_anywhere,
 };

@@ -1,4 +1,4 @@
-//! Nodes in a few words.
+//! A builder for nodes.
 
 use std::sync::Arc;
 
@@ -10,68 +10,68 @@ use harbormaster_api::{
 
 use crate::pods::{amount, with};
 
-/// Makes a node. Starts with 4 cores, 8Gi of memory and room for 110 pods.
+/// Builds a node. Starts with 4 cores, 8Gi of memory and room for 110 pods.
 #[derive(Clone, Debug)]
 pub struct NodeBuilder {
     node: Node,
 }
 
-/// A node of that name, which is also its host name label.
+/// Returns a builder for a node with this name, which is also its hostname label.
 pub fn node(name: &str) -> NodeBuilder {
     let node = Node { name: name.into(), uid: format!("uid-{name}").into(), ..Node::default() };
     NodeBuilder { node }.label(LABEL_HOSTNAME, name).allocatable("4", "8Gi", 110)
 }
 
 impl NodeBuilder {
-    /// Begins with a node that is there.
+    /// Starts with an existing node.
     pub fn of(node: Node) -> Self {
         Self { node }
     }
 
-    /// One more label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.node.labels = with(&self.node.labels, key, value);
         self
     }
 
-    /// One more annotation.
+    /// Adds an annotation.
     #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.node.annotations = with(&self.node.annotations, key, value);
         self
     }
 
-    /// A condition with its status; one of that type that is there changes.
+    /// Sets the status of a condition.
     #[must_use]
     pub fn condition(mut self, type_: &str, status: &str) -> Self {
         self.node.conditions = with(&self.node.conditions, type_, status);
         self
     }
 
-    /// The zone label.
+    /// Sets the zone label.
     #[must_use]
     pub fn zone(self, zone: &str) -> Self {
         self.label(LABEL_ZONE, zone)
     }
 
-    /// cpu, memory and how many pods.
+    /// Sets the allocatable cpu, memory and number of pods.
     #[must_use]
     pub fn allocatable(self, cpu: &str, memory: &str, pods: i64) -> Self {
         self.offers("cpu", cpu).offers("memory", memory).offers("pods", &pods.to_string())
     }
 
-    /// The allocatable amount of any resource.
+    /// Sets the allocatable amount of any resource.
     #[must_use]
     pub fn offers(mut self, name: &str, quantity: &str) -> Self {
         self.node.allocatable.set_named(&Str::from(name), amount(name, quantity));
         self
     }
 
-    /// One more taint; `effect` as in manifests.
+    /// Adds a taint. `effect` is as in manifests.
     ///
     /// # Panics
-    /// When there is no such effect.
+    /// If the effect does not exist.
     #[must_use]
     pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
         let effect = TaintEffect::parse(effect).unwrap_or_else(|| panic!("no taint effect {effect:?}"));
@@ -80,14 +80,14 @@ impl NodeBuilder {
         self
     }
 
-    /// Cordoned.
+    /// Cordons the node.
     #[must_use]
     pub fn unschedulable(mut self) -> Self {
         self.node.unschedulable = true;
         self
     }
 
-    /// One more image, with its size in bytes.
+    /// Adds an image with its size in bytes.
     #[must_use]
     pub fn image(mut self, name: &str, size_bytes: i64) -> Self {
         let image = Image { names: vec![name.into()], size_bytes };
@@ -95,7 +95,7 @@ impl NodeBuilder {
         self
     }
 
-    /// One more declared feature.
+    /// Adds a declared feature.
     #[must_use]
     pub fn feature(mut self, name: &str) -> Self {
         let mut features: Vec<Str> = self.node.declared_features.to_vec();
@@ -105,14 +105,14 @@ impl NodeBuilder {
         self
     }
 
-    /// Changes anything.
+    /// Changes any field.
     #[must_use]
     pub fn node(mut self, change: impl FnOnce(&mut Node)) -> Self {
         change(&mut self.node);
         self
     }
 
-    /// The node.
+    /// Returns the node.
     pub fn build(self) -> Node {
         self.node
     }

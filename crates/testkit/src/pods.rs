@@ -1,4 +1,4 @@
-//! Pods in a few words.
+//! A builder for pods.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use harbormaster_api::{
 };
 use harbormaster_framework::pod::PodInfo;
 
-/// Makes a pod. Starts as a pod with one container that asks for nothing, in namespace `default`.
+/// Builds a pod. Starts with one container without requests, in namespace `default`.
 #[derive(Clone, Debug)]
 pub struct PodBuilder {
     pod: Pod,
     spec: PodSpec,
 }
 
-/// A pod of that name; its UID is `uid-<name>`.
+/// Returns a builder for a pod with this name and UID `uid-<name>`.
 pub fn pod(name: &str) -> PodBuilder {
     let pod = Pod {
         uid: format!("uid-{name}").into(),
@@ -36,12 +36,12 @@ pub fn pod(name: &str) -> PodBuilder {
     PodBuilder { pod, spec }
 }
 
-/// Labels from pairs.
+/// Returns labels from pairs.
 pub fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().copied().collect()
 }
 
-/// A toleration of `key` with any value; `effect` as in manifests, empty for all effects.
+/// Returns a toleration of `key` with any value. `effect` is as in manifests; empty means all effects.
 pub fn tolerates(key: &str, effect: &str) -> Toleration {
     Toleration {
         key: key.into(),
@@ -51,15 +51,15 @@ pub fn tolerates(key: &str, effect: &str) -> Toleration {
     }
 }
 
-/// A toleration of every taint.
+/// Returns a toleration of every taint.
 pub fn tolerates_all() -> Toleration {
     tolerates("", "")
 }
 
-/// The amount of resource `name` that `text` means: millicores for cpu, units for all else.
+/// Parses an amount of resource `name`: millicores for cpu, units for all others.
 ///
 /// # Panics
-/// When `text` is not a quantity.
+/// If `text` is not a quantity.
 pub fn amount(name: &str, text: &str) -> i64 {
     let quantity: Quantity = text.parse().unwrap_or_else(|e| panic!("{e}"));
     if name == "cpu" { quantity.milli_value() } else { quantity.value() }
@@ -74,35 +74,35 @@ pub(crate) fn set(list: &mut ResourceList, name: &str, text: &str) {
 }
 
 impl PodBuilder {
-    /// `metadata.namespace`.
+    /// Sets `metadata.namespace`.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.pod.namespace = namespace.into();
         self
     }
 
-    /// `metadata.uid`.
+    /// Sets `metadata.uid`.
     #[must_use]
     pub fn uid(mut self, uid: &str) -> Self {
         self.pod.uid = uid.into();
         self
     }
 
-    /// One more label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.pod.labels = with(&self.pod.labels, key, value);
         self
     }
 
-    /// One more annotation.
+    /// Adds an annotation.
     #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.pod.annotations = with(&self.pod.annotations, key, value);
         self
     }
 
-    /// The owner with `controller: true`, of the kinds that `apps/v1` and `batch/v1` have.
+    /// Sets the owner with `controller: true`, of a kind in `apps/v1` or `batch/v1`.
     #[must_use]
     pub fn owned_by(mut self, kind: &str, name: &str) -> Self {
         let api_version = if matches!(kind, "Job" | "CronJob") { "batch/v1" } else { "apps/v1" };
@@ -115,54 +115,54 @@ impl PodBuilder {
         self
     }
 
-    /// `spec.nodeName`: the pod is bound.
+    /// Sets `spec.nodeName`, which means that the pod is bound.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
         self.pod.node_name = Some(node.into());
         self
     }
 
-    /// `status.nominatedNodeName`.
+    /// Sets `status.nominatedNodeName`.
     #[must_use]
     pub fn nominated_to(mut self, node: &str) -> Self {
         self.pod.status.nominated_node_name = Some(node.into());
         self
     }
 
-    /// `metadata.deletionTimestamp`.
+    /// Sets `metadata.deletionTimestamp`.
     #[must_use]
     pub fn terminating(mut self) -> Self {
         self.pod.deleted = Some(Timestamp::from_secs(1));
         self
     }
 
-    /// One more scheduling gate.
+    /// Adds a scheduling gate.
     #[must_use]
     pub fn gate(mut self, name: &str) -> Self {
         self.pod.scheduling_gates.push(name.into());
         self
     }
 
-    /// A request of the latest container.
+    /// Sets a request of the last container.
     #[must_use]
     pub fn request(mut self, name: &str, quantity: &str) -> Self {
         set(&mut self.last().requests, name, quantity);
         self
     }
 
-    /// cpu of the latest container.
+    /// Sets the cpu request of the last container.
     #[must_use]
     pub fn cpu(self, quantity: &str) -> Self {
         self.request("cpu", quantity)
     }
 
-    /// memory of the latest container.
+    /// Sets the memory request of the last container.
     #[must_use]
     pub fn memory(self, quantity: &str) -> Self {
         self.request("memory", quantity)
     }
 
-    /// One more container; what follows is about it.
+    /// Adds a container. Later calls apply to it.
     #[must_use]
     pub fn container(mut self) -> Self {
         let name = format!("c{}", self.spec.containers.len()).into();
@@ -170,13 +170,13 @@ impl PodBuilder {
         self
     }
 
-    /// An init container with these requests.
+    /// Adds an init container with these requests.
     #[must_use]
     pub fn init_container(self, requests: &[(&str, &str)]) -> Self {
         self.add_init(requests, false)
     }
 
-    /// A sidecar (an init container with `restartPolicy: Always`) with these requests.
+    /// Adds a sidecar (an init container with `restartPolicy: Always`) with these requests.
     #[must_use]
     pub fn sidecar(self, requests: &[(&str, &str)]) -> Self {
         self.add_init(requests, true)
@@ -190,34 +190,34 @@ impl PodBuilder {
         self
     }
 
-    /// `spec.overhead`.
+    /// Sets an amount in `spec.overhead`.
     #[must_use]
     pub fn overhead(mut self, name: &str, quantity: &str) -> Self {
         set(&mut self.spec.overhead, name, quantity);
         self
     }
 
-    /// `spec.resources.requests`.
+    /// Sets an amount in `spec.resources.requests`.
     #[must_use]
     pub fn pod_level(mut self, name: &str, quantity: &str) -> Self {
         set(&mut self.spec.pod_level_requests, name, quantity);
         self
     }
 
-    /// Image of the latest container.
+    /// Sets the image of the last container.
     #[must_use]
     pub fn image(mut self, image: &str) -> Self {
         self.last().image = image.into();
         self
     }
 
-    /// A TCP host port of the latest container on every address.
+    /// Adds a TCP host port on all addresses to the last container.
     #[must_use]
     pub fn host_port(self, port: i32) -> Self {
         self.host_port_on("TCP", "0.0.0.0", port)
     }
 
-    /// A host port of the latest container.
+    /// Adds a host port to the last container.
     #[must_use]
     pub fn host_port_on(mut self, protocol: &str, ip: &str, port: i32) -> Self {
         let port = HostPort { ip: ip.into(), protocol: protocol.into(), port };
@@ -225,35 +225,35 @@ impl PodBuilder {
         self
     }
 
-    /// `spec.priority`.
+    /// Sets `spec.priority`.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.spec.priority = priority;
         self
     }
 
-    /// One more toleration.
+    /// Adds a toleration.
     #[must_use]
     pub fn tolerate(mut self, toleration: Toleration) -> Self {
         self.spec.tolerations.push(toleration);
         self
     }
 
-    /// One more pair of `spec.nodeSelector`.
+    /// Adds a pair to `spec.nodeSelector`.
     #[must_use]
     pub fn node_selector(mut self, key: &str, value: &str) -> Self {
         self.spec.node_selector = Some(with(&self.spec.node_selector.take().unwrap_or_default(), key, value));
         self
     }
 
-    /// One more term of the required node affinity: `key` is one of `values`.
+    /// Adds a term to the required node affinity: `key` is one of `values`.
     #[must_use]
     pub fn requires_node_label(self, key: &str, values: &[&str]) -> Self {
         let term = NodeSelectorTerm { match_expressions: vec![one_of(key, values)], ..Default::default() };
         self.requires_node(term)
     }
 
-    /// One more term of the required node affinity: the node's name is one of `names`.
+    /// Adds a term to the required node affinity: the node's name is one of `names`.
     #[must_use]
     pub fn requires_node_name(self, names: &[&str]) -> Self {
         let term =
@@ -261,7 +261,7 @@ impl PodBuilder {
         self.requires_node(term)
     }
 
-    /// One more term of the required node affinity.
+    /// Adds a term to the required node affinity.
     #[must_use]
     pub fn requires_node(mut self, term: NodeSelectorTerm) -> Self {
         let affinity = self.spec.node_affinity.get_or_insert_with(NodeAffinity::default);
@@ -269,7 +269,7 @@ impl PodBuilder {
         self
     }
 
-    /// One more preferred term of the node affinity: `key` is one of `values`.
+    /// Adds a preferred term to the node affinity: `key` is one of `values`.
     #[must_use]
     pub fn prefers_node_label(mut self, weight: i32, key: &str, values: &[&str]) -> Self {
         let preference =
@@ -279,7 +279,7 @@ impl PodBuilder {
         self
     }
 
-    /// Required pod anti-affinity, per zone, to pods with that label.
+    /// Requires pod anti-affinity, per zone, to pods with this label.
     #[must_use]
     pub fn avoids(mut self, key: &str, value: &str) -> Self {
         let anti = self.spec.pod_anti_affinity.get_or_insert_with(PodAffinity::default);
@@ -294,7 +294,7 @@ impl PodBuilder {
         self
     }
 
-    /// One more volume.
+    /// Adds a volume.
     #[must_use]
     pub fn volume(mut self, source: VolumeSource) -> Self {
         let name = format!("v{}", self.spec.volumes.len()).into();
@@ -302,26 +302,26 @@ impl PodBuilder {
         self
     }
 
-    /// Changes anything of `spec`.
+    /// Changes any field of `spec`.
     #[must_use]
     pub fn spec(mut self, change: impl FnOnce(&mut PodSpec)) -> Self {
         change(&mut self.spec);
         self
     }
 
-    /// Changes anything outside of `spec`.
+    /// Changes any field outside `spec`.
     #[must_use]
     pub fn pod(mut self, change: impl FnOnce(&mut Pod)) -> Self {
         change(&mut self.pod);
         self
     }
 
-    /// The pod.
+    /// Returns the pod.
     pub fn build(self) -> Pod {
         Pod { spec: Arc::new(self.spec), ..self.pod }
     }
 
-    /// The pod as plugins see it.
+    /// Returns the pod as plugins receive it.
     pub fn info(self) -> Arc<PodInfo> {
         PodInfo::standalone(self.build())
     }
@@ -331,13 +331,13 @@ impl PodBuilder {
     }
 }
 
-/// `labels` and one pair more.
+/// Returns `labels` with one more pair.
 pub(crate) fn with(labels: &Labels, key: &str, value: &str) -> Labels {
     let old = labels.iter().map(|(k, v)| (k.clone(), v.clone()));
     old.chain([(Str::from(key), Str::from(value))]).collect()
 }
 
-/// `key` is one of `values`.
+/// Returns the requirement that `key` is one of `values`.
 pub fn one_of(key: &str, values: &[&str]) -> Requirement {
     Requirement {
         key: key.into(),

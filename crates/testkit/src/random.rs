@@ -1,4 +1,4 @@
-//! Small random clusters and pods, the same for the same seed.
+//! Small random clusters and pods, determined by a seed.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::{
     nodes::{NodeBuilder, node},
     pods::{PodBuilder, labels, pod},
     variants,
-    words::{Place, Words},
+    words::{WordKind, Words},
 };
 
-/// A source of numbers (splitmix64): good enough for fixtures, and the same everywhere.
+/// A pseudo-random generator (splitmix64), which is good enough for fixtures and equal on all platforms.
 #[derive(Clone, Debug)]
 pub struct Dice {
     state: u64,
@@ -33,21 +33,21 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const IMAGES: [&str; 4] = ["one:1", "two:latest", "repo/three:3", "four:4"];
 const SCALARS: [&str; 3] = ["example.com/gpu", "hugepages-2Mi", "ignored.example.com/x"];
 const MIB: i64 = 1 << 20;
-/// Changes of nodes that nobody tells of.
-const UNHEARD: [&str; 3] = ["metadata.uid", "metadata.resourceVersion", "status.images"];
+/// Changes of nodes that cause no event.
+const WITHOUT_EVENTS: [&str; 3] = ["metadata.uid", "metadata.resourceVersion", "status.images"];
 
 impl Dice {
-    /// Starts the sequence of that seed.
+    /// Starts the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self::knowing(seed, Words::default())
     }
 
-    /// The same, for worlds in which these words come up.
+    /// Starts the sequence of a seed, for clusters with these words.
     pub fn knowing(seed: u64, words: Words) -> Self {
         Self { state: seed, words }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -55,22 +55,22 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not zero.
+    /// Returns a number below `end`, which must not be zero.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next_u64() % end
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A node with up to everything that the builders know.
+    /// Returns a node with random fields.
     pub fn node(&mut self, name: &str) -> NodeBuilder {
         let (cpu, memory) = (self.below(9) * 500, self.below(9) * 512);
         let mut built = node(name)
@@ -98,23 +98,23 @@ impl Dice {
         if self.one_in(2) {
             built = built.condition("Ready", self.pick(&["True", "False"]));
         }
-        for (key, value) in self.some_of(Place::NodeLabel) {
+        for (key, value) in self.some_of(WordKind::NodeLabel) {
             built = built.label(&key, &value);
         }
-        for (key, value) in self.some_of(Place::NodeAnnotation) {
+        for (key, value) in self.some_of(WordKind::NodeAnnotation) {
             built = built.annotation(&key, &value);
         }
-        for (name, amount) in self.some_of(Place::Resource) {
+        for (name, amount) in self.some_of(WordKind::Resource) {
             built = built.offers(&name, &amount);
         }
         built
     }
 
-    /// Some of the words for that place and of two that every world has, each with a value.
-    fn some_of(&mut self, place: Place) -> Vec<(String, String)> {
+    /// Returns some of the words of one kind, and of two usual ones, each with a value.
+    fn some_of(&mut self, place: WordKind) -> Vec<(String, String)> {
         let words: Vec<_> = self.words.of(place).map(|(key, all)| (key.to_owned(), all.to_vec())).collect();
         let known = ["a", "b"].map(|key| (key.to_owned(), vec!["x".to_owned(), "y".to_owned()]));
-        let usual = known.into_iter().filter(|_| place != Place::Resource);
+        let usual = known.into_iter().filter(|_| place != WordKind::Resource);
         let mut some = Vec::new();
         for (key, values) in words.into_iter().chain(usual) {
             if !values.is_empty() && !self.one_in(3) {
@@ -125,7 +125,7 @@ impl Dice {
         some
     }
 
-    /// A pod with up to everything that plugins look at.
+    /// Returns a pod with random fields.
     pub fn pod(&mut self, name: &str) -> PodBuilder {
         let mut built = pod(name).image(self.pick(&["one:1", "two", "repo/three:3", "nowhere"]));
         if self.one_in(2) {
@@ -161,13 +161,13 @@ impl Dice {
         if self.one_in(4) {
             built = built.prefers_node_label(1 + self.below(100) as i32, "disk", &["hdd"]);
         }
-        for (name, amount) in self.some_of(Place::Resource) {
+        for (name, amount) in self.some_of(WordKind::Resource) {
             built = built.request(&name, &amount);
         }
-        for (key, value) in self.some_of(Place::PodLabel) {
+        for (key, value) in self.some_of(WordKind::PodLabel) {
             built = built.label(&key, &value);
         }
-        for (key, value) in self.some_of(Place::PodAnnotation) {
+        for (key, value) in self.some_of(WordKind::PodAnnotation) {
             built = built.annotation(&key, &value);
         }
         if self.one_in(4) {
@@ -218,7 +218,7 @@ impl Dice {
         }
     }
 
-    /// One more thing that happens in that cluster, in which that pod waits.
+    /// Returns a random event in the cluster while the pod waits.
     pub fn happening(&mut self, cluster: &Cluster, pod: &PodInfo) -> Happening {
         let nodes: Vec<Arc<Node>> =
             cluster.nodes().nodes().filter_map(|node| node.object().cloned()).collect();
@@ -230,8 +230,9 @@ impl Dice {
             0..=4 if !nodes.is_empty() => {
                 let node = &nodes[self.below(nodes.len() as u64) as usize];
                 let variants = variants::of_node(node, &self.words);
-                let heard = variants.into_iter().filter(|(field, _)| !UNHEARD.contains(field)).collect();
-                Happening::Node(self.choose(heard))
+                let with_events =
+                    variants.into_iter().filter(|(field, _)| !WITHOUT_EVENTS.contains(field)).collect();
+                Happening::Node(self.choose(with_events))
             }
             5 => Happening::Node(self.node(&name).build()),
             6 => Happening::NodeGone(name.into()),
@@ -251,7 +252,8 @@ impl Dice {
         }
     }
 
-    /// The pod with a change that the API server allows: of its metadata and status, one more toleration, fewer requests.
+    /// Returns the pod with a change that the API server allows: metadata, status, another toleration, or smaller
+    /// requests.
     fn changed(&mut self, pod: &Pod) -> Pod {
         match self.below(4) {
             0 => {
@@ -278,7 +280,7 @@ impl Dice {
         variants.swap_remove(at).1
     }
 
-    /// A cluster of `size` nodes, some of them with pods, some of those on a node that is not known.
+    /// Returns a cluster of `size` nodes, some with pods. Some pods are on an unknown node.
     pub fn cluster(&mut self, size: usize) -> Cluster {
         let nodes: Vec<NodeBuilder> = (0..size).map(|at| self.node(&format!("n{at}"))).collect();
         let pods: Vec<PodBuilder> = (0..2 * size)

@@ -1,4 +1,4 @@
-//! One plugin, asked directly.
+//! Runs a single plugin.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use harbormaster_framework::{
 
 use crate::words::Words;
 
-/// A plugin on its own. Every question runs what comes before it: Filter after PreFilter, Score after PreScore.
+/// A single plugin. Each method first runs the earlier points: PreFilter before Filter, PreScore before Score.
 #[derive(Clone)]
 pub struct Trial {
     plugin: GuardedPlugin,
@@ -32,24 +32,24 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Tries that plugin.
+    /// Uses this plugin.
     ///
     /// # Panics
-    /// When no scheduler would start with it, for example because it listens to what never happens.
+    /// If a scheduler would reject the plugin, for example because it registers for an event that never happens.
     pub fn of<P: Plugin>(plugin: P) -> Self {
         Self::of_made(GuardedPlugin::new(plugin))
     }
 
-    /// Tries a plugin that a registry made.
+    /// Uses a plugin that a registry built.
     ///
     /// # Panics
-    /// As [`Self::of`].
+    /// Like [`Self::of`].
     pub fn of_made(plugin: GuardedPlugin) -> Self {
         plugin.check().unwrap_or_else(|e| panic!("{e}"));
         Self { plugin, words: Words::default() }
     }
 
-    /// The same, with names and values that the plugin reads: checks vary them.
+    /// Adds names and values that the plugin reads, for the checks to vary.
     #[must_use]
     pub fn knowing(self, words: Words) -> Self {
         Self { words, ..self }
@@ -59,15 +59,15 @@ impl Trial {
         &self.words
     }
 
-    /// The plugin, its type erased.
+    /// Returns the type-erased plugin.
     pub fn plugin(&self) -> &GuardedPlugin {
         &self.plugin
     }
 
-    /// The plugin's index, made anew from the cluster and ready for questions about the pod.
+    /// Returns the plugin's index, rebuilt from the cluster and prepared for the pod.
     ///
     /// # Panics
-    /// When the plugin fails.
+    /// If the plugin fails.
     pub fn indexes(&self, nodes: &Cluster, pod: &PodInfo) -> Indexes {
         let mut indexes = Indexes::default();
         if let Some(kind) = self.plugin.index() {
@@ -79,10 +79,10 @@ impl Trial {
         indexes
     }
 
-    /// What PreFilter says.
+    /// Runs PreFilter.
     ///
     /// # Errors
-    /// When the plugin rejects the pod, or fails.
+    /// If the plugin rejects the pod or fails.
     pub fn pre_filter(&self, nodes: &Cluster, pod: &PodInfo) -> Result<PreFilterAnswer, Stopped> {
         Ok(self.pre_filtered(nodes, pod)?.0)
     }
@@ -101,25 +101,25 @@ impl Trial {
         Ok((answer, slot))
     }
 
-    /// What PreFilter makes, and Filter notes in it about every node; empty if the pod is rejected altogether.
+    /// Runs PreFilter, and Filter for every node; returns the state, or `None` if PreFilter rejects the pod.
     fn filtered(&self, nodes: &Cluster, pod: &PodInfo) -> Slot {
         let Ok((_, slot)) = self.pre_filtered(nodes, pod) else { return None };
         let indexes = self.indexes(nodes, pod);
         let cx = Cycle::with_indexes(nodes, &indexes, pod);
         for row in nodes.order() {
-            // What it says of the node is of no interest here.
+            // Only the state matters here.
             let _ = self.plugin.filter(&cx, &slot, *row);
         }
         slot
     }
 
-    /// Reserves the node for the pod, after PreFilter and Filter: what is assumed is in `nodes` then.
+    /// Reserves the node for the pod, after PreFilter and Filter. `nodes` then has the assumed changes.
     ///
     /// # Errors
-    /// When the plugin says no, or fails.
+    /// If the plugin rejects the pod or fails.
     ///
     /// # Panics
-    /// When there is no such node.
+    /// If the node does not exist.
     pub fn reserve(&self, nodes: &mut Cluster, pod: &Arc<PodInfo>, node: &str) -> Result<Placement, Stopped> {
         let row = nodes.find(node).unwrap_or_else(|| panic!("no node {node:?}"));
         let slot = self.filtered(nodes, pod);
@@ -133,10 +133,10 @@ impl Trial {
         Ok(reservation.of(PluginIdx(0)))
     }
 
-    /// Gives the node up: nothing is assumed for the pod any more. Returns the calls that the plugin wants.
+    /// Runs Unreserve, and reverts the assumed changes. Returns the plugin's API calls.
     ///
     /// # Panics
-    /// When the plugin does.
+    /// If the plugin panics.
     pub fn unreserve(&self, nodes: &mut Cluster, placement: &Placement) -> Vec<ApiCall> {
         let mut calls = Vec::new();
         self.plugin.unreserve(placement, &mut calls).unwrap_or_else(|e| panic!("{e}"));
@@ -146,7 +146,7 @@ impl Trial {
 
     /// Runs PreBind.
     ///
-    /// # Errors
+    /// If the plugin rejects the pod or fails.
     /// When the plugin says no, or fails.
     pub async fn pre_bind(&self, placement: &Placement, api: &Api) -> Result<(), Stopped> {
         self.plugin.pre_bind(&BindCycle { placement: placement.clone(), api: api.clone() }).await
@@ -155,19 +155,19 @@ impl Trial {
     /// Runs PostBind.
     ///
     /// # Panics
-    /// When the plugin does.
+    /// If the plugin panics.
     pub async fn post_bind(&self, placement: &Placement, api: &Api) {
         let cx = BindCycle { placement: placement.clone(), api: api.clone() };
         self.plugin.post_bind(&cx).await.unwrap_or_else(|e| panic!("{e}"));
     }
 
-    /// The verdict on one node, PreFilter included.
+    /// Runs PreFilter, and Filter for one node.
     ///
     /// # Errors
-    /// Why the pod does not fit.
+    /// The rejection.
     ///
     /// # Panics
-    /// When there is no such node, or the plugin fails.
+    /// If the node does not exist, or the plugin fails.
     pub fn verdict(&self, nodes: &Cluster, pod: &PodInfo, node: &str) -> Result<(), Reject> {
         let row = nodes.find(node).unwrap_or_else(|| panic!("no node {node:?}"));
         let (answer, slot) = self.pre_filtered(nodes, pod).map_err(rejection)?;
@@ -179,13 +179,14 @@ impl Trial {
         }
     }
 
-    /// The verdict on one node as it would be without some of its pods, given by name. Everything is as before afterwards.
+    /// Returns the verdict for one node as if some pods, given by node and name, were removed. Restores the cluster
+    /// afterwards.
     ///
     /// # Errors
-    /// Why the pod does not fit.
+    /// The rejection.
     ///
     /// # Panics
-    /// When there is no such node or pod, PreFilter skips or rejects the pod, or the plugin fails.
+    /// If a node or pod does not exist, PreFilter skips or rejects the pod, or the plugin fails.
     pub fn verdict_without(
         &self,
         nodes: &mut Cluster,
@@ -215,7 +216,7 @@ impl Trial {
         verdict
     }
 
-    /// What Filter says of one row.
+    /// Runs Filter for one row.
     pub(crate) fn judge(
         &self,
         nodes: &Cluster,
@@ -227,10 +228,10 @@ impl Trial {
         self.plugin.filter(&Cycle::with_indexes(nodes, indexes, pod), slot, row).map_err(rejection)
     }
 
-    /// The verdicts on `rows` by the batch method.
+    /// Returns the batch method's verdicts for `rows`.
     ///
     /// # Errors
-    /// When PreFilter rejects the pod, or the plugin fails.
+    /// If PreFilter rejects the pod, or the plugin fails.
     pub fn batch_verdicts(
         &self,
         nodes: &Cluster,
@@ -240,7 +241,7 @@ impl Trial {
         self.batch_verdicts_on_parts(nodes, pod, std::slice::from_ref(rows))
     }
 
-    /// The same, part by part.
+    /// Returns the batch method's verdicts for several parts, one after another.
     pub(crate) fn batch_verdicts_on_parts(
         &self,
         nodes: &Cluster,
@@ -263,15 +264,15 @@ impl Trial {
             None => Ok(()),
         };
         for row in &rows {
-            assert_eq!(fits.contains(row), verdict(row).is_ok(), "the sweep is at odds with itself");
+            assert_eq!(fits.contains(row), verdict(row).is_ok(), "the sweep is inconsistent");
         }
         Ok(nodes.live().iter().map(|row| (row, verdict(row))).collect())
     }
 
-    /// The state that PreScore makes for these candidates.
+    /// Runs PreScore for these candidates.
     ///
     /// # Errors
-    /// As the plugin fails.
+    /// Errors of the plugin.
     pub fn pre_score(
         &self,
         nodes: &Cluster,
@@ -289,10 +290,10 @@ impl Trial {
         Ok(slot)
     }
 
-    /// The raw scores of all nodes in walking order; `None` when PreScore skips.
+    /// Returns the raw scores of all nodes in walking order, or `None` if PreScore skips.
     ///
     /// # Errors
-    /// As the plugin fails.
+    /// Errors of the plugin.
     pub fn raw_scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, PointError> {
         let slot = self.pre_score(nodes, pod, nodes.live())?;
         if slot.is_none() {
@@ -308,10 +309,10 @@ impl Trial {
             .map(Some)
     }
 
-    /// The normalised scores of all nodes in walking order; `None` when PreScore skips.
+    /// Returns the normalized scores of all nodes in walking order, or `None` if PreScore skips.
     ///
     /// # Errors
-    /// As the plugin fails, and when a score is outside 0..=100, which ends an attempt.
+    /// Errors of the plugin, and scores outside 0..=100, which end an attempt.
     pub fn scores(&self, nodes: &Cluster, pod: &PodInfo) -> Result<Option<Vec<i64>>, AttemptError> {
         let Some(scores) = self.raw_scores(nodes, pod)? else { return Ok(None) };
         let slot = self.pre_score(nodes, pod, nodes.live())?;
@@ -323,8 +324,8 @@ impl Trial {
         scores.collect::<Result<_, _>>().map(Some)
     }
 
-    /// Whether the plugin wants the pod to be tried again after that event: as the queue decides it, but for this
-    /// plugin alone. `None` when the plugin does not listen.
+    /// Returns whether the plugin would requeue the pod after an event, or `None` if it does not register for the
+    /// event. Decides as the queue does, for this plugin alone.
     pub fn hint(&self, event: ClusterEvent, pod: &PodInfo, change: &Change<'_>) -> Option<Hint> {
         let events = self.plugin.events().unwrap_or_else(|e| panic!("{e}"));
         let heard: Vec<_> = events?.into_iter().filter(|r| r.event.matches(event)).collect();
@@ -338,10 +339,10 @@ impl Trial {
         Some(if queues { Hint::Queue } else { Hint::Skip })
     }
 
-    /// [`Self::hint`] of a custom object that appears, changes, or goes.
+    /// Like [`Self::hint`], for a custom object that is created, changed or deleted.
     ///
     /// # Panics
-    /// When there is no object before or after.
+    /// If there is no object before or after.
     pub fn custom_hint<R: Resource>(
         &self,
         pod: &PodInfo,
@@ -352,16 +353,16 @@ impl Trial {
             (None, Some(_)) => Action::ADD,
             (Some(_), Some(_)) => Action::UPDATE,
             (Some(_), None) => Action::DELETE,
-            (None, None) => panic!("no {}, neither before nor after", R::KIND),
+            (None, None) => panic!("no {} before or after the change", R::KIND),
         };
         self.hint(ClusterEvent::new(EventResource::of::<R>(), action), pod, &Change::custom(old, new))
     }
 }
 
-/// The rejection that a plugin answered with.
+/// Returns the plugin's rejection.
 ///
 /// # Panics
-/// When it failed instead.
+/// If the plugin failed instead.
 pub fn rejection(stopped: Stopped) -> Reject {
     match stopped {
         Stopped::Reject(_, reject) => reject,
@@ -369,15 +370,15 @@ pub fn rejection(stopped: Stopped) -> Reject {
     }
 }
 
-/// The result of a future that never waits for anything outside, as plugins' futures are in tests.
+/// Returns the result of a future that is ready at once, as plugins' futures are in tests.
 ///
 /// # Panics
-/// When the future does wait.
+/// If the future is pending.
 pub fn finished<T>(future: impl Future<Output = T>) -> T {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut cx) {
         std::task::Poll::Ready(result) => result,
-        std::task::Poll::Pending => panic!("the future waits for something"),
+        std::task::Poll::Pending => panic!("the future is pending"),
     }
 }
 
@@ -388,7 +389,7 @@ mod tests {
     use super::*;
     use crate::{clusters::cluster, nodes::node, pods::pod};
 
-    /// How many pods are known, and of which pod it was asked last.
+    /// Number of pods, and the pod that it was last prepared for.
     #[derive(Default)]
     struct Census {
         pods: usize,

@@ -1,4 +1,4 @@
-//! A pod or a node, changed in one field after the other: whoever must not depend on a field answers alike.
+//! Variants of a pod or a node in which one field differs, to find out which fields an answer depends on.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use harbormaster_api::{
 use crate::{
     nodes::NodeBuilder,
     pods::{PodBuilder, amount, labels, tolerates, tolerates_all, with},
-    words::{Place, Words},
+    words::{WordKind, Words},
 };
 
-/// Resources that every world knows, with amounts.
+/// Amounts of the usual resources.
 const AMOUNTS: [(&str, &[&str]); 5] = [
     ("cpu", &["1m", "500m", "1", "3", "100"]),
     ("memory", &["1Mi", "512Mi", "1Gi", "3Gi", "100Gi"]),
@@ -26,14 +26,14 @@ const AMOUNTS: [(&str, &[&str]); 5] = [
     ("hugepages-2Mi", &["2Mi", "64Mi"]),
 ];
 
-/// Priorities around the limits that plugins have.
+/// Priorities around the limits that plugins use.
 const PRIORITIES: [i32; 9] = [-1, 0, 1, 10, 100, 1000, 1_000_000, 1_000_000_000, 2_000_001_000];
 
-/// The pod with one field of its spec changed, and the field's name; every field in every way that may make a
-/// difference.
+/// Returns variants of the pod in which one field of the spec differs, with the field's name. Varies every field in
+/// every way that may make a difference.
 pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
-    let mut all = Variants { pod, made: Vec::new() };
-    // Without `..`: a field that is new does not compile before it is varied below.
+    let mut all = Variants { pod, variants: Vec::new() };
+    // Without `..`, so that a new field does not compile until it is varied below.
     let PodSpec {
         scheduler_name: _,
         priority: _,
@@ -57,16 +57,16 @@ pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
         restarts_all_containers: _,
     } = &*pod.spec;
     all.scalars();
-    all.selection(words);
-    all.social();
+    all.node_selection(words);
+    all.pod_relations();
     all.containers(words);
     all.volumes();
-    all.made
+    all.variants
 }
 
 struct Variants<'a> {
     pod: &'a Pod,
-    made: Vec<(&'static str, Pod)>,
+    variants: Vec<(&'static str, Pod)>,
 }
 
 impl Variants<'_> {
@@ -74,7 +74,7 @@ impl Variants<'_> {
         let mut spec = PodSpec::clone(&self.pod.spec);
         change(&mut spec);
         if spec != *self.pod.spec {
-            self.made.push((field, Pod { spec: Arc::new(spec), ..self.pod.clone() }));
+            self.variants.push((field, Pod { spec: Arc::new(spec), ..self.pod.clone() }));
         }
     }
 
@@ -103,11 +103,11 @@ impl Variants<'_> {
         }
     }
 
-    fn selection(&mut self, words: &Words) {
+    fn node_selection(&mut self, words: &Words) {
         for selector in [None, Some(Labels::default()), Some(labels(&[("disk", "ssd")]))] {
             self.add("spec.nodeSelector", |s| s.node_selector = selector);
         }
-        let known = words.of(Place::NodeLabel).map(|(key, values)| (key.to_owned(), values.to_vec()));
+        let known = words.of(WordKind::NodeLabel).map(|(key, values)| (key.to_owned(), values.to_vec()));
         let known = known.chain([("disk".to_owned(), vec!["ssd".to_owned(), "hdd".to_owned()])]);
         for (key, value) in known.flat_map(|(key, all)| all.into_iter().map(move |v| (key.clone(), v))) {
             self.add("spec.nodeSelector", |s| {
@@ -130,7 +130,7 @@ impl Variants<'_> {
         }
     }
 
-    fn social(&mut self) {
+    fn pod_relations(&mut self) {
         let selector = Some(LabelSelector { match_labels: labels(&[("a", "x")]), ..Default::default() });
         let term = PodAffinityTerm {
             label_selector: selector.clone(),
@@ -157,7 +157,7 @@ impl Variants<'_> {
     fn containers(&mut self, words: &Words) {
         let known = AMOUNTS.iter().map(|(name, all)| ((*name).to_owned(), owned(all)));
         let known: Vec<_> = known
-            .chain(words.of(Place::Resource).map(|(name, all)| (name.to_owned(), all.to_vec())))
+            .chain(words.of(WordKind::Resource).map(|(name, all)| (name.to_owned(), all.to_vec())))
             .collect();
         for (name, texts) in &known {
             let amounts = texts.iter().map(|text| Some(amount(name, text))).chain([None]);
@@ -234,9 +234,9 @@ fn put(list: &mut ResourceList, name: &str, amount: Option<i64>) {
     }
 }
 
-/// The node with one field changed, and the field's name.
+/// Returns variants of the node in which one field differs, with the field's name.
 pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
-    // Without `..`: a field that is new does not compile before it is varied below.
+    // Without `..`, so that a new field does not compile until it is varied below.
     let Node {
         name: _,
         uid: _,
@@ -250,9 +250,9 @@ pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
         declared_features: _,
         conditions: _,
     } = node;
-    let mut made: Vec<(&'static str, Node)> = Vec::new();
+    let mut variants: Vec<(&'static str, Node)> = Vec::new();
     let mut add = |field, change: &dyn Fn(NodeBuilder) -> NodeBuilder| {
-        made.push((field, change(NodeBuilder::of(node.clone())).build()));
+        variants.push((field, change(NodeBuilder::of(node.clone())).build()));
     };
     add("metadata.uid", &|n| n.node(|n| n.uid = "another".into()));
     add("metadata.resourceVersion", &|n| n.node(|n| n.resource_version = "4711".into()));
@@ -263,10 +263,10 @@ pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
         add("metadata.labels", &|n| n.label(key, value));
     }
     add("metadata.annotations", &|n| n.annotation("a", "x"));
-    for (key, values) in words.of(Place::NodeLabel) {
+    for (key, values) in words.of(WordKind::NodeLabel) {
         values.iter().for_each(|value| add("metadata.labels", &|n| n.label(key, value)));
     }
-    for (key, values) in words.of(Place::NodeAnnotation) {
+    for (key, values) in words.of(WordKind::NodeAnnotation) {
         values.iter().for_each(|value| add("metadata.annotations", &|n| n.annotation(key, value)));
     }
     add("spec.unschedulable", &|n| n.node(|n| n.unschedulable = !n.unschedulable));
@@ -279,7 +279,7 @@ pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
             add("status.allocatable", &|n| n.offers(name, text));
         }
     }
-    for (name, texts) in words.of(Place::Resource) {
+    for (name, texts) in words.of(WordKind::Resource) {
         texts.iter().for_each(|text| add("status.allocatable", &|n| n.offers(name, text)));
     }
     for pods in ["0", "1", "110"] {
@@ -292,26 +292,26 @@ pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
     for (type_, status) in [("Ready", "True"), ("Ready", "False"), ("MemoryPressure", "True")] {
         add("status.conditions", &|n| n.condition(type_, status));
     }
-    made.retain(|(_, changed)| changed != node);
-    made
+    variants.retain(|(_, changed)| changed != node);
+    variants
 }
 
-/// The pod with one field outside of its spec changed, and the field's name.
+/// Returns variants of the pod in which one field outside the spec differs, with the field's name.
 pub(crate) fn outside_of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
-    let mut made: Vec<(&'static str, Pod)> = Vec::new();
+    let mut variants: Vec<(&'static str, Pod)> = Vec::new();
     let mut add = |field, change: &dyn Fn(&mut Pod)| {
         let mut changed = pod.clone();
         change(&mut changed);
-        made.push((field, changed));
+        variants.push((field, changed));
     };
     add("metadata.labels", &|p| p.labels = Labels::default());
     add("metadata.labels", &|p| p.labels = with(&p.labels, "a", "x"));
     add("metadata.annotations", &|p| p.annotations = Labels::default());
     add("metadata.annotations", &|p| p.annotations = with(&p.annotations, "a", "x"));
-    for (key, values) in words.of(Place::PodLabel) {
+    for (key, values) in words.of(WordKind::PodLabel) {
         values.iter().for_each(|v| add("metadata.labels", &|p| p.labels = with(&p.labels, key, v)));
     }
-    for (key, values) in words.of(Place::PodAnnotation) {
+    for (key, values) in words.of(WordKind::PodAnnotation) {
         values.iter().for_each(|v| {
             add("metadata.annotations", &|p| p.annotations = with(&p.annotations, key, v));
         });
@@ -319,6 +319,6 @@ pub(crate) fn outside_of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Po
     add("metadata.deletionTimestamp", &|p| p.deleted = Some(Timestamp::from_secs(1)));
     add("status.nominatedNodeName", &|p| p.status.nominated_node_name = Some("n0".into()));
     add("status.startTime", &|p| p.status.start_time = Some(Timestamp::from_secs(1)));
-    made.retain(|(_, changed)| changed != pod);
-    made
+    variants.retain(|(_, changed)| changed != pod);
+    variants
 }

@@ -1,4 +1,4 @@
-//! PostFilter plugins asked directly, with a real attempt to answer their questions.
+//! Runs PostFilter plugins, with a real attempt to answer their what-if questions.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use harbormaster_framework::{
     window::Rotation,
 };
 
-/// A cluster in which a pod finds no node.
+/// A cluster in which a pod fits no node.
 pub struct WhatIfTrial {
     runner: Runner,
-    /// The latest attempt without a node.
+    /// The last attempt that found no node.
     failed: Option<Attempt>,
     cluster: Cluster,
     nominated: Vec<Arc<PodInfo>>,
@@ -29,7 +29,7 @@ pub struct WhatIfTrial {
 }
 
 impl WhatIfTrial {
-    /// Tries pods of that profile on the cluster.
+    /// Uses the profile to try pods on the cluster.
     pub fn new(profile: Arc<Profile>, cluster: Cluster) -> Self {
         let runner = Runner::new(profile);
         Self {
@@ -43,43 +43,43 @@ impl WhatIfTrial {
         }
     }
 
-    /// The same, where searches stop once they have seen enough nodes, as with `--parity`.
+    /// Stops searches after enough nodes, as with `--parity`.
     #[must_use]
     pub fn in_parity(mut self) -> Self {
         self.stops_early = true;
         self
     }
 
-    /// One more pod that counts on the node in its `status.nominatedNodeName`.
+    /// Adds a pod that is nominated to the node in its `status.nominatedNodeName`.
     #[must_use]
     pub fn nominate(mut self, pod: Arc<PodInfo>) -> Self {
         self.nominated.push(pod);
         self
     }
 
-    /// What [`WhatIf::offset`] is from now on.
+    /// Sets the value of [`WhatIf::offset`].
     pub fn set_offset(&mut self, offset: usize) {
         self.offset = offset;
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     pub fn cluster(&mut self) -> &mut Cluster {
         &mut self.cluster
     }
 
-    /// The nodes that were dry-run for the latest pod, in order.
+    /// Returns the nodes that were dry-run for the last pod, in order.
     pub fn dry_runs(&self) -> &[String] {
         &self.dry_runs
     }
 
-    /// Whether the pod finds a node. Nominated pods count as for [`Self::ask`].
+    /// Returns true if the pod fits a node. Nominated pods count as in [`Self::ask`].
     ///
     /// # Panics
-    /// When a plugin of the profile fails.
+    /// If a plugin of the profile fails.
     pub fn fits(&mut self, pod: &Arc<PodInfo>) -> bool {
         self.cluster.refresh();
         let rows = self.cluster.order().to_vec();
-        let nominated = rows.into_iter().map(|row| NominatedRow { row, pods: self.counting_on(row, pod) });
+        let nominated = rows.into_iter().map(|row| NominatedRow { row, pods: self.nominated_to(row, pod) });
         let nominated: Vec<_> = nominated.filter(|n| !n.pods.is_empty()).collect();
         let mut rotation = Rotation::default();
         let search = Search { nominated: &nominated, ..Search::all(&mut rotation) };
@@ -88,37 +88,37 @@ impl WhatIfTrial {
         self.failed.is_none()
     }
 
-    /// What the plugin says when the pod finds no node.
+    /// Returns the plugin's answer for a pod that fits no node.
     ///
     /// # Errors
-    /// As the plugin fails.
+    /// Errors of the plugin.
     ///
     /// # Panics
-    /// When the pod does find one.
+    /// If the pod fits a node.
     pub fn ask<P: PostFilter>(&mut self, plugin: &P, pod: &Arc<PodInfo>) -> PluginResult<PostFiltered> {
         assert!(!self.fits(pod), "{pod:?} finds a node");
         let Some(mut attempt) = self.failed.take() else { panic!("{pod:?} was not tried") };
         self.dry_runs.clear();
         let pre_filter = attempt.take_diagnosis().pre_filter.map(|(_, reject)| reject);
-        let what_if = &mut Questions { trial: self, attempt, pod };
+        let what_if = &mut TrialWhatIf { trial: self, attempt, pod };
         plugin.post_filter(&mut PostFilterCycle { pod, pre_filter, what_if }, &P::FilterState::default())
     }
 
-    /// Pods of equal or higher priority that are nominated to the row.
-    fn counting_on(&self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<PodInfo>> {
+    /// Returns the pods of equal or higher priority that are nominated to the row.
+    fn nominated_to(&self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<PodInfo>> {
         let name = self.cluster.node(row).name();
         let here = self.nominated.iter().filter(|p| p.status.nominated_node_name.as_ref() == Some(name));
         here.filter(|p| p.priority() >= pod.priority() && p.uid != pod.uid).cloned().collect()
     }
 }
 
-struct Questions<'a> {
+struct TrialWhatIf<'a> {
     trial: &'a mut WhatIfTrial,
     attempt: Attempt,
     pod: &'a PodInfo,
 }
 
-impl WhatIf for Questions<'_> {
+impl WhatIf for TrialWhatIf<'_> {
     fn nodes(&self) -> &NodeTable {
         self.trial.cluster.nodes()
     }
@@ -153,7 +153,7 @@ impl WhatIf for Questions<'_> {
         row: NodeIdx,
         ask: &mut dyn FnMut(&mut dyn DryRun) -> PluginResult<()>,
     ) -> PluginResult<()> {
-        let nominated = self.trial.counting_on(row, self.pod);
+        let nominated = self.trial.nominated_to(row, self.pod);
         let name = self.trial.cluster.node(row).name().to_string();
         self.trial.dry_runs.push(name);
         ask(&mut self.attempt.dry_run(&mut self.trial.cluster, row, &nominated))

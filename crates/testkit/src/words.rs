@@ -1,8 +1,8 @@
-//! The names and values that a plugin reads, so that they come up in random worlds.
+//! Names and values that a plugin reads, for use in random clusters.
 
-/// Where a name stands.
+/// Field of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WordKind {
     PodLabel,
     PodAnnotation,
     NodeLabel,
@@ -10,8 +10,8 @@ pub(crate) enum Place {
     Resource,
 }
 
-/// Keys and values that random pods and nodes carry beside those that all of them have. A world knows nothing of `example.com/watts` unless
-/// somebody tells it:
+/// Keys and values that random pods and nodes have in addition to the usual ones. A random cluster has no
+/// `example.com/watts` unless its words include it:
 ///
 /// ```
 /// use harbormaster_testkit::{Words, random::Dice};
@@ -25,44 +25,45 @@ pub(crate) enum Place {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Words {
-    known: Vec<(Place, String, Vec<String>)>,
+    known: Vec<(WordKind, String, Vec<String>)>,
     /// Fields that do not change.
     fixed: Vec<&'static str>,
 }
 
 impl Words {
-    /// A label of pods, and values that make a difference.
+    /// Adds a label of pods, with values that make a difference.
     #[must_use]
     pub fn pod_label(self, key: &str, values: &[&str]) -> Self {
-        self.word(Place::PodLabel, key, values)
+        self.word(WordKind::PodLabel, key, values)
     }
 
-    /// An annotation of pods, and values that make a difference.
+    /// Adds an annotation of pods, with values that make a difference.
     #[must_use]
     pub fn pod_annotation(self, key: &str, values: &[&str]) -> Self {
-        self.word(Place::PodAnnotation, key, values)
+        self.word(WordKind::PodAnnotation, key, values)
     }
 
-    /// A label of nodes, and values that make a difference.
+    /// Adds a label of nodes, with values that make a difference.
     #[must_use]
     pub fn node_label(self, key: &str, values: &[&str]) -> Self {
-        self.word(Place::NodeLabel, key, values)
+        self.word(WordKind::NodeLabel, key, values)
     }
 
-    /// An annotation of nodes, and values that make a difference.
+    /// Adds an annotation of nodes, with values that make a difference.
     #[must_use]
     pub fn node_annotation(self, key: &str, values: &[&str]) -> Self {
-        self.word(Place::NodeAnnotation, key, values)
+        self.word(WordKind::NodeAnnotation, key, values)
     }
 
-    /// A resource that nodes offer and pods request, and amounts that make a difference.
+    /// Adds a resource of nodes and pods, with amounts that make a difference.
     #[must_use]
     pub fn resource(self, name: &str, amounts: &[&str]) -> Self {
-        self.word(Place::Resource, name, amounts)
+        self.word(WordKind::Resource, name, amounts)
     }
 
-    /// A field that does not change while a pod waits: what a plugin sleeps through knowingly. It is named as checks name
-    /// it, such as `metadata.deletionTimestamp`. `nodes`: none comes, goes or changes; `spec.affinity.podAffinity`: no random pod has any.
+    /// Excludes a field from changes while a pod waits, because the plugin deliberately has no hint for it. Use the
+    /// name that the checks print, such as `metadata.deletionTimestamp`. With `nodes`, nodes are never added, removed
+    /// or changed; with `spec.affinity.podAffinity`, no random pod has any.
     #[must_use]
     pub fn fixed(mut self, field: &'static str) -> Self {
         self.fixed.push(field);
@@ -73,13 +74,13 @@ impl Words {
         self.fixed.contains(&field)
     }
 
-    fn word(mut self, place: Place, key: &str, values: &[&str]) -> Self {
+    fn word(mut self, place: WordKind, key: &str, values: &[&str]) -> Self {
         self.known.push((place, key.to_owned(), values.iter().map(|value| (*value).to_owned()).collect()));
         self
     }
 
-    /// The words for one place, with their values.
-    pub(crate) fn of(&self, place: Place) -> impl Iterator<Item = (&str, &[String])> {
+    /// Returns the words of one kind with their values.
+    pub(crate) fn of(&self, place: WordKind) -> impl Iterator<Item = (&str, &[String])> {
         let here = self.known.iter().filter(move |(at, ..)| *at == place);
         here.map(|(_, key, values)| (key.as_str(), values.as_slice()))
     }

@@ -1,5 +1,5 @@
-//! A plugin as someone outside of this repository would write it, using every extension point and an index of its own:
-//! nodes have tickets (a label), pods take some (an annotation), and pods of a pair wait for each other.
+//! A plugin as an author outside this repository would write it, with every extension point and an index. Nodes have
+//! tickets (a label), pods take some (an annotation), and pods of a pair wait for each other.
 
 use std::{
     collections::BTreeMap,
@@ -18,27 +18,27 @@ const PAIR: &str = "example.com/pair";
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct TicketsArgs {
-    /// Most tickets that one pod may take; more keeps it out of the queue.
+    /// Maximum number of tickets per pod; other pods do not enter the queue.
     most_per_pod: Option<i64>,
 }
 
 #[derive(Debug, Default)]
 struct Tickets {
     most_per_pod: Option<i64>,
-    /// Reserved and not yet bound, by pod.
-    /// By the UID of the pod.
+    /// Number of reserved tickets of pods that are not bound yet.
+    /// Printed tickets by pod UID.
     reserved: Mutex<BTreeMap<Str, i64>>,
     printed: Mutex<Vec<String>>,
 }
 
-/// Tickets taken per node, and how many the pod wants.
+/// Tickets taken per node, and the number that the pod requests.
 #[derive(Clone, Debug, Default)]
 struct Taken {
     by_row: BTreeMap<NodeIdx, i64>,
     wanted: i64,
 }
 
-/// The most tickets that any candidate has left.
+/// The largest number of tickets that a candidate has left.
 #[derive(Debug, Default)]
 struct MostLeft(i64);
 
@@ -54,7 +54,7 @@ fn taken(node: NodeRef<'_>) -> i64 {
     node.pods().iter().map(|pod| wanted(pod)).sum()
 }
 
-/// Tickets per row, kept while pods and nodes come and go: rows without any are absent.
+/// Tickets per row. Rows without tickets are absent.
 #[derive(Debug, Default, PartialEq)]
 struct BoxOffice {
     offered: BTreeMap<NodeIdx, i64>,
@@ -210,7 +210,7 @@ impl PostFilter for Tickets {
             holders.sort_by_key(|pod| std::cmp::Reverse(pod.priority()));
             let mut victims = None;
             cx.what_if.dry_run(row, &mut |node| {
-                victims = who_makes_way(node, &holders)?;
+                victims = choose_victims(node, &holders)?;
                 Ok(())
             })?;
             if let Some(victims) = victims {
@@ -224,8 +224,12 @@ impl PostFilter for Tickets {
     }
 }
 
-/// Those of `holders`, most important first, without whom the pod fits; `None` if it fits without none of them.
-fn who_makes_way(node: &mut dyn DryRun, holders: &[Arc<PodInfo>]) -> PluginResult<Option<Vec<Arc<PodInfo>>>> {
+/// Returns those of `holders` (most important first) that must be evicted for the pod to fit, or `None` if it does not
+/// fit without all of them.
+fn choose_victims(
+    node: &mut dyn DryRun,
+    holders: &[Arc<PodInfo>],
+) -> PluginResult<Option<Vec<Arc<PodInfo>>>> {
     for holder in holders {
         node.remove_pod(holder)?;
     }
@@ -280,7 +284,7 @@ impl Score for Tickets {
 }
 
 impl Reserve for Tickets {
-    /// How many tickets.
+    /// Number of reserved tickets.
     type Reserved = i64;
 
     fn reserve(&self, cx: &Cycle<'_>, state: &Taken, node: NodeRef<'_>, _: &mut Assume) -> Result<i64, Stop> {

@@ -1,4 +1,4 @@
-//! Chapter 6. Gang: pods of a group are bound together, or not at all.
+//! Chapter 6. Gang: binds all pods of a group together, or none of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,19 +14,19 @@ use harbormaster::{
 const GANG: &str = "example.com/gang";
 const SIZE: &str = "example.com/gang-size";
 
-/// A gang is known by its namespace and its name.
+/// Namespace and name of a gang.
 type Name = (Str, Str);
 
 fn gang_of(pod: &Pod) -> Option<Name> {
     Some((pod.namespace.clone(), pod.labels.get(GANG)?.clone()))
 }
 
-/// How many pods the gang has; one if the label is missing or wrong.
+/// Returns the number of pods in the gang, or 1 if the label is missing or invalid.
 fn size_of(pod: &Pod) -> usize {
     pod.labels.get(SIZE).and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// The UIDs of the pods of every gang that have a node, whether they wait, are being bound, or run.
+/// UIDs of the pods of every gang that have a node: waiting, being bound or running.
 #[derive(Debug, Default, PartialEq)]
 pub struct Gangs(BTreeMap<Name, BTreeSet<Str>>);
 
@@ -48,11 +48,11 @@ impl Index for Gangs {
     }
 }
 
-/// `profiles[].pluginConfig[].args`, and the plugin itself.
+/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Gang {
-    /// How long a pod waits for the rest of its gang.
+    /// Seconds that a pod waits for the rest of its gang.
     patience_seconds: u64,
 }
 
@@ -91,7 +91,7 @@ impl Indexed for Gang {
 impl Permit for Gang {
     fn permit(&self, cx: &Cycle<'_>, _: &Str, waiting: &mut dyn WaitingPods) -> Result<Permitted, Stop> {
         let Some(gang) = gang_of(cx.pod) else { return Ok(Permitted::Allow) };
-        // The pod itself has its node by now, so it is among them.
+        // The pod already has its node, so the index includes it.
         let Some(members) = cx.index::<Gangs>()?.0.get(&gang) else { return Ok(Permitted::Allow) };
         if members.len() < size_of(cx.pod) {
             return Ok(Permitted::Wait(Duration::from_secs(self.patience_seconds)));
@@ -104,7 +104,7 @@ impl Permit for Gang {
 }
 
 impl Gang {
-    /// One more pod of its gang may help, and so may the room that others leave.
+    /// Wakes the pod if its gang gains a member, or if a pod outside the gang frees its node.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let helps = match change {
             Change::Pod { new: Some(new), .. } => gang_of(new) == gang_of(pod),
@@ -121,7 +121,7 @@ mod tests {
         Scheduler,
         framework::ClusterEvent,
         simulation::Source,
-        testkit::{Trial, cluster, index_equals_one_made_anew, node, permit_lets_all_go, pod},
+        testkit::{Trial, cluster, index_equals_rebuilt_one, node, permit_lets_all_go, pod},
     };
 
     use super::*;
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn the_index_keeps_up_with_whatever_happens() {
         for seed in 0..10 {
-            index_equals_one_made_anew::<Gangs>(
+            index_equals_rebuilt_one::<Gangs>(
                 seed,
                 |_, name| node(name),
                 |dice, name| pod(name).label(GANG, dice.pick(&["g", "h"])),
@@ -172,7 +172,7 @@ mod tests {
         let scheduler =
             Scheduler::builder().plugin::<Gang>().config("scheduler.yaml", config).build().unwrap();
         let cluster = include_str!("../gang/cluster.yaml").to_owned();
-        // The clock is virtual: nobody waits for the time-out.
+        // The clock is virtual, so the timeout takes no real time.
         let simulation =
             scheduler.simulate(&[Source { name: "cluster.yaml".to_owned(), text: cluster }]).unwrap();
         let (whole, lonely): (Vec<_>, Vec<_>) =

@@ -1,15 +1,15 @@
-//! Chapter 1. Gpu: pods say with a label how much GPU memory they need, nodes say with labels what they have.
+//! Chapter 1. Gpu: places pods by GPU memory and clock speed, which labels on pods and nodes describe.
 
 use harbormaster::{api::Labels, prelude::*};
 
-/// On pods: the higher, the sooner they are tried.
+/// Pod label: pods with a higher number are tried first.
 const URGENCY: &str = "example.com/urgency";
-/// On pods what they need, on nodes what they have, in GiB.
+/// Pod and node label: GPU memory in GiB that a pod needs, or that a node has.
 const MEMORY: &str = "example.com/gpu-memory";
-/// On nodes, in MHz.
+/// Node label: clock speed in MHz.
 const CLOCK: &str = "example.com/gpu-clock";
 
-/// The number in a label. Labels come from outside: what is no number counts as zero.
+/// Returns the number in a label, or 0 if it is missing or not a number.
 fn number(labels: &Labels, key: &str) -> i64 {
     labels.get(key).and_then(|text| text.parse::<u32>().ok()).map_or(0, i64::from)
 }
@@ -18,10 +18,10 @@ fn number_of(node: NodeRef<'_>, key: &str) -> i64 {
     node.labels().map_or(0, |labels| number(labels, key))
 }
 
-/// See the module.
+/// Places pods by GPU memory and clock speed.
 pub struct Gpu;
 
-/// The best that any candidate has: made by PreScore, lent to Score.
+/// The largest values among the candidate nodes. PreScore computes them for Score.
 #[derive(Default)]
 pub struct Best {
     memory: i64,

@@ -1,4 +1,4 @@
-//! Chapters 2, 3 and 9. Headroom: some memory of every node stays free for pods that are important.
+//! Chapters 2, 3 and 9. Headroom: keeps some memory of every node free for important pods.
 
 use harbormaster::{api::Quantity, prelude::*, serde::Deserialize};
 
@@ -6,9 +6,9 @@ use harbormaster::{api::Quantity, prelude::*, serde::Deserialize};
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HeadroomArgs {
-    /// How much memory stays free on every node.
+    /// Memory to keep free on every node.
     pub keep: Quantity,
-    /// Pods of this priority and above may use it all the same.
+    /// Pods of this priority or higher may use that memory.
     pub free_for_priority: i32,
 }
 
@@ -18,9 +18,9 @@ impl Default for HeadroomArgs {
     }
 }
 
-/// See the module.
+/// Keeps some memory of every node free for important pods.
 pub struct Headroom {
-    /// In bytes.
+    /// Memory to keep free, in bytes.
     keep: i64,
     free_for_priority: i32,
 }
@@ -61,20 +61,20 @@ impl Plugin for Headroom {
 }
 
 impl Headroom {
-    /// How much memory a node must have left for this pod; `None` if it may use all of it.
+    /// Returns the memory that a node must have free for this pod, or `None` if the pod may use all of it.
     fn needed_by(&self, pod: RowPod<'_>) -> Option<i64> {
         let is_important = pod.priority() >= self.free_for_priority;
         (!is_important).then(|| pod.request().memory.saturating_add(self.keep))
     }
 
-    /// A node that is large enough may help.
+    /// Wakes the pod if the node is large enough.
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { new: Some(node), .. } = change else { return Ok(Hint::Queue) };
         let helps = self.needed_by(pod.for_rows()).is_none_or(|needed| node.allocatable.memory >= needed);
         Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
 
-    /// A pod on a node that goes or asks for less may help, and so may the pod itself if it asks for less.
+    /// Wakes the pod if another pod on a node is deleted or shrinks, or if the pod itself requests less.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), .. } = change else { return Ok(Hint::Queue) };
         let helps = old.node_name.is_some() || old.uid == pod.uid;
@@ -106,7 +106,7 @@ impl Filter<Row> for Headroom {
     fn lacks(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Option<String> {
         let mib = |bytes: i64| bytes >> 20;
         let free = node.allocatable().memory - node.requested().memory;
-        Some(format!("{} MiB must be free, {} MiB are", mib(self.needed_by(cx.pod)?), mib(free)))
+        Some(format!("needs {} MiB, {} MiB free", mib(self.needed_by(cx.pod)?), mib(free)))
     }
 }
 

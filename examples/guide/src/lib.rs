@@ -1,6 +1,5 @@
-//! The plugins of `docs/plugins.md`, one file per chapter. Every listing of the guide stands here word by word
-//! (`tests/listings.rs` looks), so that it compiles, and is tested: one plugin alone beside its code, all of it in
-//! `tests/sandbox.rs`.
+//! The plugins of `docs/plugins.md`, one file per chapter. `tests/listings.rs` checks that every listing in the guide
+//! appears here unchanged. Each file has unit tests; `tests/sandbox.rs` runs the plugins together.
 //!
 //! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tenants`], [`gang`], [`licenses`], [`shaky`].
 

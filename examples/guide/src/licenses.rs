@@ -1,4 +1,4 @@
-//! Chapter 7. Seats: pods that need a license take one of its seats, which is written into the license's status.
+//! Chapter 7. Seats: gives pods seats of a license and records them in the license's status.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use harbormaster::{
     serde_json::json,
 };
 
-/// On pods: the license that they need, of their own namespace.
+/// Pod label: name of the license that the pod needs, in the pod's namespace.
 const LICENSE: &str = "example.com/license";
 
 fn license_of(pod: &Pod) -> Option<&Str> {
@@ -34,7 +34,7 @@ struct LicenseSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(crate = "harbormaster::serde", default)]
 struct LicenseStatus {
-    /// The names of the pods that have a seat, by their UIDs.
+    /// Names of the pods that have a seat, keyed by UID.
     holders: BTreeMap<Str, String>,
 }
 
@@ -47,13 +47,13 @@ impl Resource for License {
 }
 
 impl License {
-    /// Whether the pod has a seat already, or can have one.
+    /// Returns true if the pod already has a seat or can get one.
     fn has_a_seat_for(&self, pod: &Pod) -> bool {
         self.status.holders.contains_key(&pod.uid) || self.status.holders.len() < self.spec.seats
     }
 }
 
-/// See the module.
+/// Gives pods seats of licenses.
 pub struct Seats;
 
 impl Plugin for Seats {
@@ -97,7 +97,7 @@ impl PreFilter for Seats {
 }
 
 impl Reserve for Seats {
-    /// The license of which the pod has a seat.
+    /// Name of the license, if the pod needs one.
     type Reserved = Option<Str>;
 
     fn reserve(
@@ -142,7 +142,7 @@ impl PreBind for Seats {
 }
 
 impl Seats {
-    /// The pod's license may have a seat now.
+    /// Wakes the pod if its license has a free seat.
     fn after_license(&self, pod: &PodInfo, changed: Changed<'_, License>) -> PluginResult<Hint> {
         let Some(license) = changed.new else { return Ok(Hint::Skip) };
         let is_its_own =
@@ -150,8 +150,8 @@ impl Seats {
         Ok(if is_its_own && license.has_a_seat_for(pod) { Hint::Queue } else { Hint::Skip })
     }
 
-    /// A pod that gave its node up has no seat any more, even if the API server never heard of it. And the pod itself may
-    /// want another license now.
+    /// Wakes the pod if another pod gives up its node, and with it a seat that may never have been written, or if the
+    /// pod itself now names another license.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let is_same = old.namespace == pod.namespace && license_of(old) == license_of(pod);

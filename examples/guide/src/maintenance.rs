@@ -1,4 +1,4 @@
-//! Chapter 4. NoMaintenance: nodes for which an object of kind Maintenance exists take no pods.
+//! Chapter 4. NoMaintenance: keeps pods off nodes that a Maintenance object selects.
 
 use harbormaster::{api::Labels, prelude::*, serde::Deserialize};
 
@@ -12,7 +12,7 @@ pub struct Maintenance {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase")]
 struct MaintenanceSpec {
-    /// The nodes that have all of these.
+    /// Labels of the nodes under maintenance. A node must have all of them.
     node_labels: Labels,
     #[serde(default)]
     reason: String,
@@ -26,7 +26,7 @@ impl Resource for Maintenance {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// See the module.
+/// Keeps pods off nodes under maintenance.
 pub struct NoMaintenance;
 
 impl Plugin for NoMaintenance {
@@ -55,7 +55,7 @@ impl Build for NoMaintenance {
 }
 
 impl NoMaintenance {
-    /// One that ends, or is for other nodes now, may help.
+    /// Wakes pods if the maintenance has ended or selects other nodes.
     fn after_maintenance(&self, _: &PodInfo, changed: Changed<'_, Maintenance>) -> PluginResult<Hint> {
         let nodes = |object: Option<&Custom<Maintenance>>| object.map(|o| o.spec.node_labels.clone());
         Ok(if nodes(changed.old) == nodes(changed.new) { Hint::Skip } else { Hint::Queue })

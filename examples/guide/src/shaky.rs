@@ -1,8 +1,8 @@
-//! Chapter 10. Shaky: a plugin with mistakes in it.
+//! Chapter 10. Shaky: a plugin with two mistakes.
 
 use harbormaster::prelude::*;
 
-/// Nodes are called like `rack-7`; pods go to even numbers only. What if a node is called otherwise?
+/// Rejects nodes with odd numbers. Expects names like `rack-7`, and fails on all others.
 pub struct Shaky;
 
 impl Plugin for Shaky {

@@ -1,4 +1,4 @@
-//! Chapter 5. TenantLimit: no tenant has more than so many pods with a node, in the whole cluster.
+//! Chapter 5. TenantLimit: limits the number of scheduled pods per tenant.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn tenant_of(pod: &Pod) -> Option<&Str> {
     pod.labels.get(TENANT)
 }
 
-/// How many pods with a node every tenant has. Tenants without any are absent.
+/// Number of pods with a node, per tenant. Tenants with no such pods are absent.
 #[derive(Debug, Default, PartialEq)]
 pub struct PodsOfTenants(BTreeMap<Str, usize>);
 
@@ -36,7 +36,7 @@ impl Index for PodsOfTenants {
     }
 }
 
-/// `profiles[].pluginConfig[].args`, and the plugin itself.
+/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct TenantLimit {
@@ -83,7 +83,7 @@ impl PreFilter for TenantLimit {
 }
 
 impl TenantLimit {
-    /// A pod of the same tenant that goes, or is another's now, makes room; and the waiting pod may be another's itself.
+    /// Wakes the pod if its tenant has one pod fewer, or if the pod itself changed.
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old: Some(old), new } = change else { return Ok(Hint::Queue) };
         let counted = old.node_name.is_some() && tenant_of(old) == tenant_of(pod);
@@ -97,7 +97,7 @@ mod tests {
     use harbormaster::{
         framework::ClusterEvent,
         testkit::{
-            PodBuilder, Trial, Words, cluster, index_equals_one_made_anew, node, pod, random::Dice,
+            PodBuilder, Trial, Words, cluster, index_equals_rebuilt_one, node, pod, random::Dice,
             what_helps_wakes_anywhere,
         },
     };
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_index_keeps_up_with_whatever_happens() {
         for seed in 0..10 {
-            index_equals_one_made_anew::<PodsOfTenants>(
+            index_equals_rebuilt_one::<PodsOfTenants>(
                 seed,
                 |_, name| node(name),
                 |dice, name| of(dice.pick(&["red", "blue"]), name),

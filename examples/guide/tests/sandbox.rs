@@ -1,4 +1,4 @@
-//! The plugins of the guide in the real scheduler, on a real API, without leaving the process.
+//! Runs the plugins of the guide in the real scheduler, against an in-process API server.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -12,10 +12,10 @@ use harbormaster::{
     simulation::Source,
 };
 
-/// Far longer than anything here takes.
+/// Far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A sandbox with the files of one chapter.
+/// Starts a sandbox with the configuration and manifests of one chapter.
 async fn sandbox(config: &str, manifests: &[&str]) -> Sandbox {
     let scheduler = Scheduler::builder()
         .plugin::<Gpu>()

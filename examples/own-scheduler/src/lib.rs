@@ -1,5 +1,5 @@
-//! TeamNodes: nodes that belong to a team take pods of the team's namespaces only. Which team owns a node says a label,
-//! which namespaces a team has says an object of kind Team.
+//! TeamNodes: lets only a team's pods onto the team's nodes. A node label names the team, and a Team object lists the
+//! team's namespaces.
 
 use harbormaster::{prelude::*, serde::Deserialize};
 
@@ -24,11 +24,11 @@ impl Resource for Team {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// `profiles[].pluginConfig[].args`, and the plugin itself.
+/// The plugin and its arguments, `profiles[].pluginConfig[].args`.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields)]
 pub struct TeamNodes {
-    /// The label of nodes whose value is the name of a team.
+    /// Node label whose value is the name of a team.
     pub node_label: String,
 }
 
@@ -56,7 +56,7 @@ impl Build for TeamNodes {
 }
 
 impl TeamNodes {
-    /// Helps the pods of a team that has their namespace now.
+    /// Wakes the pod if its namespace belongs to the team.
     fn after_team(&self, pod: &PodInfo, team: Changed<'_, Team>) -> PluginResult<Hint> {
         Ok(if team.new.is_some_and(|team| team.has(pod)) { Hint::Queue } else { Hint::Skip })
     }

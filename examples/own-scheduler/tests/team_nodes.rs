@@ -1,4 +1,4 @@
-//! The plugin in the real scheduler, on a real API, without leaving the process.
+//! Runs the plugin in the real scheduler, against an in-process API server.
 
 use std::time::Duration;
 

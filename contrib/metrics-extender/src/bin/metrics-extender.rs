@@ -1,4 +1,4 @@
-//! The extender's program.
+//! The metrics extender.
 
 use std::process::ExitCode;
 

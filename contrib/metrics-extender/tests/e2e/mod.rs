@@ -1,4 +1,4 @@
-//! What the end-to-end tests of the program `harbormaster` have, for these as well.
+//! The end-to-end test helpers of the `harbormaster` crate.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of this")]
 

@@ -1,4 +1,4 @@
-//! Harbormaster with the plugin `StickyVM`.
+//! Harbormaster with the `StickyVM` plugin.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The plugin asked directly. Everything is in the namespace `default`; the machine `vm`, its instance and its pods have the
-//! same name, and their kind as UID.
+//! Unit tests. All objects are in the namespace `default`. The machine `vm`, its instance and its pods share a name;
+//! UIDs differ by kind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ fn instance_of_owner(mut owner: Value) -> Value {
     json!({"metadata": {"namespace": "default", "name": "vm", "uid": "vmi", "ownerReferences": [owner]}})
 }
 
-/// The machine in version 5.
+/// The machine at resource version 5.
 fn machine_with(annotations: Value) -> Value {
     let metadata = json!({
         "namespace": "default", "name": "vm", "uid": "vm", "resourceVersion": "5", "annotations": annotations,
@@ -77,7 +77,7 @@ fn on_server(server: &FakeApi) -> Value {
     server.object(&ObjectPath::of::<VirtualMachine>("default", "vm"))["metadata"]["annotations"][KEY].clone()
 }
 
-/// The only node that PreFilter leaves; `None` if it leaves all.
+/// Returns the only node that PreFilter allows, or `None` if it allows all.
 fn pinned(nodes: &Cluster, pod: &PodInfo) -> Option<String> {
     match sticky().pre_filter(nodes, pod).unwrap() {
         PreFilterAnswer::Skip | PreFilterAnswer::Continue(None) => None,
@@ -88,7 +88,7 @@ fn pinned(nodes: &Cluster, pod: &PodInfo) -> Option<String> {
     }
 }
 
-/// Why PreFilter rejects the pod.
+/// Returns the reason why PreFilter rejects the pod.
 fn refusal(nodes: &Cluster, pod: &PodInfo) -> String {
     let Err(why) = sticky().pre_filter(nodes, pod) else { panic!("it is let through") };
     let why = rejection(why);
@@ -154,7 +154,7 @@ fn a_pod_that_belongs_to_no_machine_is_left_alone() {
     for controller in [
         None,
         Some(owner("apps/v1", "ReplicaSet", "vmi")),
-        // The article compares the kind alone.
+        // The article compares only the kind.
         Some(owner("example.com/v1", vmi, "vmi")),
         Some(owner("v1", vmi, "vmi")),
         Some(owner("kubevirt.io/v1", "VirtualMachine", "vm")),
@@ -205,7 +205,7 @@ fn what_is_missing_between_pod_and_machine_is_named_and_its_coming_wakes_the_pod
 #[test]
 fn a_node_that_is_gone_is_named_and_its_coming_back_wakes_the_pod() {
     let nodes = world(machine_on("n9"));
-    let expected = "node n9 does not exist, to which VirtualMachine default/vm sticks by its annotation example.com/sticky-node";
+    let expected = "VirtualMachine default/vm is pinned to node n9, which does not exist (annotation example.com/sticky-node)";
     assert_eq!(refusal(&nodes, &launcher("a")), expected);
     let (came, object) =
         (harbormaster::framework::ClusterEvent::new(EventResource::Node, Action::ADD), node("n9").build());
@@ -248,13 +248,13 @@ fn the_target_of_a_live_migration_may_leave_and_the_machine_still_remembers_the_
     let target =
         pod("target").label(MIGRATION, "m").pod(|pod| pod.controller = launcher("a").controller.clone());
     let target = target.info();
-    for remembered in [machine_on("n2"), machine_with(json!({}))] {
-        let mut nodes = world(remembered.clone());
+    for machine in [machine_on("n2"), machine_with(json!({}))] {
+        let mut nodes = world(machine.clone());
         assert_eq!(pinned(&nodes, &target), None);
         let trial = sticky();
         let placement = trial.reserve(&mut nodes, &target, "n1").unwrap();
         assert_eq!(trial.plugin().pre_flight(&placement).unwrap(), PreFlight::NothingToDo);
-        let server = server(remembered);
+        let server = server(machine);
         let before = on_server(&server);
         written_by(&trial, &placement, &server).unwrap();
         finished(trial.post_bind(&placement, &server.api()));
@@ -338,10 +338,10 @@ fn a_machine_that_changed_meanwhile_is_read_again() {
     assert_eq!(written_by(&trial, &placement, &FakeApi::default()), Err(missing.to_owned()));
 }
 
-/// A machine that somebody changes before every patch.
-struct Restless(FakeApi);
+/// An API server where the machine changes before every patch.
+struct EverChanging(FakeApi);
 
-impl ClusterApi for Restless {
+impl ClusterApi for EverChanging {
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a Str) -> BoxFuture<'a, Result<(), PluginError>> {
         self.0.bind(pod, node)
     }
@@ -369,11 +369,11 @@ impl ClusterApi for Restless {
 fn a_machine_that_never_rests_is_left_for_later() {
     let trial = sticky();
     let placement = trial.reserve(&mut world(machine_with(json!({}))), &launcher("a"), "n1").unwrap();
-    let api = Api::new(Arc::new(Restless(server(machine_with(json!({}))))));
+    let api = Api::new(Arc::new(EverChanging(server(machine_with(json!({}))))));
     let Err(Stopped::Error(error)) = finished(trial.pre_bind(&placement, &api)) else {
         panic!("it is written")
     };
-    assert!(error.to_string().contains("changed 10 times while its node was written"), "{error}");
+    assert!(error.to_string().contains("changed 10 times while its node was being recorded"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Harbormaster with the plugin `yoda`.
+//! Harbormaster with the `yoda` plugin.
 
 use std::process::ExitCode;
 

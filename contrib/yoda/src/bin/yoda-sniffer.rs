@@ -1,4 +1,4 @@
-//! Reports the GPUs of the node on which it runs.
+//! Reports the GPUs of the node that it runs on.
 
 use std::process::ExitCode;
 

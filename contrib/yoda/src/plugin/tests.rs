@@ -1,4 +1,4 @@
-//! Each of the original's mistakes that `mode: corrected` does not make is a test of its number.
+//! Every mistake of the original that `mode: corrected` avoids has a test with its number.
 
 use std::slice;
 
@@ -15,8 +15,8 @@ use harbormaster::{
 use super::*;
 use crate::{
     cards::{CLOCK_NOT_FIT, MEMORY_NOT_FIT, NUMBER_NOT_FIT},
+    request::{CLOCK, LEVEL, MEMORY, NUMBER, PRIORITY},
     scv::Card,
-    wish::{CLOCK, LEVEL, MEMORY, NUMBER, PRIORITY},
 };
 
 fn yoda(mode: Mode) -> Yoda {
@@ -50,7 +50,7 @@ fn scv(node: &str, cards: &[Card]) -> Value {
     scv_at(node, 1000, cards)
 }
 
-/// Nodes of these names, pods on them, and what sniffers report.
+/// Nodes with these names, pods on them, and sniffers' reports.
 fn nodes<const N: usize>(
     names: [&str; N],
     pods: impl IntoIterator<Item = PodBuilder>,
@@ -103,7 +103,7 @@ fn the_golden_vector_of_the_original_comes_out_to_the_number() {
 
 #[test]
 fn bug_1_the_clock_is_compared_with_the_fastest_clock() {
-    // Twice the clock is worth 50 points; compared with the bandwidth it would be 6.
+    // Half the clock costs 50 points; relative to the bandwidth it would cost 6.
     let slow = Card { clock: 1000, ..card(0, 16000, 16000) };
     let fast = Card { clock: 2000, ..card(0, 16000, 16000) };
     let nodes = nodes(["n", "m"], [], [scv("n", &[slow]), scv("m", &[fast])]);
@@ -146,7 +146,7 @@ fn bug_5_many_half_used_cards_do_not_beat_a_free_one() {
     let n2 = scv("n2", &[card(0, 16000, 16000)]);
     let nodes = nodes(["n1", "n2"], [], [n1, n2]);
     let pod = asks("p", &[(MEMORY, "1000")]).info();
-    // bandwidth, clock, core, power and total 500, free 2 * 50 or 2 * 100; then actual and allocate.
+    // Bandwidth, clock, core, power and total: 500. Free: 2 * 50 or 2 * 100. Then actual and allocate.
     let expected = vec![500 + 100 + 2 * 50 + 3 * 100, 500 + 200 + 2 * 100 + 3 * 100];
     assert_eq!(corrected().raw_scores(&nodes, &pod).unwrap(), Some(expected));
     assert_eq!(corrected().scores(&nodes, &pod).unwrap(), Some(vec![0, 100]));
@@ -161,8 +161,8 @@ fn the_cards_that_count_are_the_best_ones_as_many_as_are_asked_for() {
         let indexes = corrected().indexes(&nodes, &pod);
         let cx = Cycle::with_indexes(&nodes, &indexes, &pod);
         let row = nodes.find("n").unwrap();
-        let asked = yoda.asked(&cx).unwrap();
-        yoda.offer(&cx, &asked, &Wish::of(&pod.labels).unwrap().unwrap(), nodes.node(row))
+        let state = yoda.prepare(&cx).unwrap();
+        yoda.offer(&cx, &state, &Request::of(&pod.labels).unwrap().unwrap(), nodes.node(row))
             .map(|offer| offer.ids)
             .unwrap()
     };
@@ -211,7 +211,7 @@ fn bug_7_a_pod_counts_on_each_of_its_cards_and_a_finished_one_on_none() {
         let nodes = nodes(["n"], pods, [report()]);
         corrected().raw_scores(&nodes, &asks("p", &[(MEMORY, "1000")]).info()).unwrap().unwrap()[0]
     };
-    // Both cards are half held: free 50 % as the ledger has it, and half of the memory is held.
+    // Both cards are half held: the ledger leaves 50 % free, and half of the memory is held.
     assert_eq!(score(vec![]), 700 + 200 + 300);
     assert_eq!(score(vec![holds("a", "0,1", &pairs)]), 700 + 100 + 150);
     let finished = |pod: &mut Pod| pod.status.phase = harbormaster::api::pod::Phase::Succeeded;
@@ -269,7 +269,7 @@ fn bug_12_the_order_is_that_of_priority_then_the_label_then_the_level_then_time(
     ]
     .map(PodBuilder::info);
     let queued = |at: usize| {
-        // Those that go first entered last, but for the two that only time tells apart.
+        // Earlier pods in the list entered the queue later, except the two that differ only in time.
         let since = Timestamp(if at == 6 { 100 } else { 50 - at as i64 });
         Queued { pod: &ordered[at], since }
     };
@@ -313,18 +313,18 @@ fn a_level_is_that_of_the_node() {
 fn a_pod_that_somebody_else_placed_holds_what_it_most_likely_has() {
     let report = || scv("n", &[card(0, 16000, 16000), card(1, 16000, 5000)]);
     let stranger = |pairs: &[(&str, &str)]| asks("a", pairs).on("n");
-    // It runs on card 1, as 11000 MiB are in use there that nobody explains.
+    // It runs on card 1, where 11000 MiB are in use that no known pod explains.
     let runs = nodes(["n"], [stranger(&[(MEMORY, "4000")])], [report()]);
     is(&runs, &[(MEMORY, "16000")], Ok(()));
     is(&runs, &[(MEMORY, "5000"), (NUMBER, "2")], Ok(()));
-    // All of a card.
+    // It holds a whole card.
     let whole = nodes(["n"], [stranger(&[(NUMBER, "1")])], [report()]);
     is(&whole, &[(NUMBER, "1")], Ok(()));
     is(&whole, &[(NUMBER, "2")], full(NUMBER_NOT_FIT));
-    // Two of them cannot both have the same.
+    // Two pods cannot hold the same card.
     let two = nodes(["n"], [stranger(&[(NUMBER, "1")]), asks("b", &[(NUMBER, "1")]).on("n")], [report()]);
     is(&two, &[(NUMBER, "1")], full(NUMBER_NOT_FIT));
-    // More than there are.
+    // It holds more cards than the node has.
     let many = nodes(["n"], [stranger(&[(NUMBER, "9")])], [report()]);
     is(&many, &[(MEMORY, "1")], full(MEMORY_NOT_FIT));
 }
@@ -352,12 +352,12 @@ fn evicting_a_pod_gives_its_cards_back_and_what_it_uses_of_them() {
     let indexes = corrected().indexes(&nodes, &pod);
     let cx = Cycle::with_indexes(&nodes, &indexes, &pod);
     let node = nodes.node(nodes.find("n").unwrap());
-    let mut asked = plugin.asked(&cx).unwrap();
-    assert!(plugin.filter(&cx, &asked, node).is_err());
-    plugin.remove_pod(&cx, &mut asked, &victim, node).unwrap();
-    assert!(plugin.filter(&cx, &asked, node).is_ok());
-    plugin.add_pod(&cx, &mut asked, &victim, node).unwrap();
-    assert!(plugin.filter(&cx, &asked, node).is_err());
+    let mut state = plugin.prepare(&cx).unwrap();
+    assert!(plugin.filter(&cx, &state, node).is_err());
+    plugin.remove_pod(&cx, &mut state, &victim, node).unwrap();
+    assert!(plugin.filter(&cx, &state, node).is_ok());
+    plugin.add_pod(&cx, &mut state, &victim, node).unwrap();
+    assert!(plugin.filter(&cx, &state, node).is_err());
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn the_plugin_holds_to_the_rules_of_the_framework() {
     }
 }
 
-/// One more thing that happens to cards, their pods and the pod that waits for some.
+/// Returns a random event that affects cards, their pods, or the waiting pod.
 fn happening(dice: &mut Dice, now: &mut i64) -> Happening {
     let names = ["n", "m", "k"];
     let (name, uid) = (dice.pick(&names), format!("holder-{}", dice.below(4)));
@@ -534,7 +534,7 @@ fn reserve_takes_the_best_cards_and_pre_bind_writes_them_on_the_pod() {
     let placement = plugin.reserve(&mut nodes, &p, "n").unwrap();
     finished(plugin.pre_bind(&placement, &api.api())).unwrap();
     assert_eq!(api.object(&ObjectPath::pod(&p))["metadata"]["annotations"], json!({CARDS: "1,0"}));
-    // Given up, it is taken off again.
+    // Unreserve removes the annotation.
     let calls = plugin.unreserve(&mut nodes, &placement);
     assert_eq!(calls.len(), 1, "{calls:?}");
     finished(api.api().call(calls[0].clone())).unwrap();
@@ -547,7 +547,7 @@ fn what_reserve_chose_counts_until_the_annotation_says_it_and_is_given_back() {
     let mut nodes = nodes(["n"], [], [scv("n", &[card(0, 16000, 16000)])]);
     let (first, second) = (asks("first", &[(NUMBER, "1")]).info(), asks("second", &[(NUMBER, "1")]).info());
     let placement = plugin.reserve(&mut nodes, &first, "n").unwrap();
-    // As the engine assumes it; the leftover of an earlier try on another node does not count.
+    // The pod as the engine assumes it. Its annotation from an earlier attempt on another node is ignored.
     let leftover =
         asks("first", &[(NUMBER, "1")]).on("n").pod(|pod| pod.annotations = labels(&[(CARDS, "7")]));
     nodes.add_pod(&"n".into(), leftover.info());

@@ -1,4 +1,4 @@
-//! Cards from a file, for clusters without any.
+//! Cards from a file, for clusters without GPUs.
 
 use std::{
     fs,
@@ -8,13 +8,12 @@ use std::{
 use super::SnifferError;
 use crate::scv::{Card, HEALTHY};
 
-/// A YAML list of cards with the fields of [`Card`]; of these only `id` is required, and a card that does not say
-/// otherwise is healthy.
+/// A YAML list of cards with the fields of [`Card`]. Only `id` is required, and `health` defaults to healthy.
 #[derive(Debug)]
 pub struct FakeCards(PathBuf);
 
 impl FakeCards {
-    /// The cards of that file, which need not exist yet.
+    /// Uses that file, which need not exist yet.
     pub fn of(path: &Path) -> Self {
         Self(path.to_owned())
     }
@@ -22,7 +21,7 @@ impl FakeCards {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it is missing, or is no list of cards.
+    /// If the file is missing or is not a list of cards.
     pub fn read(&self) -> Result<Vec<Card>, SnifferError> {
         let wrong = |message: String| SnifferError::Fake { path: self.0.clone(), message };
         let text = fs::read_to_string(&self.0).map_err(|error| wrong(error.to_string()))?;

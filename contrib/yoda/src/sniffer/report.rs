@@ -1,4 +1,4 @@
-//! Where reports go: to the API server.
+//! Writes reports to the API server.
 
 use std::{path::Path, time::Duration};
 
@@ -12,7 +12,7 @@ use kube::{
 use super::SnifferError;
 use crate::scv::{Scv, ScvSpec, ScvStatus};
 
-/// How long the API server may take. The next report is better than one that is late.
+/// Timeout for API requests. A late report is worth less than the next one.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Writes the Scv object of one node.
@@ -24,10 +24,10 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Finds out how to reach the API server.
+    /// Configures the client.
     ///
     /// # Errors
-    /// When no way is known. Nothing is sent yet.
+    /// If there is no usable configuration. Sends nothing.
     pub async fn connect(kubeconfig: Option<&Path>, node: &str) -> Result<Self, SnifferError> {
         let unusable = |error: &dyn std::fmt::Display| SnifferError::Kubeconfig(error.to_string());
         let mut config = match kubeconfig {
@@ -48,10 +48,10 @@ impl Reporter {
         Ok(Self { scvs: Api::all_with(client, &kind), kind, node: node.to_owned() })
     }
 
-    /// Sets the status, and makes the object first if there is none.
+    /// Sets the status, after creating the object if it does not exist.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// Errors of the API server.
     pub async fn report(&self, spec: &ScvSpec, status: &ScvStatus) -> Result<(), SnifferError> {
         match self.set_status(status).await {
             Err(error) if is_missing(&error) => {}

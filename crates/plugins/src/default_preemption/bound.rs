@@ -1,63 +1,64 @@
-//! The least that room on a node can cost, known before anything is tried.
-//!
-//! A search that knows it tries the most promising nodes first, and ends when no other node can be better than what it
-//! has found. What is told here is never more than what the victims on the node really cost.
+//! Lower bounds of the cost of making room on a node, computed without trying it.
+//! //!
+//! The search uses them to try the most promising nodes first, and to stop when no other node can be better. A bound
+//! never exceeds the cost of the actual victims.
 
 use std::{cmp::Reverse, sync::Arc};
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::prelude::*;
 
-use super::{choice::Cost, importance::started};
+use super::{choice::Cost, importance::start_time};
 use crate::node_resources::shortage::Shortage;
 
-/// Works out the least costs, node by node.
+/// Computes lower bounds. Reuses its buffers from node to node.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     shortages: Vec<Shortage>,
     /// Pods that may be preempted, least important first.
     pods: Vec<Preemptible>,
-    /// Amounts of one resource that each of these pods frees.
+    /// Amounts of one resource that these pods free.
     freed: Vec<i64>,
 }
 
-/// In the order in which pods go: lowest priority first, of equal ones the latest start.
+/// A pod that may be preempted. Ordered by lowest priority, then by latest start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preemptible {
     priority: i32,
-    started: Reverse<Timestamp>,
-    /// Where it stands among the node's pods.
+    start_time: Reverse<Timestamp>,
+    /// Position among the node's pods.
     at: usize,
 }
 
 impl Bounds {
-    /// The least that victims for `pod` on that row can cost; `None` if the row cannot be freed for it.
-    pub(super) fn least(&mut self, what_if: &dyn WhatIf, row: NodeIdx, pod: &PodInfo) -> Option<Cost> {
+    /// Returns the lower bound of the cost of victims for `pod` on the row, or `None` if evictions cannot make room
+    /// there.
+    pub(super) fn lower_bound(&mut self, what_if: &dyn WhatIf, row: NodeIdx, pod: &PodInfo) -> Option<Cost> {
         let there = what_if.nodes().node(row).pods();
         self.pods.clear();
         self.pods.extend(
             there.iter().enumerate().filter(|(_, other)| other.priority() < pod.priority()).map(
                 |(at, other)| Preemptible {
                     priority: other.priority(),
-                    started: Reverse(started(other)),
+                    start_time: Reverse(start_time(other)),
                     at,
                 },
             ),
         );
         self.pods.sort_unstable();
         Shortage::gather(&mut self.shortages, what_if, row, pod);
-        // How many of the least important pods would have to go if they went in that order.
+        // Number of pods to evict, in order of importance, to cover all shortages.
         let mut needed = 1;
         for shortage in &self.shortages {
             let freed = self.pods.iter().map(|other| shortage.freed_by(&there[other.at]));
             needed = needed.max(count_to(shortage.amount, freed)?);
         }
         let highest_priority = self.pods.get(needed - 1)?.priority;
-        // If a more important pod goes the cost is higher anyway.
+        // Evicting a more important pod instead would cost more anyway.
         let less_important = self.pods.partition_point(|other| other.priority < highest_priority);
         let end = self.pods.partition_point(|other| other.priority <= highest_priority);
         let victims = self.fewest(end, there);
-        // At least so many of them are of the highest priority.
+        // At least this many victims have the highest priority.
         let highest = victims.saturating_sub(less_important).max(1);
         let others = self.pods[..victims - 1].iter().map(|other| Cost::of_priority(other.priority));
         Some(Cost {
@@ -65,11 +66,11 @@ impl Bounds {
             highest_priority,
             sum_of_priorities: others.sum::<i64>() + Cost::of_priority(highest_priority),
             victims,
-            started: self.pods[less_important + highest - 1].started,
+            start_time: self.pods[less_important + highest - 1].start_time,
         })
     }
 
-    /// Least number of the first `end` pods that must go, whichever those are.
+    /// Returns the smallest number of the first `end` pods, in any order, that cover all shortages.
     fn fewest(&mut self, end: usize, there: &[Arc<PodInfo>]) -> usize {
         let mut fewest = 1;
         for shortage in &self.shortages {
@@ -82,7 +83,7 @@ impl Bounds {
     }
 }
 
-/// Number of these amounts that make `wanted`, taken in order; `None` if all do not.
+/// Returns the number of leading amounts that add up to `wanted`, or `None` if all of them do not.
 fn count_to(wanted: i64, amounts: impl Iterator<Item = i64>) -> Option<usize> {
     let mut left = wanted;
     for (at, amount) in amounts.enumerate() {

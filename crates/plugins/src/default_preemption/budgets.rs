@@ -1,19 +1,19 @@
-//! Which evictions would break a PodDisruptionBudget.
+//! Evictions that violate a PodDisruptionBudget.
 
 use std::{ptr, sync::Arc};
 
 use harbormaster_api::PodDisruptionBudget;
 use harbormaster_framework::prelude::*;
 
-/// Brings pods whose eviction would break a budget to the front, keeping the order otherwise: how many there are.
-///
-/// The pods are taken as evicted one after the other, in the order given. Every eviction uses up a disruption of every
-/// budget that covers the pod, also one that is used up already.
+/// Moves pods whose eviction violates a budget to the front, otherwise keeping the order, and returns their number.
+/// ///
+/// Evicts the pods one after another, in the given order. Every eviction uses up a disruption of each budget that
+/// covers the pod, even of one that is already used up.
 pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> usize {
-    let mut spending = Spending { objects, left: Vec::new() };
+    let mut budgets = BudgetUse { objects, left: Vec::new() };
     let mut violating = 0;
     for at in 0..pods.len() {
-        if spending.is_overdrawn_by(&pods[at]) {
+        if budgets.evict_violates(&pods[at]) {
             pods[violating..=at].rotate_right(1);
             violating += 1;
         }
@@ -21,15 +21,15 @@ pub(super) fn violating_first(pods: &mut [Arc<PodInfo>], objects: &Objects) -> u
     violating
 }
 
-/// Budgets, and how many disruptions each has left.
-struct Spending<'a> {
+/// Budgets, with the number of disruptions left.
+struct BudgetUse<'a> {
     objects: &'a Objects,
     left: Vec<(&'a PodDisruptionBudget, i32)>,
 }
 
-impl Spending<'_> {
-    /// Counts the eviction of that pod: whether some budget does not allow it.
-    fn is_overdrawn_by(&mut self, pod: &PodInfo) -> bool {
+impl BudgetUse<'_> {
+    /// Counts an eviction of the pod. Returns true if it violates a budget.
+    fn evict_violates(&mut self, pod: &PodInfo) -> bool {
         if pod.labels.is_empty() {
             return false;
         }
@@ -48,8 +48,8 @@ impl Spending<'_> {
     }
 }
 
-/// Whether the pod counts against the budget. A selector that is missing, empty or malformed selects nothing here, and
-/// a pod whose disruption the API server has counted already is not counted twice.
+/// Returns true if the budget covers the pod. A missing, empty or malformed selector covers nothing, and a pod whose
+/// disruption the API server has already counted is not counted again.
 fn covers(budget: &PodDisruptionBudget, pod: &PodInfo) -> bool {
     let selects = budget
         .selector

@@ -1,41 +1,41 @@
-//! Which node is best to make room on.
+//! Choice of the best node for an eviction.
 
 use std::cmp::Reverse;
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::prelude::*;
 
-use super::importance::started;
+use super::importance::start_time;
 
-/// What a candidate costs, the most important fact first; less is better.
+/// Cost of a candidate, most important criterion first; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) violations: usize,
     pub(super) highest_priority: i32,
-    /// The sum of [`Self::of_priority`] over the victims.
+    /// Sum of [`Self::of_priority`] over the victims.
     pub(super) sum_of_priorities: i64,
     pub(super) victims: usize,
-    /// Of the victims of highest priority, who started first: the later the better.
-    pub(super) started: Reverse<Timestamp>,
+    /// Earliest start of a victim of the highest priority; later is better.
+    pub(super) start_time: Reverse<Timestamp>,
 }
 
-/// The candidate that costs least, of equal ones the first.
+/// Returns the candidate with the lowest cost; the first one if several are equal.
 pub(super) fn best(candidates: Vec<EvictionPlan>) -> Option<EvictionPlan> {
     candidates.into_iter().min_by_key(Cost::of)
 }
 
 impl Cost {
-    /// More than any candidate costs.
+    /// A cost above that of any candidate.
     pub(super) const WORST: Self = Self {
         violations: usize::MAX,
         highest_priority: i32::MAX,
         sum_of_priorities: i64::MAX,
         victims: usize::MAX,
-        started: Reverse(Timestamp(i64::MIN)),
+        start_time: Reverse(Timestamp(i64::MIN)),
     };
 
-    /// Returns the share of one victim in the sum of priorities. Every priority counts from the lowest one possible, so that one
-    /// victim more is always worse than one that is a little more important.
+    /// Returns a victim's share in the sum of priorities, counted from the lowest possible priority, so that an
+    /// additional victim always costs more than a slightly more important one.
     pub(super) fn of_priority(priority: i32) -> i64 {
         i64::from(priority) - i64::from(i32::MIN)
     }
@@ -48,7 +48,7 @@ impl Cost {
             highest_priority,
             sum_of_priorities: plan.victims.iter().map(|pod| Self::of_priority(pod.priority())).sum(),
             victims: plan.victims.len(),
-            started: Reverse(highest.map(|pod| started(pod)).min().unwrap_or_default()),
+            start_time: Reverse(highest.map(|pod| start_time(pod)).min().unwrap_or_default()),
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Victims of (priority, second of the start), all on one node.
+    /// Returns a candidate on one node, with victims as (priority, second of the start).
     fn candidate(row: usize, violations: usize, victims: &[(i32, Option<i64>)]) -> EvictionPlan {
         let victim = |(priority, second): &(i32, Option<i64>)| {
             let start_time = second.map(Timestamp::from_secs);

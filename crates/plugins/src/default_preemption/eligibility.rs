@@ -1,4 +1,4 @@
-//! Whether a pod may preempt others at all.
+//! Eligibility of a pod for preemption.
 
 use harbormaster_framework::prelude::*;
 
@@ -6,8 +6,8 @@ const REASON_NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const REASON_TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
 const REASON_WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
-/// Why the pod may not; `None` if it may.
-pub(super) fn obstacle(cx: &PostFilterCycle<'_>, workload_aware: bool) -> Option<&'static str> {
+/// Returns the reason why the pod may not preempt others, or `None` if it may.
+pub(super) fn reason_ineligible(cx: &PostFilterCycle<'_>, workload_aware: bool) -> Option<&'static str> {
     let spec = &cx.pod.spec;
     if workload_aware && spec.pod_group.is_some() {
         return Some(REASON_WORKLOAD_AWARE);
@@ -15,12 +15,12 @@ pub(super) fn obstacle(cx: &PostFilterCycle<'_>, workload_aware: bool) -> Option
     if spec.never_preempts {
         return Some(REASON_NEVER);
     }
-    has_victims_on_their_way_out(cx).then_some(REASON_TERMINATING)
+    has_terminating_victims(cx).then_some(REASON_TERMINATING)
 }
 
-/// Whether the pod waits for pods that were preempted, presumably for it, on the node it is nominated to. There is no
-/// point in waiting for a node that no eviction opens up.
-fn has_victims_on_their_way_out(cx: &PostFilterCycle<'_>) -> bool {
+/// Returns true if preempted pods are still terminating on the pod's nominated node. Does not wait for a node that
+/// evictions cannot open up.
+fn has_terminating_victims(cx: &PostFilterCycle<'_>) -> bool {
     let nodes = cx.what_if.nodes();
     let Some(row) = cx.pod.status.nominated_node_name.as_ref().and_then(|name| nodes.find(name)) else {
         return false;
@@ -31,7 +31,7 @@ fn has_victims_on_their_way_out(cx: &PostFilterCycle<'_>) -> bool {
     nodes.node(row).pods().iter().any(|pod| pod.priority() < cx.pod.priority() && is_preempted(pod))
 }
 
-/// Whether the pod terminates because a scheduler preempted it; pods that are deleted for other reasons do not count.
+/// Returns true if a scheduler preempted the pod; pods deleted for other reasons do not count.
 fn is_preempted(pod: &PodInfo) -> bool {
     pod.is_terminating()
         && pod

@@ -1,26 +1,26 @@
-//! Which of two pods is rather left alone.
+//! Order of pods by importance.
 
 use std::{cmp::Reverse, sync::Arc};
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::pod::PodInfo;
 
-/// When the pod started; later than any time if that is not known.
-pub(super) fn started(pod: &PodInfo) -> Timestamp {
+/// Returns the pod's start time; later than any other if it is unknown.
+pub(super) fn start_time(pod: &PodInfo) -> Timestamp {
     pod.status.start_time.unwrap_or(Timestamp(i64::MAX))
 }
 
-/// Puts the most important pods first: by priority, then who started earlier.
-///
-/// Of two pods without start time and with equal priority the one that stood behind goes first: kube-scheduler asks
-/// for the present time when it compares them and asks for the latter's first.
+/// Sorts the most important pods first: by priority, then by earlier start.
+/// ///
+/// Pods of equal priority without start time are reversed: kube-scheduler uses the current time when it compares them,
+/// and evaluates the second pod's first.
 pub(super) fn sort(pods: &mut [Arc<PodInfo>]) {
-    pods.sort_by_key(|pod| (Reverse(pod.priority()), started(pod)));
-    let alike = |a: &Arc<PodInfo>, b: &Arc<PodInfo>| {
+    pods.sort_by_key(|pod| (Reverse(pod.priority()), start_time(pod)));
+    let same_rank = |a: &Arc<PodInfo>, b: &Arc<PodInfo>| {
         let unknown = |pod: &PodInfo| pod.status.start_time.is_none();
         a.priority() == b.priority() && unknown(a) && unknown(b)
     };
-    pods.chunk_by_mut(alike).for_each(<[_]>::reverse);
+    pods.chunk_by_mut(same_rank).for_each(<[_]>::reverse);
 }
 
 #[cfg(test)]

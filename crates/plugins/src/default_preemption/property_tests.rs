@@ -1,4 +1,4 @@
-//! The plugin against a model that follows the rules word by word and copies everything it changes.
+//! The plugin, compared with a model that follows the rules literally and copies everything it changes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use harbormaster_testkit::{WhatIfTrial, cluster, labels, node, pod, profile, ran
 
 use super::*;
 
-/// One node with its pods, those included that are only expected there.
+/// A node with its pods, including those nominated to it.
 #[derive(Clone, Debug)]
 struct ModelNode {
     name: String,
@@ -21,7 +21,7 @@ impl ModelNode {
     fn holds(&self, preemptor: &PodInfo, with: &[Arc<PodInfo>]) -> bool {
         let all = || self.pods.iter().chain(with).map(|pod| pod.request()).chain([preemptor.request()]);
         let enough = |room: i64, of: fn(&Resources) -> i64| {
-            // What a pod does not ask for it may find exhausted.
+            // A resource that the pod does not request may be exhausted.
             of(preemptor.request()) == 0 || all().map(of).sum::<i64>() <= room
         };
         all().count() as i64 <= self.room.pods
@@ -29,7 +29,7 @@ impl ModelNode {
             && enough(self.room.memory, |r| r.memory)
     }
 
-    /// Twice, as with every filter: with the pods that are expected, and without.
+    /// Filters twice: with nominated pods, and without.
     fn fits(&self, preemptor: &PodInfo) -> bool {
         let counts = |pod: &&Arc<PodInfo>| pod.priority() >= preemptor.priority();
         let expected: Vec<_> = self.nominated.iter().filter(counts).cloned().collect();
@@ -54,7 +54,7 @@ struct ModelCandidate {
     violations: i64,
 }
 
-/// "Now" for pods without start time, later with every look at it.
+/// "Now" for pods without start time, which advances with every use.
 struct Clock(i64);
 
 impl Clock {
@@ -71,7 +71,7 @@ impl Clock {
         a < b
     }
 
-    /// The sort that Go uses for a dozen elements and fewer.
+    /// Go's sort for up to twelve elements.
     fn sort(&mut self, pods: &mut [Arc<PodInfo>]) {
         for i in 1..pods.len() {
             let mut j = i;
@@ -140,10 +140,10 @@ fn victims_on(
     Some(found)
 }
 
-/// Keeps those for which `cost` is least.
+/// Keeps the candidates with the lowest cost.
 fn keep_best(candidates: &mut Vec<ModelCandidate>, cost: impl Fn(&ModelCandidate) -> i64) {
-    let least = candidates.iter().map(&cost).min();
-    candidates.retain(|candidate| Some(cost(candidate)) == least);
+    let lowest = candidates.iter().map(&cost).min();
+    candidates.retain(|candidate| Some(cost(candidate)) == lowest);
 }
 
 fn earliest_start(candidate: &ModelCandidate) -> i64 {
@@ -152,7 +152,7 @@ fn earliest_start(candidate: &ModelCandidate) -> i64 {
     most_important.map(|pod| pod.status.start_time.map_or(i64::MAX, |at| at.0)).min().unwrap()
 }
 
-/// Part of a candidate that is compared; its node is not.
+/// Criteria by which candidates are compared, not including the node.
 fn cost(candidate: &ModelCandidate) -> [i64; 5] {
     [
         candidate.violations,
@@ -192,7 +192,7 @@ fn best_of(
     left.into_iter().next()
 }
 
-struct Scene {
+struct Scenario {
     trial: WhatIfTrial,
     nodes: Vec<ModelNode>,
     budgets: Vec<PodDisruptionBudget>,
@@ -230,7 +230,7 @@ fn random_budget(dice: &mut Dice, at: usize) -> PodDisruptionBudget {
     }
 }
 
-fn scene(dice: &mut Dice) -> Scene {
+fn scenario(dice: &mut Dice) -> Scenario {
     let size = 1 + dice.below(6) as usize;
     let mut nodes = Vec::new();
     let mut builders = Vec::new();
@@ -270,10 +270,10 @@ fn scene(dice: &mut Dice) -> Scene {
         trial.cluster().set_object(Object::PodDisruptionBudget(budget.clone()));
     }
     let preemptor = random_pod(dice, "preemptor").info();
-    Scene { trial, nodes, budgets, preemptor }
+    Scenario { trial, nodes, budgets, preemptor }
 }
 
-/// Everything that a question might have changed.
+/// Returns everything that a what-if question might change.
 fn facts(trial: &mut WhatIfTrial) -> Vec<String> {
     let nodes = trial.cluster().nodes();
     let fact = |node: NodeRef<'_>| {
@@ -286,25 +286,28 @@ fn facts(trial: &mut WhatIfTrial) -> Vec<String> {
     nodes.nodes().map(fact).collect()
 }
 
-fn check_victims(scene: &Scene, node: &str, victims: &[Arc<PodInfo>], seed: u64) {
-    let node = scene.nodes.iter().find(|n| n.name == node).unwrap();
+fn check_victims(scenario: &Scenario, node: &str, victims: &[Arc<PodInfo>], seed: u64) {
+    let node = scenario.nodes.iter().find(|n| n.name == node).unwrap();
     let rest = node.without(victims);
-    assert!(rest.fits(&scene.preemptor), "seed {seed}: the pod still does not fit");
+    assert!(rest.fits(&scenario.preemptor), "seed {seed}: the pod still does not fit");
     assert_eq!(rest.pods.len() + victims.len(), node.pods.len(), "seed {seed}: a victim is not there");
     for victim in victims {
-        assert!(victim.priority() < scene.preemptor.priority(), "seed {seed}: {victim:?} is too important");
+        assert!(
+            victim.priority() < scenario.preemptor.priority(),
+            "seed {seed}: {victim:?} is too important"
+        );
         let mut crowded = rest.clone();
         crowded.pods.push(victim.clone());
-        assert!(!crowded.fits(&scene.preemptor), "seed {seed}: {victim:?} need not go");
+        assert!(!crowded.fits(&scenario.preemptor), "seed {seed}: {victim:?} need not go");
     }
 }
 
-/// Asks the plugin with these arguments. The cluster stays as it was.
-fn ask(scene: &mut Scene, args: DefaultPreemptionArgs, seed: u64) -> PostFiltered {
+/// Runs the plugin with these arguments. Checks that the cluster is unchanged.
+fn ask(scenario: &mut Scenario, args: DefaultPreemptionArgs, seed: u64) -> PostFiltered {
     let plugin = DefaultPreemption::build(args, &BuildCycle::default()).unwrap();
-    let before = facts(&mut scene.trial);
-    let answer = scene.trial.ask(&plugin, &scene.preemptor).unwrap();
-    assert_eq!(facts(&mut scene.trial), before, "seed {seed}");
+    let before = facts(&mut scenario.trial);
+    let answer = scenario.trial.ask(&plugin, &scenario.preemptor).unwrap();
+    assert_eq!(facts(&mut scenario.trial), before, "seed {seed}");
     answer
 }
 
@@ -317,20 +320,20 @@ fn random_clusters_are_decided_as_by_the_model() {
     let mut preemptions = 0;
     for seed in 0..4000 {
         let mut dice = Dice::new(seed);
-        let mut scene = scene(&mut dice);
-        if scene.trial.fits(&scene.preemptor) {
+        let mut scenario = scenario(&mut dice);
+        if scenario.trial.fits(&scenario.preemptor) {
             continue;
         }
         let (offset, wanted) = (dice.below(7) as usize, 1 + dice.below(6) as i32);
-        scene.trial.set_offset(offset);
+        scenario.trial.set_offset(offset);
         let args =
             DefaultPreemptionArgs { min_candidate_nodes_percentage: 0, min_candidate_nodes_absolute: wanted };
-        let answer = ask(&mut scene, args, seed);
-        let model = best_of(&scene.nodes, &scene.preemptor, &scene.budgets, offset, wanted as usize);
+        let answer = ask(&mut scenario, args, seed);
+        let model = best_of(&scenario.nodes, &scenario.preemptor, &scenario.budgets, offset, wanted as usize);
         match answer {
             PostFiltered::Nominate { node, victims } => {
                 preemptions += 1;
-                check_victims(&scene, &node, &victims, seed);
+                check_victims(&scenario, &node, &victims, seed);
                 let model = model.unwrap_or_else(|| panic!("seed {seed}: the model finds no node"));
                 let expected = (model.node, names(&model.victims));
                 assert_eq!((node.to_string(), names(&victims)), expected, "seed {seed}");
@@ -350,22 +353,22 @@ fn by_default_no_victims_cost_more_than_the_best_that_the_model_finds_among_all_
     let mut preemptions = 0;
     for seed in 0..4000 {
         let mut dice = Dice::new(seed);
-        let mut scene = scene(&mut dice);
-        if scene.trial.fits(&scene.preemptor) {
+        let mut scenario = scenario(&mut dice);
+        if scenario.trial.fits(&scenario.preemptor) {
             continue;
         }
-        scene.trial.set_offset(dice.below(7) as usize);
-        let answer = ask(&mut scene, DefaultPreemptionArgs::default(), seed);
-        let model = best_of(&scene.nodes, &scene.preemptor, &scene.budgets, 0, usize::MAX);
+        scenario.trial.set_offset(dice.below(7) as usize);
+        let answer = ask(&mut scenario, DefaultPreemptionArgs::default(), seed);
+        let model = best_of(&scenario.nodes, &scenario.preemptor, &scenario.budgets, 0, usize::MAX);
         let PostFiltered::Nominate { node, victims } = answer else {
             assert!(model.is_none(), "seed {seed}: the model preempts on {:?}", model.unwrap().node);
             continue;
         };
         preemptions += 1;
-        check_victims(&scene, &node, &victims, seed);
+        check_victims(&scenario, &node, &victims, seed);
         let model = model.unwrap_or_else(|| panic!("seed {seed}: the model finds no node"));
-        let there = scene.nodes.iter().find(|known| known.name == *node).unwrap();
-        let chosen = victims_on(there, &scene.preemptor, &scene.budgets).unwrap();
+        let there = scenario.nodes.iter().find(|known| known.name == *node).unwrap();
+        let chosen = victims_on(there, &scenario.preemptor, &scenario.budgets).unwrap();
         assert_eq!(names(&victims), names(&chosen.victims), "seed {seed}");
         assert_eq!(cost(&chosen), cost(&model), "seed {seed}: {node} instead of {}", model.node);
     }

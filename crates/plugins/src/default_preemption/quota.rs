@@ -1,15 +1,15 @@
-//! Number of candidates that kube-scheduler looks for before it chooses.
+//! Number of candidates that kube-scheduler collects before it chooses.
 
 use harbormaster_api::args::DefaultPreemptionArgs;
 
-/// Number of candidates that are enough to choose among, of `rows` nodes that may become some.
+/// Returns the number of candidates that are enough, given `rows` potential ones.
 pub(super) fn wanted(args: &DefaultPreemptionArgs, rows: usize) -> usize {
     let number = |number: i32| usize::try_from(number).unwrap_or(0);
     let share = rows * number(args.min_candidate_nodes_percentage) / 100;
     share.max(number(args.min_candidate_nodes_absolute)).min(rows)
 }
 
-/// Number of candidates of each kind. Of either kind no more than `wanted` are kept.
+/// Number of candidates of each kind. At most `wanted` of each kind are kept.
 pub(super) struct Quota {
     wanted: usize,
     clean: usize,
@@ -21,7 +21,7 @@ impl Quota {
         Self { wanted, clean: 0, violating: 0 }
     }
 
-    /// Counts one more candidate; `false` if there are enough of its kind.
+    /// Counts a candidate; returns false if there are enough of its kind.
     pub(super) fn admits(&mut self, violations: usize) -> bool {
         let kind = if violations == 0 { &mut self.clean } else { &mut self.violating };
         let admitted = *kind < self.wanted;
@@ -29,7 +29,8 @@ impl Quota {
         admitted
     }
 
-    /// Candidates that break a disruption budget are not enough, however many there are.
+    /// Returns true if there are enough candidates. Candidates that violate a disruption budget are not enough on their
+    /// own.
     pub(super) fn is_met(&self) -> bool {
         self.clean > 0 && self.clean + self.violating >= self.wanted
     }

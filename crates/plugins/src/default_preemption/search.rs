@@ -1,4 +1,4 @@
-//! Looking for nodes on which evictions would help.
+//! Search for nodes where evictions help.
 
 use std::{
     borrow::Cow,
@@ -19,18 +19,18 @@ use super::{
 const REASON_NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const REASON_NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Once so many nodes have been tried, the best candidate that breaks no disruption budget will do.
-const TRIED_AT_MOST: usize = 1000;
+/// Number of nodes after which the best candidate without budget violations is accepted.
+const MAX_TRIED: usize = 1000;
 
-/// What was found so far.
+/// Results of a search.
 #[derive(Default)]
 pub(super) struct Search {
-    /// In the order in which they are preferred if they cost the same.
+    /// Candidates, in order of preference if they cost the same.
     pub(super) candidates: Vec<EvictionPlan>,
     preemptible: Preemptible,
-    /// How many nodes have no pod that may be preempted.
+    /// Number of nodes without a pod that may be preempted.
     without_victims: usize,
-    /// How many others were rejected, and for each reason how many of them.
+    /// Number of nodes that were rejected.
     rejected: usize,
     reasons: BTreeMap<Cow<'static, str>, usize>,
     errors: Vec<String>,
@@ -52,7 +52,7 @@ impl Search {
         }
     }
 
-    /// One node after the other until there are enough candidates, as kube-scheduler does.
+    /// Tries one node after another until there are enough candidates, as kube-scheduler does.
     fn until_enough(&mut self, mut quota: Quota, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
         for row in rows {
             if self.has_no_victims(*row, pod, what_if) {
@@ -68,16 +68,16 @@ impl Search {
         }
     }
 
-    /// All nodes, those that promise most first, until no other can be better. Extenders choose among as many as
-    /// kube-scheduler would show them.
+    /// Tries all nodes, most promising first, until no other node can be better. If there are extenders, keeps as many
+    /// candidates as kube-scheduler would send them.
     fn best_first(&mut self, enough: usize, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
         let kept = if what_if.asks_extenders() { enough } else { 1 };
-        let mut promising = self.by_promise(rows, pod, what_if);
+        let mut by_bound = self.rows_by_bound(rows, pod, what_if);
         let mut found: Vec<(Cost, EvictionPlan)> = Vec::new();
         let mut tried = 0;
-        while let Some(Reverse((least, at))) = promising.pop() {
+        while let Some(Reverse((lower_bound, at))) = by_bound.pop() {
             let is_settled = |(worst, _): &(Cost, EvictionPlan)| {
-                *worst <= least || tried >= enough.max(TRIED_AT_MOST) && worst.violations == 0
+                *worst <= lower_bound || tried >= enough.max(MAX_TRIED) && worst.violations == 0
             };
             if found.get(kept - 1).is_some_and(is_settled) {
                 break;
@@ -92,35 +92,35 @@ impl Search {
         self.candidates = found.into_iter().map(|(_, plan)| plan).collect();
     }
 
-    /// The least that each of the rows can cost, and where it stands among them: the least of all comes first. Rows
-    /// without anybody to preempt are left out.
-    fn by_promise(
+    /// Returns the lower bounds of the rows' costs with their positions in `rows`, lowest first. Leaves out rows
+    /// without a pod to preempt.
+    fn rows_by_bound(
         &mut self,
         rows: &[NodeIdx],
         pod: &PodInfo,
         what_if: &dyn WhatIf,
     ) -> BinaryHeap<Reverse<(Cost, usize)>> {
         let mut bounds = Bounds::default();
-        let mut promises = Vec::with_capacity(rows.len());
+        let mut bounds_by_row = Vec::with_capacity(rows.len());
         for (at, row) in rows.iter().enumerate() {
             if !self.has_no_victims(*row, pod, what_if) {
-                // Those that cannot be freed are tried if there are no others: the message tells why they cannot.
-                let least = bounds.least(what_if, *row, pod).unwrap_or(Cost::WORST);
-                promises.push(Reverse((least, at)));
+                // Rows that cannot be freed come last; trying them gives the reasons for the message.
+                let lower_bound = bounds.lower_bound(what_if, *row, pod).unwrap_or(Cost::WORST);
+                bounds_by_row.push(Reverse((lower_bound, at)));
             }
         }
-        promises.into()
+        bounds_by_row.into()
     }
 
-    /// Counts the row if it has no pod that may be preempted. That is known without a look at the pods: where all pods
-    /// are equally important there are many such nodes.
+    /// Counts the row if none of its pods may be preempted. Uses a column, since there are many such nodes if all pods
+    /// have the same priority.
     fn has_no_victims(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &dyn WhatIf) -> bool {
         let has_none = what_if.nodes().columns().lowest_priority[row.at()] >= pod.priority();
         self.without_victims += usize::from(has_none);
         has_none
     }
 
-    /// Pods that would have to leave that node, if that helps.
+    /// Finds the victims on a node, if evictions help there.
     fn try_row(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &mut dyn WhatIf) -> Option<EvictionPlan> {
         self.preemptible.gather(what_if.nodes().node(row), pod.priority(), what_if.objects());
         match dry_run(what_if, row, &self.preemptible) {
@@ -145,26 +145,26 @@ impl Search {
         }
     }
 
-    /// What went wrong. It matters only where there is no candidate.
+    /// Returns the errors. They matter only if there is no candidate.
     pub(super) fn error(&self) -> Option<String> {
-        let mut different: Vec<&str> = Vec::new();
+        let mut distinct: Vec<&str> = Vec::new();
         for error in &self.errors {
-            if !different.contains(&error.as_str()) {
-                different.push(error);
+            if !distinct.contains(&error.as_str()) {
+                distinct.push(error);
             }
         }
-        match different.as_slice() {
+        match distinct.as_slice() {
             [] => None,
             [only] => Some((*only).to_owned()),
             all => Some(format!("[{}]", all.join(", "))),
         }
     }
 
-    /// Why no node can be helped, with `nodes` nodes in the cluster.
+    /// Returns the reason why no eviction helps, in a cluster of `nodes` nodes.
     pub(super) fn message(&self, nodes: usize) -> String {
         let mut diagnosis = Diagnosis { nodes, ..Diagnosis::default() };
-        let told = self.reasons.iter().map(|(reason, nodes)| (reason.to_string(), *nodes));
-        diagnosis.reasons.extend(told);
+        let counts = self.reasons.iter().map(|(reason, nodes)| (reason.to_string(), *nodes));
+        diagnosis.reasons.extend(counts);
         let others = nodes.saturating_sub(self.without_victims + self.rejected);
         for (reason, nodes) in [(REASON_NO_VICTIMS, self.without_victims), (REASON_NOT_HELPFUL, others)] {
             if nodes > 0 {
@@ -175,7 +175,7 @@ impl Search {
     }
 }
 
-/// Who would have to leave that node; `None` if that cannot be asked.
+/// Finds the victims on a node; returns `None` if the dry run is not possible.
 fn dry_run(
     what_if: &mut dyn WhatIf,
     row: NodeIdx,
@@ -183,7 +183,7 @@ fn dry_run(
 ) -> PluginResult<Option<Result<Victims, Reject>>> {
     let mut answer = None;
     what_if.dry_run(row, &mut |node| {
-        answer = Some(preemptible.spare(node)?);
+        answer = Some(preemptible.find_victims(node)?);
         Ok(())
     })?;
     Ok(answer)

@@ -22,7 +22,7 @@ fn limited_to(percentage: i32, absolute: i32) -> DefaultPreemption {
     DefaultPreemption::build(args, &BuildCycle::default()).unwrap()
 }
 
-/// With resources, taints and cordons looked at, and one more filter.
+/// Uses the resource, taint and cordon filters, and one more filter.
 fn world_with(
     extra: &str,
     nodes: impl IntoIterator<Item = NodeBuilder>,
@@ -46,13 +46,13 @@ fn world(
     world_with("", nodes, pods)
 }
 
-/// Has 4 cores.
+/// Nodes with 4 cores.
 fn nodes(names: &[&str]) -> Vec<NodeBuilder> {
     names.iter().map(|name| node(name)).collect()
 }
 
-/// `node: victims`, or the reasons and what becomes of the nomination.
-fn told(answer: PluginResult<PostFiltered>) -> String {
+/// Formats the answer as `node: victims`, or as the reasons and the effect on the nomination.
+fn describe(answer: PluginResult<PostFiltered>) -> String {
     match answer {
         Ok(PostFiltered::Nominate { node, victims }) => {
             let names: Vec<&str> = victims.iter().map(|pod| pod.name.as_str()).collect();
@@ -67,10 +67,10 @@ fn told(answer: PluginResult<PostFiltered>) -> String {
 }
 
 fn ask(world: &mut WhatIfTrial, pod: PodBuilder) -> String {
-    told(world.ask(&plugin(), &pod.info()))
+    describe(world.ask(&plugin(), &pod.info()))
 }
 
-fn started(second: i64, pod: PodBuilder) -> PodBuilder {
+fn started_at(second: i64, pod: PodBuilder) -> PodBuilder {
     pod.pod(|pod| pod.status.start_time = Some(Timestamp::from_secs(second)))
 }
 
@@ -85,7 +85,7 @@ fn budget(app: &str, disruptions_allowed: i32) -> Object {
     })
 }
 
-/// As a preempted pod looks until it is gone, with another reason or status if given.
+/// A preempted pod that is still terminating, with another reason or status if given.
 fn preempted(pod: PodBuilder, reason: &str, status: &str) -> PodBuilder {
     let (reason, status) = (reason.into(), status.into());
     let condition =
@@ -187,8 +187,8 @@ fn with_workload_aware_preemption_pods_of_a_group_do_not_preempt_one_by_one() {
     let single = pod("p").cpu("4").priority(9);
     let member = single.clone().spec(|spec| spec.pod_group = Some("g".into()));
     let text = "Keep preemption: not eligible due to workload aware preemption enabled";
-    assert_eq!(told(world.ask(&aware, &member.clone().info())), text);
-    assert_eq!(told(world.ask(&aware, &single.info())), "n: low");
+    assert_eq!(describe(world.ask(&aware, &member.clone().info())), text);
+    assert_eq!(describe(world.ask(&aware, &single.info())), "n: low");
     assert_eq!(ask(&mut world, member), "n: low");
 }
 
@@ -252,12 +252,12 @@ fn the_search_stops_when_enough_candidates_are_found() {
     let mut world = world(nodes(&names), names.map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
     let preemptor = pod("p").cpu("4").priority(1).info();
     for (percentage, absolute, looked_at) in [(40, 1, 2), (0, 3, 3), (10, 99, 5), (20, 0, 1)] {
-        assert_eq!(told(world.ask(&limited_to(percentage, absolute), &preemptor)), "n0: on-n0");
+        assert_eq!(describe(world.ask(&limited_to(percentage, absolute), &preemptor)), "n0: on-n0");
         assert_eq!(world.dry_runs(), &names[..looked_at], "{percentage}% or {absolute}");
     }
 }
 
-/// `count` nodes that are full of one pod each, of the priorities given by `priority`.
+/// `count` nodes, each full with one pod, with priorities given by `priority`.
 fn full(count: usize, priority: impl Fn(usize) -> i32) -> WhatIfTrial {
     let names: Vec<String> = (0..count).map(|at| format!("n{at}")).collect();
     let there = names.iter().enumerate();
@@ -286,7 +286,7 @@ fn a_node_is_not_tried_if_its_pods_started_too_early_to_be_better() {
     let names = ["n0", "n1", "n2"];
     let victims = |name: &&str, first| {
         let two = [("a", first), ("b", 90)]
-            .map(|(nth, second)| started(second, pod(&format!("{nth}-{name}")).cpu("2")).on(name));
+            .map(|(nth, second)| started_at(second, pod(&format!("{nth}-{name}")).cpu("2")).on(name));
         two.to_vec()
     };
     let there = names.iter().zip([10, 30, 20]).flat_map(|(name, first)| victims(name, first));
@@ -297,7 +297,7 @@ fn a_node_is_not_tried_if_its_pods_started_too_early_to_be_better() {
 
 #[test]
 fn a_promise_that_is_not_kept_has_the_other_nodes_tried_up_to_a_bound() {
-    // What stands in the way is a port, of which the least important pods say nothing.
+    // The obstacle is a port that the least important pods do not use.
     let crowd = |count: usize| {
         let names: Vec<String> = (0..count).map(|at| format!("n{at}")).collect();
         let there = names.iter().flat_map(|name| {
@@ -343,7 +343,7 @@ fn nodes_that_become_no_candidate_do_not_count_as_enough() {
     let mut pods = vec![pod("high").cpu("4").priority(9).on("n0"), pod("tiny").on("n0")];
     pods.extend(names[1..].iter().map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
     let mut world = world(nodes(&names), pods);
-    assert_eq!(told(world.ask(&limited_to(0, 2), &pod("p").cpu("4").priority(1).info())), "n1: on-n1");
+    assert_eq!(describe(world.ask(&limited_to(0, 2), &pod("p").cpu("4").priority(1).info())), "n1: on-n1");
     assert_eq!(world.dry_runs(), ["n0", "n1", "n2"]);
 }
 
@@ -359,7 +359,7 @@ fn the_search_begins_at_the_offset_among_the_nodes_it_looks_at_and_goes_round() 
     {
         world.set_offset(offset);
         let first = looked_at[0];
-        assert_eq!(told(world.ask(&limited_to(0, 3), &preemptor)), format!("{first}: on-{first}"));
+        assert_eq!(describe(world.ask(&limited_to(0, 3), &preemptor)), format!("{first}: on-{first}"));
         assert_eq!(world.dry_runs(), looked_at);
     }
 }
@@ -372,7 +372,7 @@ fn the_search_goes_on_until_some_candidate_breaks_no_budget() {
     pods.extend(names[2..].iter().map(|name| pod(&format!("on-{name}")).cpu("4").on(name)));
     let mut world = world(nodes(&names), pods);
     world.cluster().set_object(budget("x", 0));
-    assert_eq!(told(world.ask(&limited_to(0, 1), &pod("p").cpu("4").priority(1).info())), "n2: on-n2");
+    assert_eq!(describe(world.ask(&limited_to(0, 1), &pod("p").cpu("4").priority(1).info())), "n2: on-n2");
     assert_eq!(world.dry_runs(), ["n0", "n1", "n2"]);
 }
 
@@ -380,7 +380,7 @@ fn the_search_goes_on_until_some_candidate_breaks_no_budget() {
 fn if_no_candidate_is_wanted_none_is_kept() {
     let mut world = world(nodes(&["n"]), [pod("low").cpu("4").on("n")]);
     let text = "Clear preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
-    assert_eq!(told(world.ask(&limited_to(10, 0), &pod("p").cpu("4").priority(1).info())), text);
+    assert_eq!(describe(world.ask(&limited_to(10, 0), &pod("p").cpu("4").priority(1).info())), text);
 }
 
 // ---- victims on one node ----
@@ -417,14 +417,15 @@ fn the_most_important_pods_are_spared_first() {
 #[test]
 fn of_pods_of_equal_priority_those_that_run_longest_are_spared() {
     let pods = ["a", "b", "c", "d"].iter().zip([3, 1, 4, 2]);
-    let pods = pods.map(|(name, second)| started(second, pod(name).cpu("1").on("n")));
+    let pods = pods.map(|(name, second)| started_at(second, pod(name).cpu("1").on("n")));
     let mut world = world(nodes(&["n"]), pods.collect::<Vec<_>>());
     assert_eq!(ask(&mut world, pod("p").cpu("2").priority(5)), "n: a c");
 }
 
 #[test]
 fn pods_that_have_not_started_go_first_and_of_these_the_first_to_join() {
-    let pods = [pod("x").cpu("1").on("n"), started(9, pod("s").cpu("2").on("n")), pod("y").cpu("1").on("n")];
+    let pods =
+        [pod("x").cpu("1").on("n"), started_at(9, pod("s").cpu("2").on("n")), pod("y").cpu("1").on("n")];
     let mut world = world(nodes(&["n"]), pods);
     assert_eq!(ask(&mut world, pod("p").cpu("1").priority(5)), "n: x");
 }
@@ -449,7 +450,7 @@ fn pods_whose_eviction_breaks_a_budget_are_spared_before_more_important_ones() {
 
 #[test]
 fn only_broken_budgets_of_actual_victims_count_against_a_node() {
-    // On n1 two pods would break the budget, but one of them is spared; on n2 two must go.
+    // On n1 two pods would violate the budget, but one of them is spared; on n2 two must be evicted.
     let guarded = |name: &str, cpu: &str, node: &str| pod(name).label("app", "x").cpu(cpu).on(node);
     let pods =
         [guarded("a", "2", "n2"), guarded("b", "2", "n2"), guarded("c", "3", "n1"), guarded("d", "1", "n1")];
@@ -489,7 +490,7 @@ fn the_pods_own_nomination_does_not_count_against_it() {
 
 #[test]
 fn plugins_are_told_of_pods_that_leave_and_return() {
-    // Few lets three pods into the whole cluster and counts them by what it is told.
+    // The filter allows three pods in the whole cluster, counting the pods that it is notified of.
     let pods =
         [pod("a").on("n"), pod("b").priority(1).on("n"), pod("c").priority(2).on("n"), pod("d").on("m")];
     let mut world = world_with("Few", nodes(&["n", "m"]), pods);
@@ -561,13 +562,13 @@ fn arguments_are_read_as_the_configuration_spells_them() {
 
 // ---- filters for these tests ----
 
-/// Rejects the first time it is asked, and never again.
+/// Rejects the first time, and never again.
 struct Fickle(AtomicBool);
 
-/// Fails on nodes with the label `broken`, once resources would do.
+/// Fails on nodes with the label `broken`, if there are enough resources.
 struct Broken;
 
-/// Lets three pods into the cluster.
+/// Allows three pods in the cluster.
 struct Few;
 
 macro_rules! test_plugin {

@@ -1,4 +1,4 @@
-//! The pods that would have to leave one node.
+//! Choice of the victims on one node.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use harbormaster_framework::prelude::*;
 
 use super::{budgets, importance};
 
-/// Pods of one node that may be preempted, in the order in which they are spared if possible.
+/// Pods of one node that may be preempted, in the order in which they are spared.
 #[derive(Debug, Default)]
 pub(super) struct Preemptible {
     pods: Vec<Arc<PodInfo>>,
-    /// So many of them, the first ones, cannot go without breaking a disruption budget.
+    /// Number of leading pods whose eviction violates a disruption budget.
     violating: usize,
 }
 
-/// The pods that must go, most important first.
+/// Pods to evict, most important first.
 #[derive(Debug)]
 pub(super) struct Victims {
     pub(super) pods: Vec<Arc<PodInfo>>,
-    /// How many of them break a disruption budget.
+    /// Number of victims whose eviction violates a disruption budget.
     pub(super) violations: usize,
 }
 
 impl Preemptible {
-    /// Fills in the node's pods of a priority below `priority`.
+    /// Collects the node's pods with a priority below `priority`.
     pub(super) fn gather(&mut self, node: NodeRef<'_>, priority: i32, objects: &Objects) {
         self.pods.clear();
         self.pods.extend(node.pods().iter().filter(|pod| pod.priority() < priority).cloned());
@@ -31,9 +31,9 @@ impl Preemptible {
         self.violating = budgets::violating_first(&mut self.pods, objects);
     }
 
-    /// Takes all of them off the node and puts back, one by one, who does not stand in the way. `Err`: the pod does
-    /// not even fit without any of them.
-    pub(super) fn spare(&self, node: &mut dyn DryRun) -> PluginResult<Result<Victims, Reject>> {
+    /// Removes all pods and adds back each one that still leaves room. Returns `Err` if the pod does not fit even
+    /// without any of them.
+    pub(super) fn find_victims(&self, node: &mut dyn DryRun) -> PluginResult<Result<Victims, Reject>> {
         for pod in &self.pods {
             node.remove_pod(pod)?;
         }
@@ -49,7 +49,7 @@ impl Preemptible {
                 victims.violations += usize::from(at < self.violating);
             }
         }
-        // Who is in one group only is in order already, and of pods that are equal the order stays.
+        // If all pods are of one kind they are already in order. Sorting again would reverse equal pods.
         if (1..self.pods.len()).contains(&self.violating) {
             importance::sort(&mut victims.pods);
         }

@@ -1,28 +1,28 @@
-//! Where the pod may go.
+//! PreFilter and Filter.
 
 use harbormaster_framework::prelude::*;
 
 use super::{
     InterPodAffinity,
-    counts::{Counts, Lookup, Of},
+    counts::{Counts, Lookup, TermKind},
     terms,
 };
 use crate::pod_index::PodIndex;
 
-/// No node where the pod's own required affinity holds.
+/// Reason for nodes where the pod's required affinity is not satisfied.
 pub const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
-/// A pod there, or in the same domain, that the pod's own anti-affinity excludes.
+/// Reason for nodes with a pod in their domain that the pod's anti-affinity excludes.
 pub const REASON_ANTI: &str = "node(s) didn't match pod anti-affinity rules";
-const REASON_ANTI_OF_OTHERS: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+const REASON_EXISTING_ANTI: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// The checks in order.
-const CHECKS: [(Of, Fix, &str); 3] = [
-    (Of::Affinity, Fix::NothingHelps, REASON_AFFINITY),
-    (Of::Anti, Fix::EvictionMayHelp, REASON_ANTI),
-    (Of::AntiOfOthers, Fix::EvictionMayHelp, REASON_ANTI_OF_OTHERS),
+/// The checks, in order.
+const CHECKS: [(TermKind, Fix, &str); 3] = [
+    (TermKind::Affinity, Fix::NothingHelps, REASON_AFFINITY),
+    (TermKind::Anti, Fix::EvictionMayHelp, REASON_ANTI),
+    (TermKind::ExistingAnti, Fix::EvictionMayHelp, REASON_EXISTING_ANTI),
 ];
 
-fn reject((_, fix, reason): (Of, Fix, &'static str)) -> Reject {
+fn reject((_, fix, reason): (TermKind, Fix, &'static str)) -> Reject {
     Reject { fix, reasons: vec![reason.into()] }
 }
 
@@ -34,11 +34,11 @@ impl PreFilter for InterPodAffinity {
         }
         let required = !terms::required(&spec.pod_affinity).is_empty()
             || !terms::required(&spec.pod_anti_affinity).is_empty();
-        if !required && index_is_silent(cx, index) {
+        if !required && no_term_excludes(cx, index) {
             return Ok(PreFiltered::Skip);
         }
         let counts = Counts::new(cx, index)?;
-        if !required && counts.nobody_objects() {
+        if !required && counts.has_no_existing_anti() {
             return Ok(PreFiltered::Skip);
         }
         Ok(PreFiltered::state(counts))
@@ -65,8 +65,8 @@ impl PreFilter for InterPodAffinity {
     }
 }
 
-/// The cheap way to see that nobody objects: most pods are not spoken of at all.
-fn index_is_silent(cx: &Cycle<'_>, index: &PodIndex) -> bool {
+/// Returns true if no term of a pod on a node is anti-affinity to the pod. A cheap check: no terms select most pods.
+fn no_term_excludes(cx: &Cycle<'_>, index: &PodIndex) -> bool {
     index.terms_about(cx.objects, cx.pod).all(|term| term.anti.is_empty())
 }
 
@@ -86,7 +86,7 @@ impl Filter for InterPodAffinity {
         let lookup = Lookup::new(cx, state)?;
         let mut left = sweep.rows().clone();
         for check in CHECKS.into_iter().filter(|(of, ..)| lookup.matters(*of)) {
-            let failed = lookup.rejected_of(check.0, &left);
+            let failed = lookup.rejected_rows(check.0, &left);
             sweep.reject_each(failed.iter(), &reject(check));
             left.subtract(&failed);
         }

@@ -1,11 +1,11 @@
-//! Which changes may help a pod that was rejected.
+//! Queueing hints.
 
 use harbormaster_api::{Labels, Node, Pod, Str, pod::PodAffinityTerm};
 use harbormaster_framework::prelude::*;
 
 use super::terms::{check_terms, required};
 
-/// After a pod was added, relabelled or deleted.
+/// Hint for a pod that was added, relabelled or deleted.
 pub(super) fn after_pod(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old, new } = *change else { return Ok(Hint::Queue) };
     if let (Some(_), Some(new)) = (old, new)
@@ -25,7 +25,7 @@ pub(super) fn after_pod(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint
                 || (match_all(anti, pod, old) && !match_all(anti, pod, new))
         }
         (None, Some(new)) => match_all(affinity, pod, new),
-        (Some(old), None) => match_all(anti, pod, old) || keeps_away(old, pod)?,
+        (Some(old), None) => match_all(anti, pod, old) || excludes(old, pod)?,
         (None, None) => true,
     };
     Ok(if helps { Hint::Queue } else { Hint::Skip })
@@ -36,14 +36,14 @@ fn has_node(pod: &Pod) -> bool {
     named(&pod.node_name) || named(&pod.status.nominated_node_name)
 }
 
-fn keeps_away(gone: &Pod, pod: &Pod) -> PluginResult<bool> {
+fn excludes(gone: &Pod, pod: &Pod) -> PluginResult<bool> {
     let terms = required(&gone.spec.pod_anti_affinity);
     check_terms(terms)?;
     Ok(match_all(terms, gone, pod))
 }
 
-/// Whether `other` matches all terms of `owner`, of which there must be some. kube-scheduler does not look the labels of
-/// namespaces up here.
+/// Returns true if there are terms and `other` matches all of them. Like kube-scheduler, does not look up namespace
+/// labels.
 fn match_all(terms: &[PodAffinityTerm], owner: &Pod, other: &Pod) -> bool {
     !terms.is_empty() && terms.iter().all(|term| matches(term, &owner.namespace, other))
 }
@@ -61,27 +61,27 @@ fn matches(term: &PodAffinityTerm, owner: &Str, other: &Pod) -> bool {
     in_namespace && term.label_selector.as_ref().is_some_and(|s| s.matches(&other.labels))
 }
 
-/// After a node was added or relabelled.
+/// Hint for a node that was added or relabelled.
 pub(super) fn after_node(pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Node { old, new: Some(new) } = *change else { return Ok(Hint::Queue) };
     let (affinity, anti) = (required(&pod.spec.pod_affinity), required(&pod.spec.pod_anti_affinity));
     check_terms(affinity)?;
-    if affinity.iter().any(|term| gives_a_place(old, new, &term.topology_key)) {
+    if affinity.iter().any(|term| enters_domain(old, new, &term.topology_key)) {
         return Ok(Hint::Queue);
     }
     check_terms(anti)?;
-    let helps = anti.iter().any(|term| opens_up(old, new, &term.topology_key));
+    let helps = anti.iter().any(|term| leaves_domain(old, new, &term.topology_key));
     Ok(if helps { Hint::Queue } else { Hint::Skip })
 }
 
-/// Whether the node is in another domain than before.
-fn gives_a_place(old: Option<&Node>, new: &Node, key: &str) -> bool {
+/// Returns true if the node has entered a domain.
+fn enters_domain(old: Option<&Node>, new: &Node, key: &str) -> bool {
     let now = new.labels.get(key);
     now.is_some() && old.and_then(|old| old.labels.get(key)) != now
 }
 
-/// Whether the node has left a domain, or is new: anti-affinity does not ask for the key.
-fn opens_up(old: Option<&Node>, new: &Node, key: &str) -> bool {
+/// Returns true if the node is new or has left a domain; anti-affinity does not require the key.
+fn leaves_domain(old: Option<&Node>, new: &Node, key: &str) -> bool {
     old.is_none_or(|old| {
         let before = old.labels.get(key);
         before.is_some() && before != new.labels.get(key)

@@ -1,4 +1,4 @@
-//! Where the pod had better go.
+//! PreScore and Score.
 
 use harbormaster_framework::prelude::*;
 
@@ -90,7 +90,7 @@ fn total(axes: &[Axis<'_>], row: NodeIdx) -> i64 {
     axes.iter().filter_map(|axis| axis.at(row)).sum()
 }
 
-/// The order of the operations matters for the last digit.
+/// Returns the score. The order of the operations affects rounding.
 fn share(part: i64, whole: i64) -> i64 {
     (MAX_SCORE * (part as f64 / whole as f64)) as i64
 }

@@ -5,7 +5,7 @@ use harbormaster_framework::prelude::*;
 
 use crate::pod_index::{PodIndex, PodSelector, RowCounts, TopologyKey, ValueId};
 
-/// Numbers per topology domain. A key is listed as soon as something is added under it, be it zero.
+/// Numbers per topology domain. A key is present once something was added to it, even zero.
 #[derive(Debug, Default)]
 pub struct Sums(Vec<KeySums>);
 
@@ -15,31 +15,31 @@ struct KeySums {
     numbers: Numbers,
 }
 
-/// As many domains are kept one by one; with more of them there is an entry for each that exists.
-const FEW: usize = if cfg!(test) { 3 } else { 64 };
-/// With as many values there is an entry for each anyway: it costs nothing to make. Tests have small clusters, and try both.
-const SMALL: usize = if cfg!(test) { 1 } else { 512 };
+/// Maximum number of domains stored as a sparse list.
+const MAX_SPARSE: usize = if cfg!(test) { 3 } else { 64 };
+/// Number of values up to which numbers are always stored densely, which is cheap. Tests have small clusters, and cover both.
+const ALWAYS_DENSE: usize = if cfg!(test) { 1 } else { 512 };
 
-/// A number per value of a key. Most pods are of a group that is on a few nodes only.
+/// A number per value of a key. Most pods belong to a group that is on a few nodes only.
 #[derive(Debug)]
 enum Numbers {
-    /// By value, in order; all others are zero.
-    Few(Vec<(ValueId, i64)>),
-    All(Vec<i64>),
+    /// Non-zero values, in order.
+    Sparse(Vec<(ValueId, i64)>),
+    Dense(Vec<i64>),
 }
 
 impl Numbers {
     fn add(&mut self, value: ValueId, n: i64, values: usize) {
         match self {
-            Self::All(all) => all[value.at()] += n,
-            Self::Few(few) => match few.binary_search_by_key(&value, |(value, _)| *value) {
-                Ok(at) => few[at].1 += n,
-                Err(gap) if few.len() < FEW => few.insert(gap, (value, n)),
+            Self::Dense(dense) => dense[value.at()] += n,
+            Self::Sparse(sparse) => match sparse.binary_search_by_key(&value, |(value, _)| *value) {
+                Ok(at) => sparse[at].1 += n,
+                Err(gap) if sparse.len() < MAX_SPARSE => sparse.insert(gap, (value, n)),
                 Err(_) => {
-                    let mut all = vec![0; values];
-                    few.iter().for_each(|(value, n)| all[value.at()] = *n);
-                    all[value.at()] += n;
-                    *self = Self::All(all);
+                    let mut dense = vec![0; values];
+                    sparse.iter().for_each(|(value, n)| dense[value.at()] = *n);
+                    dense[value.at()] += n;
+                    *self = Self::Dense(dense);
                 }
             },
         }
@@ -47,26 +47,28 @@ impl Numbers {
 
     fn of(&self, value: ValueId) -> i64 {
         match self {
-            Self::All(all) => all.get(value.at()).copied().unwrap_or(0),
-            Self::Few(few) => few.binary_search_by_key(&value, |(value, _)| *value).map_or(0, |at| few[at].1),
+            Self::Dense(dense) => dense.get(value.at()).copied().unwrap_or(0),
+            Self::Sparse(sparse) => {
+                sparse.binary_search_by_key(&value, |(value, _)| *value).map_or(0, |at| sparse[at].1)
+            }
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = i64> + '_ {
-        let (few, all) = match self {
-            Self::Few(few) => (&few[..], &[][..]),
-            Self::All(all) => (&[][..], &all[..]),
+        let (sparse, dense) = match self {
+            Self::Sparse(sparse) => (&sparse[..], &[][..]),
+            Self::Dense(dense) => (&[][..], &dense[..]),
         };
-        few.iter().map(|(_, n)| *n).chain(all.iter().copied())
+        sparse.iter().map(|(_, n)| *n).chain(dense.iter().copied())
     }
 }
 
 impl Sums {
-    /// Adds `factor` times the number of each row to the row's domain under `key`. Rows without the key, or without a
-    /// node, add nothing.
+    /// Adds `factor` times the number of each row to the row's domain under `key`. Ignores rows without the key or
+    /// without a node.
     ///
     /// # Errors
-    /// When the index does not watch the key.
+    /// If the index does not watch the key.
     pub(super) fn add(
         &mut self,
         index: &PodIndex,
@@ -88,9 +90,9 @@ impl Sums {
 
     fn under(&mut self, key: &Str, values: usize) -> &mut Numbers {
         let at = self.0.iter().position(|k| k.key == *key).unwrap_or_else(|| {
-            let numbers = match values <= SMALL {
-                true => Numbers::All(vec![0; values]),
-                false => Numbers::Few(Vec::new()),
+            let numbers = match values <= ALWAYS_DENSE {
+                true => Numbers::Dense(vec![0; values]),
+                false => Numbers::Sparse(Vec::new()),
             };
             self.0.push(KeySums { key: key.clone(), numbers });
             self.0.len() - 1
@@ -98,29 +100,29 @@ impl Sums {
         &mut self.0[at].numbers
     }
 
-    /// Whether nothing was ever added.
+    /// Returns true if nothing was added.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many domains have another number than zero.
+    /// Returns the number of domains with a non-zero number.
     pub(super) fn domains(&self) -> usize {
         self.0.iter().flat_map(|k| k.numbers.iter()).filter(|n| *n != 0).count()
     }
 
-    /// The numbers under one key; also for a key that is not listed.
+    /// Returns the numbers of one key, which need not be present.
     ///
     /// # Errors
-    /// When the index does not watch the key.
+    /// If the index does not watch the key.
     pub(super) fn axis<'a>(&'a self, index: &'a PodIndex, key: &'a Str) -> PluginResult<Axis<'a>> {
         let numbers = self.0.iter().find(|k| k.key == *key).map(|k| &k.numbers);
         Ok(Axis { key, column: column(index, key)?, numbers })
     }
 
-    /// The numbers under all keys that are listed.
+    /// Returns the numbers of all keys.
     ///
     /// # Errors
-    /// When the index does not watch a key.
+    /// If the index does not watch a key.
     pub(super) fn axes<'a>(&'a self, index: &'a PodIndex) -> PluginResult<Vec<Axis<'a>>> {
         let axis = |k: &'a KeySums| {
             Ok(Axis { key: &k.key, column: column(index, &k.key)?, numbers: Some(&k.numbers) })
@@ -129,7 +131,7 @@ impl Sums {
     }
 }
 
-/// The numbers under one key, to be looked up by row.
+/// The numbers of one key, looked up by row.
 pub(super) struct Axis<'a> {
     pub(super) key: &'a Str,
     column: &'a TopologyKey,
@@ -137,20 +139,20 @@ pub(super) struct Axis<'a> {
 }
 
 impl Axis<'_> {
-    /// The number of the row's domain; `None` if the node lacks the key.
+    /// Returns the number of the row's domain, or `None` if the node lacks the key.
     pub(super) fn at(&self, row: NodeIdx) -> Option<i64> {
         let value = self.column.value(row)?;
         Some(self.numbers.map_or(0, |numbers| numbers.of(value)))
     }
 
-    /// Adds those of `rows` to `found` whose domain has a number above zero. Where few domains have one, and each of them is
-    /// a node of its own, no other rows are looked at.
+    /// Adds to `found` those of `rows` whose domain has a positive number. If there are few such domains, each with a
+    /// single node, visits only these nodes.
     pub(super) fn add_rows_above_zero(&self, rows: &NodeSet, found: &mut NodeSet) {
         let alone = match self.numbers {
             None => return,
-            Some(Numbers::All(_)) => None,
-            Some(Numbers::Few(few)) => {
-                let above = few.iter().filter(|(_, n)| *n > 0);
+            Some(Numbers::Dense(_)) => None,
+            Some(Numbers::Sparse(sparse)) => {
+                let above = sparse.iter().filter(|(_, n)| *n > 0);
                 above.map(|(value, _)| self.column.only_row(*value)).collect::<Option<Vec<NodeIdx>>>()
             }
         };
@@ -166,10 +168,10 @@ impl Axis<'_> {
     }
 }
 
-/// The rows with pods that are meant.
+/// Returns the number of matching pods by row.
 ///
 /// # Errors
-/// When the index was not prepared for the pod.
+/// If the index was not prepared for the pod.
 pub(super) fn rows<'a>(index: &'a PodIndex, pods: &PodSelector) -> PluginResult<&'a RowCounts> {
     Ok(index.pods(pods).ok_or("the pod index was not prepared for the pod")?)
 }

@@ -1,4 +1,4 @@
-//! The terms of the pod that is being scheduled, made ready to be looked up.
+//! The affinity terms of the pod being scheduled.
 
 use harbormaster_api::{
     PodSpec, Str,
@@ -9,23 +9,23 @@ use harbormaster_framework::prelude::*;
 
 use crate::pod_index::{PodSelector, PodTerm};
 
-/// A term that stands for itself: anti-affinity or a preference.
+/// A single term: anti-affinity or a preference.
 #[derive(Debug)]
 pub(super) struct Term {
     /// `topologyKey`.
     pub(super) key: Str,
-    /// The pods that match.
+    /// Pods that match.
     pub(super) pods: PodSelector,
 }
 
 /// The required terms.
 #[derive(Debug, Default)]
 pub(super) struct Required {
-    /// The keys of the affinity terms, each once.
+    /// Distinct keys of the affinity terms.
     pub(super) affinity_keys: Vec<Str>,
-    /// The pods that match every affinity term; `None` when there are none, or one that matches nothing.
+    /// Pods that match every affinity term; `None` if there are no terms, or one matches nothing.
     pub(super) affinity: Option<PodSelector>,
-    /// Anti-affinity; terms that match nothing are left out.
+    /// Anti-affinity terms, without those that match nothing.
     pub(super) anti: Vec<Term>,
 }
 
@@ -39,19 +39,19 @@ impl Required {
                 affinity_keys.push(term.topology_key.clone());
             }
         }
-        let all_of: Option<Vec<PodTerm>> = affinity.iter().map(|term| incoming(term, pod)).collect();
-        let affinity = all_of.filter(|terms| !terms.is_empty()).map(counted);
-        let anti = required(&spec.pod_anti_affinity).iter().filter_map(|term| single(term, pod)).collect();
+        let all_of: Option<Vec<PodTerm>> = affinity.iter().map(|term| incoming_term(term, pod)).collect();
+        let affinity = all_of.filter(|terms| !terms.is_empty()).map(selector_of);
+        let anti = required(&spec.pod_anti_affinity).iter().filter_map(|term| to_term(term, pod)).collect();
         Self { affinity_keys, affinity, anti }
     }
 }
 
-/// The preferred terms with their weights, those of anti-affinity negative. Terms that match nothing are left out.
+/// Returns the preferred terms with their weights, negative for anti-affinity. Leaves out terms that match nothing.
 pub(super) fn preferred(pod: &PodInfo) -> Vec<(i64, Term)> {
     let spec = &pod.spec;
     let signed = |affinity, sign: i64| {
         let terms = list(affinity).iter();
-        terms.filter_map(move |(weight, term)| Some((sign * i64::from(*weight), single(term, pod)?)))
+        terms.filter_map(move |(weight, term)| Some((sign * i64::from(*weight), to_term(term, pod)?)))
     };
     signed(&spec.pod_affinity, 1).chain(signed(&spec.pod_anti_affinity, -1)).collect()
 }
@@ -60,34 +60,34 @@ fn list(affinity: &Option<PodAffinity>) -> &[(i32, PodAffinityTerm)] {
     affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
 }
 
-/// The required terms of one list; none if there is no list.
+/// Returns the required terms.
 pub(super) fn required(affinity: &Option<PodAffinity>) -> &[PodAffinityTerm] {
     affinity.as_ref().map_or(&[], |affinity| &affinity.required)
 }
 
-/// Whether the pod has preferred terms, whatever they match.
+/// Returns true if the pod has preferred terms.
 pub(super) fn prefers(spec: &PodSpec) -> bool {
     !list(&spec.pod_affinity).is_empty() || !list(&spec.pod_anti_affinity).is_empty()
 }
 
-fn incoming(term: &PodAffinityTerm, pod: &PodInfo) -> Option<PodTerm> {
+fn incoming_term(term: &PodAffinityTerm, pod: &PodInfo) -> Option<PodTerm> {
     PodTerm::new(term, &pod.namespace, true)
 }
 
-fn single(term: &PodAffinityTerm, pod: &PodInfo) -> Option<Term> {
-    let pods = counted(vec![incoming(term, pod)?]);
+fn to_term(term: &PodAffinityTerm, pod: &PodInfo) -> Option<Term> {
+    let pods = selector_of(vec![incoming_term(term, pod)?]);
     Some(Term { key: term.topology_key.clone(), pods })
 }
 
-/// Terminating pods count.
-fn counted(all_of: Vec<PodTerm>) -> PodSelector {
+/// Returns a selector that includes terminating pods.
+fn selector_of(all_of: Vec<PodTerm>) -> PodSelector {
     PodSelector { all_of, live_only: false }
 }
 
-/// Finds syntax errors in any of the pod's terms.
+/// Checks all terms of the pod for syntax errors.
 ///
 /// # Errors
-/// The first of each list, with the list's name in kube-scheduler.
+/// The first error of each list, with kube-scheduler's name of the list.
 pub(super) fn check(spec: &PodSpec) -> Result<(), SelectorError> {
     let (affinity, anti) = (&spec.pod_affinity, &spec.pod_anti_affinity);
     if affinity.is_none() && anti.is_none() {
@@ -104,10 +104,10 @@ pub(super) fn check(spec: &PodSpec) -> Result<(), SelectorError> {
     if errors.is_empty() { Ok(()) } else { Err(SelectorError(errors)) }
 }
 
-/// Finds syntax errors in one list.
+/// Checks one list for syntax errors.
 ///
 /// # Errors
-/// The first.
+/// The first error.
 pub(super) fn check_terms<'a>(
     terms: impl IntoIterator<Item = &'a PodAffinityTerm>,
 ) -> Result<(), SelectorError> {

@@ -1,4 +1,4 @@
-//! What all tests here share: terms and pods in a few words, and the plugin asked for all its answers at once.
+//! Shared helpers: short forms for terms and pods, and all answers of the plugin at once.
 
 mod filter;
 mod hints;
@@ -55,7 +55,7 @@ fn term(key: &str, pods: &[Requirement]) -> PodAffinityTerm {
     }
 }
 
-/// The same in other namespaces.
+/// The term, applied to other namespaces.
 fn within(term: PodAffinityTerm, namespaces: &[&str], by_labels: Option<&[Requirement]>) -> PodAffinityTerm {
     let namespaces = namespaces.iter().copied().map(Str::from).collect();
     PodAffinityTerm { namespaces, namespace_selector: by_labels.map(selector), ..term }
@@ -94,7 +94,7 @@ fn with_teams(mut nodes: Cluster) -> Cluster {
     nodes
 }
 
-/// `FITS`, or in a word which check rejects, per node in walking order; `SKIPPED` alone when PreFilter skips.
+/// Verdicts per node in walking order: `FITS`, or the check that rejects the node. `SKIPPED` alone if PreFilter skips.
 fn verdicts(nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
     let trial = trial();
     match trial.pre_filter(nodes, pod).unwrap() {

@@ -1,34 +1,34 @@
-//! NodeResourcesBalancedAllocation: favours nodes whose resources the pod brings closer to even use.
+//! NodeResourcesBalancedAllocation: prefers nodes whose resources become more evenly used.
 //!
 //! # What it does
-//! Score. Compares how evenly the configured resources of a node are used with the pod and without it.
+//! Score. Compares how evenly the configured resources of a node are used with and without the pod.
 //!
 //! # Rejects when
 //! Never.
 //!
 //! # Scores by
 //! Balance is 100 times one minus the standard deviation of the used shares (each at most 1), truncated. The score is
-//! 75 plus half of what the pod adds to it, so 50..=100; a pod that changes nothing scores 75. Resources that the node
-//! does not have and scalars that the pod does not ask for are left out. A pod that asks for none of the configured
-//! resources is not scored. Requests count as written, without defaults.
+//! 75 plus half of the balance that the pod adds, so 50..=100; a pod that changes nothing scores 75. Resources that the
+//! node lacks, and scalar resources that the pod does not request, are ignored. A pod that requests none of the
+//! configured resources is not scored. Requests are used without defaults.
 //!
 //! # Requeued by
 //! Nothing.
 //!
 //! # Differs from kube-scheduler
-//! Extended resources that device classes provide (KEP-5004) are looked for on nodes only. A waiting pod's status does
-//! not count; it has none that matters.
+//! Extended resources that device classes provide (KEP-5004) are looked up on nodes only. The status of a pending pod
+//! is ignored; it has no relevant fields.
 
 use harbormaster_api::args::NodeResourcesBalancedAllocationArgs;
 use harbormaster_framework::prelude::*;
 
-use super::lanes::{Count, Lane, Scored};
+use super::lanes::{Lane, RequestKind, ScoredResource};
 use crate::sign;
 
-/// See the [module documentation](self).
+/// Prefers nodes with evenly used resources. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct NodeResourcesBalancedAllocation {
-    resources: Vec<Scored>,
+    resources: Vec<ScoredResource>,
 }
 
 impl Plugin for NodeResourcesBalancedAllocation {
@@ -53,7 +53,7 @@ impl Build for NodeResourcesBalancedAllocation {
     type Args = NodeResourcesBalancedAllocationArgs;
 
     fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self { resources: Scored::list(&args.resources) })
+        Ok(Self { resources: ScoredResource::list(&args.resources) })
     }
 }
 
@@ -78,8 +78,8 @@ impl Score<Row> for NodeResourcesBalancedAllocation {
         }
         let lanes = self.lanes(cx);
         match lanes.as_slice() {
-            [a, b] => scores.iter_mut().for_each(|(row, place)| *place = score_two(a, b, row)),
-            all => scores.iter_mut().for_each(|(row, place)| *place = score(all, row)),
+            [a, b] => scores.iter_mut().for_each(|(row, raw)| *raw = score_two(a, b, row)),
+            all => scores.iter_mut().for_each(|(row, raw)| *raw = score(all, row)),
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl NodeResourcesBalancedAllocation {
     fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
         let request = &cx.pod.spec.request;
         let asks = self.resources.iter().map(|r| r.of(request));
-        Lane::of(&self.resources, asks, cx.nodes, Count::Requested)
+        Lane::of(&self.resources, asks, cx.nodes, RequestKind::Requested)
     }
 }
 
@@ -104,12 +104,12 @@ fn score(lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
     50 + (50 + with - without) / 2
 }
 
-/// [`score`] of two resources, as is usual: half the time of the general way.
+/// Like [`score`] for two resources, the usual case, in half the time.
 #[inline]
 fn score_two(a: &Lane<'_>, b: &Lane<'_>, row: NodeIdx) -> i64 {
     let ((a_has, a_used), (b_has, b_used)) = (a.at(row), b.at(row));
     if a_has == 0 || b_has == 0 {
-        // A single resource, or none, is always even.
+        // One resource, or none, is always balanced.
         return 75;
     }
     let share = |used: i64, more: i64, has: i64| (used.wrapping_add(more) as f64 / has as f64).min(1.0);
@@ -119,7 +119,7 @@ fn score_two(a: &Lane<'_>, b: &Lane<'_>, row: NodeIdx) -> i64 {
     50 + (50 + with - without) / 2
 }
 
-/// How evenly resources are used, 50..=100, given what the node has and uses of each and what is added to it.
+/// Returns how evenly resources are used, 50..=100, given capacity, use and added amount of each.
 #[inline]
 fn balance(amounts: impl Iterator<Item = ((i64, i64), i64)> + Clone) -> i64 {
     let present = amounts.filter(|((has, _), _)| *has != 0);

@@ -49,7 +49,7 @@ fn scores_tell_by_how_much_the_pod_improves_the_balance() {
 fn three_resources_use_the_standard_deviation() {
     let three = trial(&["cpu", "memory", GPU]);
     let node = || sized("1000m", "1000").offers(GPU, "10");
-    // Shares 0.5, 0.2, 0.8: a deviation of 0.2449 leaves 75 of 100.
+    // Shares 0.5, 0.2, 0.8: a deviation of 0.2449 gives 75 of 100.
     let pod = asks("500m", "200").request(GPU, "8");
     assert_eq!(score(&three, node(), harbormaster_testkit::pod("used"), pod), Some(50 + (50 + 75 - 100) / 2));
 }
@@ -75,7 +75,7 @@ fn a_pod_that_asks_for_nothing_configured_is_not_scored() {
 
 #[test]
 fn requests_count_as_written_without_defaults() {
-    // The pod on the node names no request, so it leaves both shares at zero.
+    // The pod on the node requests nothing, so both shares stay at zero.
     let two = trial(&["cpu", "memory"]);
     assert_eq!(score(&two, sized("1000m", "1Gi"), pod("used"), asks("1000m", "0")), Some(50));
 }

@@ -1,31 +1,33 @@
-//! NodeResourcesFit: a node must have what the pod asks for, and the better the match the better the score.
+//! NodeResourcesFit: requires that a node has the requested resources, and scores nodes by their use.
 //!
 //! # What it does
-//! PreFilter, Filter, Score. Compares what the pod asks for (containers, init containers, sidecars, pod-level requests
-//! and overhead) with what the node has for pods and what the pods on it ask for.
+//! PreFilter, Filter, Score. Compares the pod's requests (containers, init containers, sidecars, pod-level requests and
+//! overhead) with the node's allocatable resources and the requests of its pods.
 //!
 //! # Rejects when
-//! The node has no room for one pod more (`Too many pods`), or too little free cpu, memory, ephemeral storage or any
-//! scalar resource (`Insufficient cpu`, `Insufficient example.com/gpu`, …); all that is missing is told. Eviction may
-//! help, unless some request is more than all that the node has. Extended resources named by `ignoredResources` or of
-//! a group in `ignoredResourceGroups` are not looked at.
+//! The node has no room for another pod (`Too many pods`), or too little free cpu, memory, ephemeral storage or scalar
+//! resource (`Insufficient cpu`, `Insufficient example.com/gpu`, …); all shortages are reported. Eviction may help
+//! unless a request exceeds the node's capacity. Extended resources in `ignoredResources`, or of a group in
+//! `ignoredResourceGroups`, are ignored.
 //!
 //! # Scores by
-//! The weighted mean over the resources of `scoringStrategy` that the node has; scalar resources count only for pods
-//! that ask for them. Containers that do not name cpu or memory count with 100m and 200 MiB.
+//! The weighted mean over those resources of `scoringStrategy` that the node has; scalar resources count only for pods
+//! that request them. Containers without cpu or memory requests count with 100m and 200 MiB.
 //! - `LeastAllocated`: the free share.
 //! - `MostAllocated`: the used share.
-//! - `RequestedToCapacityRatio`: a function of the used share; resources that come to zero are left out of the mean.
+//! - `RequestedToCapacityRatio`: a function of the used share; resources with a result of zero are left out of the
+//!   mean.
 //!
 //! # Requeued by
-//! The end of a pod that had a node; a pod on a node that now asks for less of something this pod wants, or this pod
-//! asking for less itself; a new node that could hold the pod if empty; such a node when it offers more pods or more of
-//! something the pod wants.
+//! The end of a pod that had a node; a pod on a node that reduces a request for a resource that this pod requests, or
+//! this pod reducing its own; a new node that could hold the pod if empty; such a node whose allocatable pods or
+//! requested resources increase.
 //!
 //! # Differs from kube-scheduler
-//! Scalar resources are reported in the order of their names, where kube-scheduler's order is random. Without its
-//! PreFilter it filters all the same instead of failing. Extended resources that device classes provide (KEP-5004) are
-//! looked for on nodes only. Pod-level requests always count, whatever the gate `PodLevelResources` says.
+//! - Scalar resources are reported in order of their names; kube-scheduler's order is random.
+//! - If its PreFilter is disabled it filters all the same instead of failing.
+//! - Extended resources that device classes provide (KEP-5004) are looked up on nodes only.
+//! - Pod-level requests always count, regardless of the gate `PodLevelResources`.
 
 use std::sync::Arc;
 
@@ -33,21 +35,21 @@ use harbormaster_api::{Resources, args::NodeResourcesFitArgs, requests};
 use harbormaster_framework::prelude::*;
 
 use super::{
-    demand::{Demand, Ignored},
-    lanes::{Count, Lane, Scored},
+    demand::{Demand, IgnoredResources},
+    lanes::{Lane, RequestKind, ScoredResource},
     strategy::Strategy,
 };
 use crate::sign;
 
-/// See the [module documentation](self).
+/// Requires that a node has the requested resources. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct NodeResourcesFit {
-    ignored: Ignored,
+    ignored: IgnoredResources,
     strategy: Strategy,
-    resources: Vec<Scored>,
+    resources: Vec<ScoredResource>,
 }
 
-/// A pod's request, ready to be compared with nodes. See [`NodeResourcesFit`].
+/// A pod's request, prepared for comparisons. See [`NodeResourcesFit`].
 #[derive(Clone, Debug, Default)]
 pub struct FitState(Arc<Demand>);
 
@@ -82,12 +84,12 @@ impl Build for NodeResourcesFit {
 
     fn build(args: Self::Args, _: &BuildCycle) -> Result<Self, PluginError> {
         Ok(Self {
-            ignored: Ignored {
+            ignored: IgnoredResources {
                 names: args.ignored_resources.into_iter().collect(),
                 groups: args.ignored_resource_groups.into_iter().collect(),
             },
             strategy: Strategy::new(&args.scoring_strategy)?,
-            resources: Scored::list(&args.scoring_strategy.resources),
+            resources: ScoredResource::list(&args.scoring_strategy.resources),
         })
     }
 }
@@ -100,7 +102,7 @@ impl PreFilter<Row> for NodeResourcesFit {
 
 impl Filter<Row> for NodeResourcesFit {
     fn filter(&self, cx: &RowCycle<'_>, state: &Self::FilterState, node: NodeRef<'_>) -> Verdict {
-        Ok(state.0.judge(cx.nodes, node)?)
+        Ok(state.0.check(cx.nodes, node)?)
     }
 
     fn filter_batch(
@@ -138,7 +140,7 @@ impl NodeResourcesFit {
     fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> Vec<Lane<'a>> {
         let request = &cx.pod.spec.score_request;
         let asks = self.resources.iter().map(|r| r.of(request));
-        Lane::of(&self.resources, asks, cx.nodes, Count::NonZero)
+        Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero)
     }
 
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
@@ -158,14 +160,14 @@ impl NodeResourcesFit {
 
     fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
-        // As in kube-scheduler, ignored resources count here.
-        let demand = Demand::new(&pod.spec.request, &Ignored::default());
+        // As in kube-scheduler, ignored resources are not ignored here.
+        let demand = Demand::new(&pod.spec.request, &IgnoredResources::default());
         let gains = || old.is_none_or(|old| demand.gains(&old.allocatable, &new.allocatable));
         Ok(if demand.fits_empty(new) && gains() { Hint::Queue } else { Hint::Skip })
     }
 }
 
-/// Whether less is asked of something wanted.
+/// Returns true if the request for a wanted resource decreases.
 fn frees_wanted(wanted: &Resources, before: &Resources, after: &Resources) -> bool {
     let frees = |wanted: i64, before: i64, after: i64| wanted != 0 && before > after;
     frees(wanted.milli_cpu, before.milli_cpu, after.milli_cpu)

@@ -21,7 +21,7 @@ fn trial() -> Trial {
     with_args(json!({}))
 }
 
-/// A node of 10m cpu, 20 bytes of memory, 20 of storage, 5 gpus and 5 of the hugepages, with `used` on it.
+/// A node with 10m cpu, 20 bytes of memory, 20 of storage, 5 gpus and 5 hugepages, used by `used`.
 fn small_node(used: PodBuilder) -> Cluster {
     let node = node("n")
         .allocatable("10m", "20", 32)

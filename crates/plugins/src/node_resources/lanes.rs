@@ -1,4 +1,4 @@
-//! Resources that are scored, each as a lane through the node table.
+//! Scored resources, each as a lane through the node table.
 
 use harbormaster_api::{
     Resources, Str,
@@ -10,55 +10,55 @@ use harbormaster_framework::{
     table::{Columns, NodeTable},
 };
 
-/// Where the numbers of a resource are.
+/// Location of a resource's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ResourceColumn {
     Cpu,
     Memory,
     Storage,
     Scalar(Str),
 }
 
-/// A resource of a plugin's arguments.
+/// A resource in a plugin's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scored {
-    pub(super) place: Place,
+pub(super) struct ScoredResource {
+    pub(super) column: ResourceColumn,
     pub(super) weight: i64,
 }
 
-impl Scored {
-    /// The resources that nodes can have; others never count.
+impl ScoredResource {
+    /// Returns the resources that nodes can have; others never count.
     pub(super) fn list(specs: &[ResourceSpec]) -> Vec<Self> {
-        let place = |name: &str| match name {
-            CPU => Some(Place::Cpu),
-            MEMORY => Some(Place::Memory),
-            EPHEMERAL_STORAGE => Some(Place::Storage),
-            scalar => is_scalar(scalar).then(|| Place::Scalar(scalar.into())),
+        let column = |name: &str| match name {
+            CPU => Some(ResourceColumn::Cpu),
+            MEMORY => Some(ResourceColumn::Memory),
+            EPHEMERAL_STORAGE => Some(ResourceColumn::Storage),
+            scalar => is_scalar(scalar).then(|| ResourceColumn::Scalar(scalar.into())),
         };
-        specs.iter().filter_map(|s| Some(Self { place: place(&s.name)?, weight: s.weight })).collect()
+        specs.iter().filter_map(|s| Some(Self { column: column(&s.name)?, weight: s.weight })).collect()
     }
 
-    /// How much of it is in `amounts`.
+    /// Returns the resource's amount in `amounts`.
     pub(super) fn of(&self, amounts: &Resources) -> i64 {
-        match &self.place {
-            Place::Cpu => amounts.milli_cpu,
-            Place::Memory => amounts.memory,
-            Place::Storage => amounts.ephemeral_storage,
-            Place::Scalar(name) => amounts.scalar(name),
+        match &self.column {
+            ResourceColumn::Cpu => amounts.milli_cpu,
+            ResourceColumn::Memory => amounts.memory,
+            ResourceColumn::Storage => amounts.ephemeral_storage,
+            ResourceColumn::Scalar(name) => amounts.scalar(name),
         }
     }
 }
 
-/// What counts as requested on a node.
+/// Kind of requests on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
-    /// What pods ask for.
+pub(super) enum RequestKind {
+    /// Requests of the pods.
     Requested,
-    /// The same, with defaults for containers that do not ask for cpu or memory.
+    /// Requests of the pods, with defaults for containers without cpu or memory requests.
     NonZero,
 }
 
-/// One resource over all rows, and how much of it the pod asks for.
+/// One resource over all rows, and the pod's request for it.
 pub(super) struct Lane<'a> {
     pub(super) ask: i64,
     pub(super) weight: i64,
@@ -71,24 +71,26 @@ enum Numbers<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// The lanes of all resources that count for this pod: a scalar resource that it does not ask for is left out.
+    /// Returns the lanes of the resources that count for this pod: all except scalar resources that it does not
+    /// request.
     pub(super) fn of(
-        resources: &'a [Scored],
+        resources: &'a [ScoredResource],
         asks: impl Iterator<Item = i64>,
         nodes: &'a NodeTable,
-        count: Count,
+        count: RequestKind,
     ) -> Vec<Self> {
         let counting = resources.iter().zip(asks);
-        let counting = counting.filter(|(r, ask)| *ask != 0 || !matches!(r.place, Place::Scalar(_)));
-        let lane = |(r, ask): (&'a Scored, i64)| Self {
+        let counting =
+            counting.filter(|(r, ask)| *ask != 0 || !matches!(r.column, ResourceColumn::Scalar(_)));
+        let lane = |(r, ask): (&'a ScoredResource, i64)| Self {
             ask,
             weight: r.weight,
-            numbers: Numbers::of(&r.place, nodes, count),
+            numbers: Numbers::of(&r.column, nodes, count),
         };
         counting.map(lane).collect()
     }
 
-    /// What the node has and what is used of it.
+    /// Returns the row's capacity and use.
     #[inline]
     pub(super) fn at(&self, row: NodeIdx) -> (i64, i64) {
         match &self.numbers {
@@ -102,15 +104,15 @@ impl<'a> Lane<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    fn of(place: &'a Place, nodes: &'a NodeTable, count: Count) -> Self {
+    fn of(column: &'a ResourceColumn, nodes: &'a NodeTable, count: RequestKind) -> Self {
         let columns: &'a Columns = nodes.columns();
-        let (has, used) = match (place, count) {
-            (Place::Cpu, Count::Requested) => (&columns.cpu, &columns.used_cpu),
-            (Place::Cpu, Count::NonZero) => (&columns.cpu, &columns.nonzero_cpu),
-            (Place::Memory, Count::Requested) => (&columns.memory, &columns.used_memory),
-            (Place::Memory, Count::NonZero) => (&columns.memory, &columns.nonzero_memory),
-            (Place::Storage, _) => (&columns.storage, &columns.used_storage),
-            (Place::Scalar(name), _) => return Self::Scalar { nodes, name },
+        let (has, used) = match (column, count) {
+            (ResourceColumn::Cpu, RequestKind::Requested) => (&columns.cpu, &columns.used_cpu),
+            (ResourceColumn::Cpu, RequestKind::NonZero) => (&columns.cpu, &columns.nonzero_cpu),
+            (ResourceColumn::Memory, RequestKind::Requested) => (&columns.memory, &columns.used_memory),
+            (ResourceColumn::Memory, RequestKind::NonZero) => (&columns.memory, &columns.nonzero_memory),
+            (ResourceColumn::Storage, _) => (&columns.storage, &columns.used_storage),
+            (ResourceColumn::Scalar(name), _) => return Self::Scalar { nodes, name },
         };
         Self::Columns { has, used }
     }

@@ -4,11 +4,11 @@ use harbormaster_framework::{prelude::*, table::NodeTable};
 
 use super::{NodeResourcesFit, demand::insufficient};
 
-/// One resource, and how much of it must be freed.
+/// A resource, and the amount of it that must be freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
     resource: Resource,
-    /// More than nothing.
+    /// Amount above zero.
     pub(crate) amount: i64,
 }
 
@@ -22,8 +22,8 @@ enum Resource {
 }
 
 impl Shortage {
-    /// Replaces `all` by what the row lacks. None where another plugin rejected the pod: NodeResourcesFit may have nothing
-    /// against the row, or not be asked at all.
+    /// Replaces `all` by the row's shortages. There are none if another plugin rejected the row, since NodeResourcesFit
+    /// may accept it or not have run.
     pub(crate) fn gather(all: &mut Vec<Self>, what_if: &dyn WhatIf, row: NodeIdx, pod: &PodInfo) {
         all.clear();
         if what_if.rejected_by(row) != Some(NodeResourcesFit::NAME) {
@@ -33,7 +33,7 @@ impl Shortage {
         for reason in what_if.rejection(row).into_iter().flat_map(|reject| reject.reasons) {
             let Some(resource) = Resource::missing(&reason) else { continue };
             let (has, used) = resource.of_node(what_if.nodes(), node);
-            // Pods that are nominated to the node may be why it is rejected: then nothing need be missing.
+            // The rejection may be due to pods nominated to the node; then nothing need be missing.
             let amount = resource.of_pod(pod).saturating_sub(has.saturating_sub(used));
             if amount > 0 {
                 all.push(Self { resource, amount });
@@ -41,14 +41,14 @@ impl Shortage {
         }
     }
 
-    /// Amount of the resource that is free once that pod is gone.
+    /// Returns the amount that is freed when the pod leaves.
     pub(crate) fn freed_by(&self, pod: &PodInfo) -> i64 {
         self.resource.of_pod(pod).max(0)
     }
 }
 
 impl Resource {
-    /// The resource that a reason of NodeResourcesFit names.
+    /// Returns the resource that a reason of NodeResourcesFit names.
     fn missing(reason: &str) -> Option<Self> {
         Some(match insufficient(reason)? {
             "pods" => Self::Pods,
@@ -70,7 +70,7 @@ impl Resource {
         }
     }
 
-    /// Capacity of the node, and requests of its pods.
+    /// Returns the node's capacity and the requests of its pods.
     fn of_node(&self, nodes: &NodeTable, node: NodeRef<'_>) -> (i64, i64) {
         let (columns, at) = (nodes.columns(), node.idx().at());
         match self {

@@ -1,4 +1,4 @@
-//! How NodeResourcesFit turns shares of resources into a score.
+//! Scoring strategies of NodeResourcesFit.
 
 use harbormaster_api::args::{ScoringStrategy, ScoringStrategyType};
 use harbormaster_framework::{nodeset::NodeIdx, outcome::PluginError};
@@ -6,7 +6,7 @@ use harbormaster_framework::{nodeset::NodeIdx, outcome::PluginError};
 use super::lanes::Lane;
 use crate::shape::Shape;
 
-/// A scoring strategy, ready to use.
+/// A scoring strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
     Least,
@@ -15,12 +15,12 @@ pub(super) enum Strategy {
 }
 
 impl Strategy {
-    pub(super) fn new(written: &ScoringStrategy) -> Result<Self, PluginError> {
-        match &written.strategy {
+    pub(super) fn new(config: &ScoringStrategy) -> Result<Self, PluginError> {
+        match &config.strategy {
             ScoringStrategyType::LeastAllocated => Ok(Self::Least),
             ScoringStrategyType::MostAllocated => Ok(Self::Most),
             ScoringStrategyType::RequestedToCapacityRatio => {
-                let points = written.requested_to_capacity_ratio.as_ref().map(|p| p.shape.as_slice());
+                let points = config.requested_to_capacity_ratio.as_ref().map(|p| p.shape.as_slice());
                 Ok(Self::Ratio(Shape::new(points.unwrap_or_default())?))
             }
             ScoringStrategyType::Unknown(name) => {
@@ -29,7 +29,7 @@ impl Strategy {
         }
     }
 
-    /// The score of one row: the weighted mean over the resources that the node has.
+    /// Returns the score of one row: the weighted mean over the resources that the node has.
     #[inline]
     pub(super) fn score(&self, lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
         let (mut sum, mut weights) = (0i64, 0i64);
@@ -52,7 +52,7 @@ impl Strategy {
         }
     }
 
-    /// The score of one resource, `has` not being zero.
+    /// Returns the score of one resource; `has` must not be zero.
     #[inline]
     fn share(&self, requested: i64, has: i64) -> i64 {
         let percent = |amount: i64| amount.wrapping_mul(100).wrapping_div(has);
@@ -60,7 +60,7 @@ impl Strategy {
             Self::Least if requested > has => 0,
             Self::Least => percent(has.wrapping_sub(requested)),
             Self::Most => percent(requested.min(has)),
-            // Below zero counts as zero: it could not be told from "left out" otherwise.
+            // Negative results count as zero, since they could not be distinguished from ignored resources.
             Self::Ratio(shape) if requested > has => shape.at(100).max(0),
             Self::Ratio(shape) => shape.at(percent(requested)).max(0),
         }

@@ -1,10 +1,10 @@
-//! Which volumes of which drivers each node has, kept instead of counted.
-//!
-//! A row counts a volume once, whether one pod there uses it, many, or a VolumeAttachment alone says that it is there.
-//! Claims are looked at again when they, their volumes or their classes change. In-tree disks count as those of CSI
-//! drivers: only nodes with a CSINode have limits, and these leave such disks to drivers.
-//!
-//! Invariant: after any sequence of changes it equals one that is made anew.
+//! An index of the volumes on each node, with their drivers.
+//! //!
+//! A row counts a volume once, whether one pod or several use it, or only a VolumeAttachment refers to it. Claims are
+//! resolved again when they, their volumes or their classes change. In-tree disks count for CSI drivers: only nodes
+//! with a CSINode have limits, and there CSI drivers serve these disks.
+//! //!
+//! Invariant: after any sequence of changes the index equals a rebuilt one.
 
 use std::{collections::BTreeSet, hash::Hash};
 
@@ -13,8 +13,8 @@ use harbormaster_framework::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    asked::{DriverVolume, found, in_pod},
-    claims::{Claims, Meaning, Shift},
+    claims::{ClaimEffect, Claims, RowEffects},
+    needed::{DriverVolume, in_pod, lookup},
 };
 use crate::{
     storage::{
@@ -24,45 +24,46 @@ use crate::{
     volume_users::one_less,
 };
 
-/// See the [module documentation](self).
+/// An index of the volumes on each node. See the [module documentation](self).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AttachedVolumes {
     rows: FxHashMap<NodeIdx, NodeVolumes>,
-    /// The rows with a limit for a driver, by how many more volumes of it they can take; below zero if there are too many.
+    /// Rows with a limit for a driver, ordered by the number of additional volumes that they can take, which is
+    /// negative if there are too many.
     room: FxHashMap<Str, BTreeSet<(i64, NodeIdx)>>,
-    /// The rows with limits of whose pods a volume cannot be told.
-    unsure: BTreeSet<NodeIdx>,
+    /// Rows with limits that have pods whose volumes cannot be determined.
+    unknown: BTreeSet<NodeIdx>,
     claims: Claims,
-    /// By name.
+    /// Attachments by name.
     attachments: FxHashMap<Str, Attachment>,
-    /// The names of attachments by the name of their node.
+    /// Names of attachments by node name.
     by_node: FxHashMap<Str, FxHashSet<Str>>,
-    /// The names of attachments by the name of their volume.
+    /// Names of attachments by volume name.
     by_volume: FxHashMap<Str, FxHashSet<Str>>,
 }
 
-/// What a node has.
+/// Volumes and limits of a node.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct NodeVolumes {
-    /// The node's name, while there is such an object.
+    /// Name of the node, if the object exists.
     name: Option<Str>,
-    /// Whether it has a CSINode.
+    /// True if the node has a CSINode.
     has_drivers: bool,
-    /// The most volumes that each driver can attach.
+    /// Maximum number of volumes by driver.
     limits: Vec<(Str, i64)>,
-    volumes: FxHashMap<DriverVolume, Uses>,
-    /// How many volumes of each driver there are.
+    volumes: FxHashMap<DriverVolume, UseCounts>,
+    /// Number of volumes by driver.
     counts: FxHashMap<Str, usize>,
-    /// How many volumes of pods there cannot be told.
-    unsure: usize,
+    /// Number of pod volumes that cannot be determined.
+    unknown: usize,
 }
 
-/// Who says that a volume is on a node.
+/// Number of references to a volume on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Uses {
-    /// Volumes of pods.
+struct UseCounts {
+    /// Number of pod volumes.
     pods: usize,
-    /// Attachments.
+    /// Number of attachments.
     attachments: usize,
 }
 
@@ -72,56 +73,56 @@ struct Attachment {
     driver: Str,
     node: Str,
     volume: Str,
-    /// Where it counts, and as what.
+    /// Row and volume where it counts.
     counts: Option<(NodeIdx, DriverVolume)>,
 }
 
 impl AttachedVolumes {
-    /// Whether the row's node has a CSINode.
+    /// Returns true if the row's node has a CSINode.
     pub(super) fn has_drivers(&self, row: NodeIdx) -> bool {
         self.rows.get(&row).is_some_and(|node| node.has_drivers)
     }
 
-    /// Whether some driver can only take so many volumes there.
+    /// Returns true if a driver has a limit on the row.
     pub(super) fn has_limits(&self, row: NodeIdx) -> bool {
         self.rows.get(&row).is_some_and(|node| !node.limits.is_empty())
     }
 
-    /// Whether some node has limits.
+    /// Returns true if any node has limits.
     pub(super) fn has_any_limits(&self) -> bool {
         !self.room.is_empty()
     }
 
-    /// The rows that `exceeds` may be true of, whatever volumes are there already, and those of which it cannot tell.
-    pub(super) fn tight_for(&self, asked: &[DriverVolume]) -> impl Iterator<Item = NodeIdx> {
-        let tight = asked.iter().enumerate().filter_map(|(at, volume)| {
+    /// Returns the rows that `exceeds` may reject, whatever volumes they already have, and those that it cannot decide.
+    pub(super) fn rows_near_limit(&self, needed: &[DriverVolume]) -> impl Iterator<Item = NodeIdx> {
+        let tight = needed.iter().enumerate().filter_map(|(at, volume)| {
             let driver = volume.driver();
-            // Once for each driver.
-            let is_first = asked[..at].iter().all(|other| other.driver() != driver);
+            // Each driver only once.
+            let is_first = needed[..at].iter().all(|other| other.driver() != driver);
             let rows = self.room.get(driver).filter(|_| is_first)?;
-            let new = asked.iter().filter(|volume| volume.driver() == driver).count();
+            let new = needed.iter().filter(|volume| volume.driver() == driver).count();
             Some(rows.range(..(i64::try_from(new).unwrap_or(i64::MAX), NodeIdx(0))).map(|(_, row)| *row))
         });
-        tight.flatten().chain(self.unsure.iter().copied())
+        tight.flatten().chain(self.unknown.iter().copied())
     }
 
-    /// Whether a volume of some pod there cannot be told.
-    pub(super) fn is_unsure_of(&self, row: NodeIdx) -> bool {
-        self.rows.get(&row).is_some_and(|node| node.unsure > 0)
+    /// Returns true if a pod on the row has a volume that cannot be determined.
+    pub(super) fn has_unknown_volumes(&self, row: NodeIdx) -> bool {
+        self.rows.get(&row).is_some_and(|node| node.unknown > 0)
     }
 
-    /// Whether some driver cannot take these volumes on the row besides those that are there.
-    pub(super) fn exceeds(&self, row: NodeIdx, asked: &[DriverVolume]) -> bool {
+    /// Returns true if a driver cannot take these volumes in addition to those on the row.
+    pub(super) fn exceeds(&self, row: NodeIdx, needed: &[DriverVolume]) -> bool {
         let Some(node) = self.rows.get(&row) else { return false };
         let is_used = |volume: &DriverVolume| node.volumes.get(volume).is_some_and(|uses| uses.pods > 0);
-        node.exceeds(asked, is_used, |driver| node.counts.get(driver).copied().unwrap_or_default())
+        node.exceeds(needed, is_used, |driver| node.counts.get(driver).copied().unwrap_or_default())
     }
 
-    /// The same if the pods there use these volumes.
+    /// Like [`Self::exceeds`], with the volumes that the row's pods use given as `used`.
     pub(super) fn exceeds_recounted(
         &self,
         row: NodeIdx,
-        asked: &[DriverVolume],
+        needed: &[DriverVolume],
         used: FxHashSet<DriverVolume>,
     ) -> bool {
         let Some(node) = self.rows.get(&row) else { return false };
@@ -131,10 +132,10 @@ impl AttachedVolumes {
             let attached = attached.filter(|volume| !used.contains(*volume));
             used.iter().chain(attached).filter(|volume| volume.driver() == driver).count()
         };
-        node.exceeds(asked, |volume| used.contains(volume), count)
+        node.exceeds(needed, |volume| used.contains(volume), count)
     }
 
-    /// Changes what is known of a row.
+    /// Changes the entry of a row.
     fn change(&mut self, row: NodeIdx, change: impl FnOnce(&mut NodeVolumes)) {
         let node = self.rows.entry(row).or_default();
         change(node);
@@ -143,8 +144,8 @@ impl AttachedVolumes {
         }
     }
 
-    /// Changes who says that a volume is on a row.
-    fn change_uses(&mut self, row: NodeIdx, volume: DriverVolume, change: impl FnOnce(&mut Uses)) {
+    /// Changes the references to a volume on a row.
+    fn change_uses(&mut self, row: NodeIdx, volume: DriverVolume, change: impl FnOnce(&mut UseCounts)) {
         let driver = volume.driver().clone();
         let room = |all: &Self| all.rows.get(&row).and_then(|node| node.room(&driver));
         let before = room(self);
@@ -155,17 +156,17 @@ impl AttachedVolumes {
         }
     }
 
-    fn change_unsure(&mut self, row: NodeIdx, change: impl FnOnce(&mut usize)) {
-        self.change(row, |node| change(&mut node.unsure));
-        self.note_unsure(row);
+    fn change_unknown(&mut self, row: NodeIdx, change: impl FnOnce(&mut usize)) {
+        self.change(row, |node| change(&mut node.unknown));
+        self.update_unknown(row);
     }
 
-    fn note_unsure(&mut self, row: NodeIdx) {
-        let is_unsure = |node: &NodeVolumes| node.unsure > 0 && !node.limits.is_empty();
-        if self.rows.get(&row).is_some_and(is_unsure) {
-            self.unsure.insert(row);
+    fn update_unknown(&mut self, row: NodeIdx) {
+        let has_unknown = |node: &NodeVolumes| node.unknown > 0 && !node.limits.is_empty();
+        if self.rows.get(&row).is_some_and(has_unknown) {
+            self.unknown.insert(row);
         } else {
-            self.unsure.remove(&row);
+            self.unknown.remove(&row);
         }
     }
 
@@ -178,28 +179,28 @@ impl AttachedVolumes {
         }
     }
 
-    fn add(&mut self, row: NodeIdx, meaning: Meaning) {
-        match meaning {
-            Meaning::Uses(volume, count) => self.change_uses(row, volume, |uses| uses.pods += count),
-            Meaning::Unsure(count) => self.change_unsure(row, |unsure| *unsure += count),
+    fn add(&mut self, row: NodeIdx, effect: ClaimEffect) {
+        match effect {
+            ClaimEffect::Uses(volume, count) => self.change_uses(row, volume, |uses| uses.pods += count),
+            ClaimEffect::Unknown(count) => self.change_unknown(row, |unknown| *unknown += count),
         }
     }
 
-    fn subtract(&mut self, row: NodeIdx, meaning: Meaning) {
-        match meaning {
-            Meaning::Uses(volume, count) => self.change_uses(row, volume, |uses| uses.pods -= count),
-            Meaning::Unsure(count) => self.change_unsure(row, |unsure| *unsure -= count),
+    fn subtract(&mut self, row: NodeIdx, effect: ClaimEffect) {
+        match effect {
+            ClaimEffect::Uses(volume, count) => self.change_uses(row, volume, |uses| uses.pods -= count),
+            ClaimEffect::Unknown(count) => self.change_unknown(row, |unknown| *unknown -= count),
         }
     }
 
-    fn shift(&mut self, (before, after): (Shift, Shift)) {
-        before.into_iter().for_each(|(row, meaning)| self.subtract(row, meaning));
-        after.into_iter().for_each(|(row, meaning)| self.add(row, meaning));
+    fn apply(&mut self, (before, after): (RowEffects, RowEffects)) {
+        before.into_iter().for_each(|(row, effect)| self.subtract(row, effect));
+        after.into_iter().for_each(|(row, effect)| self.add(row, effect));
     }
 
-    /// A row's node has another name, or what it says of its drivers may have changed.
+    /// Updates a row after its node's name or CSINode changed.
     fn set_node(&mut self, objects: &Objects, row: NodeIdx, name: Option<&Str>) {
-        let drivers = name.and_then(|name| found::<CsiNode>(objects, "", name));
+        let drivers = name.and_then(|name| lookup::<CsiNode>(objects, "", name));
         let before = self.rows.get(&row).map(NodeVolumes::rooms).unwrap_or_default();
         self.change(row, |node| {
             node.name = name.cloned();
@@ -208,17 +209,17 @@ impl AttachedVolumes {
         let after = self.rows.get(&row).map(NodeVolumes::rooms).unwrap_or_default();
         before.iter().for_each(|(driver, room)| self.set_room(row, driver, Some(*room), None));
         after.iter().for_each(|(driver, room)| self.set_room(row, driver, None, Some(*room)));
-        self.note_unsure(row);
+        self.update_unknown(row);
     }
 
-    /// Looks at an attachment anew.
+    /// Updates an attachment.
     fn attachment_changed(&mut self, view: ClusterView<'_>, name: &Str) {
         self.uncount(name);
         if let Some(old) = self.attachments.remove(name) {
             remove_from(&mut self.by_node, &old.node, name);
             remove_from(&mut self.by_volume, &old.volume, name);
         }
-        let Some(new) = found::<VolumeAttachment>(view.objects, "", name) else { return };
+        let Some(new) = lookup::<VolumeAttachment>(view.objects, "", name) else { return };
         let Some(volume) = new.volume_name.clone().filter(|_| !new.attacher.is_empty()) else { return };
         self.by_node.entry(new.node_name.clone()).or_default().insert(name.clone());
         self.by_volume.entry(volume.clone()).or_default().insert(name.clone());
@@ -227,14 +228,14 @@ impl AttachedVolumes {
         self.count(view, name);
     }
 
-    /// Counts an attachment where its node is, if that and its volume are known.
+    /// Counts an attachment on its node, if the node and the volume are known.
     fn count(&mut self, view: ClusterView<'_>, name: &Str) {
         let Some(attachment) = self.attachments.get_mut(name) else { return };
         let Some(row) = view.nodes.find(&attachment.node) else { return };
         if self.rows.get(&row).is_none_or(|node| node.name.is_none()) {
             return;
         }
-        let volume = found::<PersistentVolume>(view.objects, "", &attachment.volume);
+        let volume = lookup::<PersistentVolume>(view.objects, "", &attachment.volume);
         let source = volume.map(|volume| &volume.source);
         let Some(PersistentVolumeSource::Csi { handle, .. }) = source else { return };
         let volume = DriverVolume::Existing { driver: attachment.driver.clone(), handle: handle.clone() };
@@ -251,8 +252,8 @@ impl AttachedVolumes {
 
     fn volume_changed(&mut self, view: ClusterView<'_>, name: &Str) {
         for claim in self.claims.naming(name) {
-            let shift = self.claims.changed(view.objects, &claim);
-            self.shift(shift);
+            let effects = self.claims.changed(view.objects, &claim);
+            self.apply(effects);
         }
         for attachment in named(&self.by_volume, name) {
             self.uncount(&attachment);
@@ -267,32 +268,32 @@ impl NodeVolumes {
         self.limits.clear();
         for driver in drivers.into_iter().flat_map(|node| &node.drivers) {
             if let Some(count) = driver.allocatable.count {
-                // Of two entries for one driver the last one counts.
+                // If a driver has two entries, the last one applies.
                 self.limits.retain(|(name, _)| *name != driver.name);
                 self.limits.push((driver.name.clone(), i64::from(count)));
             }
         }
     }
 
-    /// How many more volumes of a driver it can take; `None` without a limit.
+    /// Returns the number of additional volumes of a driver that the node can take, or `None` without a limit.
     fn room(&self, driver: &Str) -> Option<i64> {
         let (_, limit) = self.limits.iter().find(|(limited, _)| limited == driver)?;
         let count = self.counts.get(driver).copied().unwrap_or_default();
         Some(limit - i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// The same for every driver with a limit.
+    /// Returns the same for every driver with a limit.
     fn rooms(&self) -> Vec<(Str, i64)> {
         let room = |(driver, _): &(Str, i64)| Some((driver.clone(), self.room(driver)?));
         self.limits.iter().filter_map(room).collect()
     }
 
-    fn change(&mut self, volume: DriverVolume, change: impl FnOnce(&mut Uses)) {
+    fn change(&mut self, volume: DriverVolume, change: impl FnOnce(&mut UseCounts)) {
         let driver = volume.driver().clone();
         let uses = self.volumes.entry(volume.clone()).or_default();
-        let was_there = *uses != Uses::default();
+        let was_there = *uses != UseCounts::default();
         change(uses);
-        let is_there = *uses != Uses::default();
+        let is_there = *uses != UseCounts::default();
         match (was_there, is_there) {
             (false, true) => *self.counts.entry(driver).or_default() += 1,
             (true, false) => one_less(&mut self.counts, &driver),
@@ -305,12 +306,12 @@ impl NodeVolumes {
 
     fn exceeds(
         &self,
-        asked: &[DriverVolume],
+        needed: &[DriverVolume],
         is_used: impl Fn(&DriverVolume) -> bool,
         count: impl Fn(&Str) -> usize,
     ) -> bool {
         self.limits.iter().any(|(driver, limit)| {
-            let of_driver = asked.iter().filter(|volume| volume.driver() == driver);
+            let of_driver = needed.iter().filter(|volume| volume.driver() == driver);
             let new = of_driver.filter(|volume| !is_used(volume)).count();
             new > 0 && i64::try_from(count(driver) + new).is_ok_and(|total| total > *limit)
         })
@@ -334,15 +335,15 @@ impl Index for AttachedVolumes {
     fn pod_joined(&mut self, view: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         for volume in &pod.spec.volumes {
             match claim_of(pod, &volume.name, &volume.source) {
-                Some(claimed) if claimed.name.is_empty() => self.add(row, Meaning::Unsure(1)),
+                Some(claimed) if claimed.name.is_empty() => self.add(row, ClaimEffect::Unknown(1)),
                 Some(claimed) => {
-                    if let Some(meaning) = self.claims.joined(view.objects, row, pod, &claimed) {
-                        self.add(row, meaning);
+                    if let Some(effect) = self.claims.joined(view.objects, row, pod, &claimed) {
+                        self.add(row, effect);
                     }
                 }
                 None => match in_pod(volume) {
-                    Some(Ok(volume)) => self.add(row, Meaning::Uses(volume, 1)),
-                    Some(Err(_)) => self.add(row, Meaning::Unsure(1)),
+                    Some(Ok(volume)) => self.add(row, ClaimEffect::Uses(volume, 1)),
+                    Some(Err(_)) => self.add(row, ClaimEffect::Unknown(1)),
                     None => {}
                 },
             }
@@ -352,15 +353,15 @@ impl Index for AttachedVolumes {
     fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
         for volume in &pod.spec.volumes {
             match claim_of(pod, &volume.name, &volume.source) {
-                Some(claimed) if claimed.name.is_empty() => self.subtract(row, Meaning::Unsure(1)),
+                Some(claimed) if claimed.name.is_empty() => self.subtract(row, ClaimEffect::Unknown(1)),
                 Some(claimed) => {
-                    if let Some(meaning) = self.claims.left(row, pod, &claimed) {
-                        self.subtract(row, meaning);
+                    if let Some(effect) = self.claims.left(row, pod, &claimed) {
+                        self.subtract(row, effect);
                     }
                 }
                 None => match in_pod(volume) {
-                    Some(Ok(volume)) => self.subtract(row, Meaning::Uses(volume, 1)),
-                    Some(Err(_)) => self.subtract(row, Meaning::Unsure(1)),
+                    Some(Ok(volume)) => self.subtract(row, ClaimEffect::Uses(volume, 1)),
+                    Some(Err(_)) => self.subtract(row, ClaimEffect::Unknown(1)),
                     None => {}
                 },
             }
@@ -385,14 +386,14 @@ impl Index for AttachedVolumes {
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let ObjectId::Custom(key) = id else { return };
         if key.is_of::<PersistentVolumeClaim>() {
-            let shift = self.claims.changed(view.objects, &(key.namespace.clone(), key.name.clone()));
-            self.shift(shift);
+            let effects = self.claims.changed(view.objects, &(key.namespace.clone(), key.name.clone()));
+            self.apply(effects);
         } else if key.is_of::<PersistentVolume>() {
             self.volume_changed(view, &key.name);
         } else if key.is_of::<StorageClass>() {
             for claim in self.claims.of_class(&key.name) {
-                let shift = self.claims.changed(view.objects, &claim);
-                self.shift(shift);
+                let effects = self.claims.changed(view.objects, &claim);
+                self.apply(effects);
             }
         } else if key.is_of::<VolumeAttachment>() {
             self.attachment_changed(view, &key.name);

@@ -1,10 +1,10 @@
-//! The claims that pods on nodes use, and which volumes they stand for.
+//! The claims that pods on nodes use, and their volumes.
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::asked::{DriverVolume, found, of_claim};
+use super::needed::{DriverVolume, lookup, of_claim};
 use crate::{
     storage::{PersistentVolumeClaim, claim::Claimed},
     volume_users::one_less,
@@ -17,51 +17,51 @@ pub(super) type ClaimKey = (Str, Str);
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Claims {
     in_use: FxHashMap<ClaimKey, UsedClaim>,
-    /// The claims in use that name a volume, by its name.
+    /// Claims in use by the name of their volume.
     by_volume: FxHashMap<Str, FxHashSet<ClaimKey>>,
 }
 
 /// A claim that pods on nodes use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct UsedClaim {
-    /// How many volumes of pods name it, on each row.
+    /// Number of pod volumes that refer to the claim, by row.
     rows: FxHashMap<NodeIdx, usize>,
-    /// How many ephemeral volumes have its name, by row and UID of their pod: more than one only by mistake.
+    /// Number of ephemeral volumes with the claim's name, by row and pod UID. More than one is a mistake.
     ephemeral: FxHashMap<(NodeIdx, Str), usize>,
-    known: Option<Known>,
+    known: Option<KnownClaim>,
 }
 
-/// What is known of a claim that exists.
+/// Properties of a claim that exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct KnownClaim {
     volume_name: Str,
     class: Str,
-    /// The UID of its controller.
+    /// UID of the controller.
     owner: Option<Str>,
     volume: Option<DriverVolume>,
 }
 
-/// What a claim means for a row.
+/// Effect of a claim on a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// Volumes of that many pods there are this one.
+pub(super) enum ClaimEffect {
+    /// This many pod volumes are this volume.
     Uses(DriverVolume, usize),
-    /// That many volumes of pods there cannot be told: a claim has no name, or is not made for the pod.
-    Unsure(usize),
+    /// This many pod volumes cannot be determined: the claim has no name, or does not belong to the pod.
+    Unknown(usize),
 }
 
-/// What changes for rows.
-pub(super) type Shift = Vec<(NodeIdx, Meaning)>;
+/// Effects by row.
+pub(super) type RowEffects = Vec<(NodeIdx, ClaimEffect)>;
 
 impl Claims {
-    /// A pod on the row uses a claim. Returns what that means there.
+    /// Adds a use of a claim by a pod on the row. Returns its effect.
     pub(super) fn joined(
         &mut self,
         objects: &Objects,
         row: NodeIdx,
         pod: &PodInfo,
         claimed: &Claimed,
-    ) -> Option<Meaning> {
+    ) -> Option<ClaimEffect> {
         let key = (pod.namespace.clone(), claimed.name.clone());
         if !self.in_use.contains_key(&key) {
             self.in_use.insert(key.clone(), UsedClaim::default());
@@ -73,14 +73,14 @@ impl Claims {
         } else {
             *used.rows.entry(row).or_default() += 1;
         }
-        used.meaning_for(pod, claimed)
+        used.effect_for(pod, claimed)
     }
 
-    /// It does so no more. Returns what that meant.
-    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo, claimed: &Claimed) -> Option<Meaning> {
+    /// Removes a use. Returns the effect that it had.
+    pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo, claimed: &Claimed) -> Option<ClaimEffect> {
         let key = (pod.namespace.clone(), claimed.name.clone());
         let used = self.in_use.get_mut(&key)?;
-        let meaning = used.meaning_for(pod, claimed);
+        let effect = used.effect_for(pod, claimed);
         if claimed.ephemeral {
             one_less(&mut used.ephemeral, &(row, pod.uid.clone()));
         } else {
@@ -90,33 +90,33 @@ impl Claims {
             self.forget_volume_of(&key);
             self.in_use.remove(&key);
         }
-        meaning
+        effect
     }
 
-    /// A claim, or what it points to, may be another. Returns what it meant for rows and what it means now.
-    pub(super) fn changed(&mut self, objects: &Objects, key: &ClaimKey) -> (Shift, Shift) {
+    /// Resolves a claim again after it or its volume changed. Returns its effects before and after.
+    pub(super) fn changed(&mut self, objects: &Objects, key: &ClaimKey) -> (RowEffects, RowEffects) {
         let Some(used) = self.in_use.get(key) else { return Default::default() };
-        let before = used.meanings();
+        let before = used.effects();
         self.look_up(objects, key);
-        let after = self.in_use.get(key).map(UsedClaim::meanings).unwrap_or_default();
+        let after = self.in_use.get(key).map(UsedClaim::effects).unwrap_or_default();
         (before, after)
     }
 
-    /// The claims in use that name a volume.
+    /// Returns the claims in use that refer to a volume.
     pub(super) fn naming(&self, volume: &str) -> Vec<ClaimKey> {
         self.by_volume.get(volume).into_iter().flatten().cloned().collect()
     }
 
-    /// The claims in use of a class.
+    /// Returns the claims in use of a class.
     pub(super) fn of_class(&self, class: &str) -> Vec<ClaimKey> {
         let of_class = |used: &UsedClaim| used.known.as_ref().is_some_and(|known| known.class == *class);
         self.in_use.iter().filter(|(_, used)| of_class(used)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Looks at the claim anew.
+    /// Resolves the claim.
     fn look_up(&mut self, objects: &Objects, key: &ClaimKey) {
         self.forget_volume_of(key);
-        let known = found::<PersistentVolumeClaim>(objects, &key.0, &key.1).map(|claim| Known {
+        let known = lookup::<PersistentVolumeClaim>(objects, &key.0, &key.1).map(|claim| KnownClaim {
             volume_name: claim.volume_name.clone(),
             class: claim.class.clone(),
             owner: claim.metadata.controller.as_ref().map(|owner| owner.uid.clone()),
@@ -143,21 +143,21 @@ impl Claims {
 }
 
 impl UsedClaim {
-    fn meaning_for(&self, pod: &PodInfo, claimed: &Claimed) -> Option<Meaning> {
+    fn effect_for(&self, pod: &PodInfo, claimed: &Claimed) -> Option<ClaimEffect> {
         let known = self.known.as_ref()?;
         if claimed.ephemeral && known.owner.as_ref() != Some(&pod.uid) {
-            return Some(Meaning::Unsure(1));
+            return Some(ClaimEffect::Unknown(1));
         }
-        Some(Meaning::Uses(known.volume.clone()?, 1))
+        Some(ClaimEffect::Uses(known.volume.clone()?, 1))
     }
 
-    fn meanings(&self) -> Shift {
+    fn effects(&self) -> RowEffects {
         let Some(known) = &self.known else { return Vec::new() };
-        let uses = |count: usize| known.volume.clone().map(|volume| Meaning::Uses(volume, count));
+        let uses = |count: usize| known.volume.clone().map(|volume| ClaimEffect::Uses(volume, count));
         let named = self.rows.iter().filter_map(|(row, count)| Some((*row, uses(*count)?)));
         let ephemeral = self.ephemeral.iter().filter_map(|((row, pod), count)| {
             let is_its_own = known.owner.as_ref() == Some(pod);
-            Some((*row, if is_its_own { uses(*count)? } else { Meaning::Unsure(*count) }))
+            Some((*row, if is_its_own { uses(*count)? } else { ClaimEffect::Unknown(*count) }))
         });
         named.chain(ephemeral).collect()
     }

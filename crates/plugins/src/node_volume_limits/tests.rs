@@ -43,7 +43,7 @@ fn claim(name: &str, volume: &str, class: &str) -> Value {
     })
 }
 
-/// The claim of the first volume of a pod, with a controller.
+/// The claim of a pod's first volume, with a controller.
 fn ephemeral_claim(pod: &str, owner: &str) -> Value {
     let mut claim = claim(&format!("{pod}-v0"), "a", "");
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": owner, "controller": true});
@@ -91,7 +91,7 @@ fn default_claims() -> Vec<Value> {
     ]
 }
 
-/// One node "n" with these pods and limits: claims a, b and c have a volume each.
+/// A cluster with node "n", these pods and this limit. Claims a, b and c have a volume each.
 fn world(pods: impl IntoIterator<Item = PodBuilder>, limit: Option<Value>) -> Cluster {
     let mut nodes = cluster([node("n")], pods);
     set_custom::<PersistentVolumeClaim>(&mut nodes, default_claims());

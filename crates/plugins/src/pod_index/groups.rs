@@ -1,4 +1,4 @@
-//! Pods that no selector can tell apart, found by their labels.
+//! Groups of pods that no selector can distinguish, found by their labels.
 
 use harbormaster_api::{Labels, Namespace, Str};
 use harbormaster_framework::prelude::*;
@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use super::{
     PodSelector, RowCounts,
-    label_map::{LabelMap, Place, anchors},
+    label_map::{LabelMap, LabelSlot, anchors},
 };
 
-/// What selectors look at, beside the labels of the namespace.
+/// Properties of a pod that selectors depend on, except for namespace labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
     namespace: Str,
@@ -38,10 +38,10 @@ struct Group {
 
 /// The groups of a namespace.
 #[derive(Debug)]
-struct Residents {
-    /// The namespace as selectors saw it when they counted its pods.
+struct NamespaceGroups {
+    /// The namespace, with the labels that it had when its pods were counted.
     namespace: Namespace,
-    /// Every group stands under each of its labels, and under nothing.
+    /// Groups by each of their labels, and in [`LabelSlot::Rest`].
     groups: LabelMap<GroupId>,
 }
 
@@ -51,15 +51,15 @@ pub(super) struct Groups {
     by_key: FxHashMap<GroupKey, GroupId>,
     groups: Vec<Option<Group>>,
     free: Vec<GroupId>,
-    namespaces: FxHashMap<Str, Residents>,
+    namespaces: FxHashMap<Str, NamespaceGroups>,
 }
 
 impl Groups {
-    /// A pod is on `row`: the namespace as selectors are to see it.
+    /// Adds a pod on `row`. Returns its namespace as selectors must see it.
     pub(super) fn joined(&mut self, objects: &Objects, row: NodeIdx, pod: &PodInfo) -> &Namespace {
         let key = GroupKey::of(pod);
-        let residents = self.namespaces.entry(key.namespace.clone()).or_insert_with(|| Residents {
-            namespace: now(objects, &key.namespace),
+        let in_namespace = self.namespaces.entry(key.namespace.clone()).or_insert_with(|| NamespaceGroups {
+            namespace: current(objects, &key.namespace),
             groups: LabelMap::default(),
         });
         let known = self.by_key.get(&key).copied();
@@ -68,20 +68,20 @@ impl Groups {
                 self.groups.push(None);
                 GroupId(self.groups.len() as u32 - 1)
             });
-            places(&key.labels).for_each(|place| residents.groups.insert(place, id));
+            slots(&key.labels).for_each(|slot| in_namespace.groups.insert(slot, id));
             self.by_key.insert(key.clone(), id);
             id
         });
         let group =
             self.groups[id.0 as usize].get_or_insert_with(|| Group { key, rows: RowCounts::default() });
         group.rows.add(row, 1);
-        &residents.namespace
+        &in_namespace.namespace
     }
 
-    /// A pod is on `row` no more: the namespace as selectors saw it.
+    /// Removes a pod from `row`. Returns its namespace as selectors saw it.
     pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) -> Option<Namespace> {
-        let residents = self.namespaces.get_mut(&pod.namespace)?;
-        let namespace = residents.namespace.clone();
+        let in_namespace = self.namespaces.get_mut(&pod.namespace)?;
+        let namespace = in_namespace.namespace.clone();
         let key = GroupKey::of(pod);
         let id = *self.by_key.get(&key)?;
         let group = self.groups[id.0 as usize].as_mut()?;
@@ -90,21 +90,21 @@ impl Groups {
             self.groups[id.0 as usize] = None;
             self.free.push(id);
             self.by_key.remove(&key);
-            places(&key.labels).for_each(|place| residents.groups.remove(place, id));
-            if residents.groups.is_empty() {
+            slots(&key.labels).for_each(|slot| in_namespace.groups.remove(slot, id));
+            if in_namespace.groups.is_empty() {
                 self.namespaces.remove(&key.namespace);
             }
         }
         Some(namespace)
     }
 
-    /// On which rows how many pods match.
+    /// Returns the number of matching pods by row.
     pub(super) fn count(&self, selector: &PodSelector) -> RowCounts {
         let mut rows = RowCounts::default();
         let named = selector.all_of.iter().find(|term| term.namespace_selector.is_none());
-        let mut look = |residents: &Residents| {
-            if selector.has_namespace(&residents.namespace) {
-                self.matching(residents, selector).for_each(|group| rows.add_all(&group.rows));
+        let mut look = |in_namespace: &NamespaceGroups| {
+            if selector.has_namespace(&in_namespace.namespace) {
+                self.matching(in_namespace, selector).for_each(|group| rows.add_all(&group.rows));
             }
         };
         match named {
@@ -114,76 +114,82 @@ impl Groups {
         rows
     }
 
-    /// On which rows how many pods of one namespace match, whether or not the selector is for that namespace.
+    /// Returns the number of matching pods of one namespace by row, whether or not the selector applies to that
+    /// namespace.
     pub(super) fn count_in(&self, namespace: &str, selector: &PodSelector) -> RowCounts {
         let mut rows = RowCounts::default();
-        if let Some(residents) = self.namespaces.get(namespace) {
-            self.matching(residents, selector).for_each(|group| rows.add_all(&group.rows));
+        if let Some(in_namespace) = self.namespaces.get(namespace) {
+            self.matching(in_namespace, selector).for_each(|group| rows.add_all(&group.rows));
         }
         rows
     }
 
-    /// A namespace may have other labels than before: the namespace as it was and as it is, if it has pods and they do.
+    /// Updates a namespace's labels. Returns the namespace before and after, if it has pods and its labels changed.
     pub(super) fn namespace_changed(
         &mut self,
         objects: &Objects,
         name: &Str,
     ) -> Option<(Namespace, Namespace)> {
-        let residents = self.namespaces.get_mut(name)?;
-        let now = now(objects, name);
-        if residents.namespace.labels == now.labels {
+        let in_namespace = self.namespaces.get_mut(name)?;
+        let current = current(objects, name);
+        if in_namespace.namespace.labels == current.labels {
             return None;
         }
-        Some((std::mem::replace(&mut residents.namespace, now.clone()), now))
+        Some((std::mem::replace(&mut in_namespace.namespace, current.clone()), current))
     }
 
-    /// Looks at the groups under the label with the fewest of them.
+    /// Returns the matching groups. Visits only those under the label with the fewest groups.
     fn matching<'a>(
         &'a self,
-        residents: &Residents,
+        in_namespace: &NamespaceGroups,
         selector: &'a PodSelector,
     ) -> impl Iterator<Item = &'a Group> {
         let all = selector.all_of.iter().flat_map(|term| anchors(&term.labels));
-        let best = all.min_by_key(|anchor| residents.groups.count(*anchor));
-        let found = residents.groups.under(best).into_iter();
+        let best = all.min_by_key(|anchor| in_namespace.groups.count(*anchor));
+        let found = in_namespace.groups.under_anchor(best).into_iter();
         let groups = found.filter_map(|id| self.groups[id.0 as usize].as_ref());
         groups.filter(|group| selector.matches_labels(&group.key.labels, group.key.terminating))
     }
 
-    /// Whether exactly these pods are in groups, and exactly these groups are found by labels.
+    /// Checks that the groups contain exactly these pods, and that they are found by their labels.
     pub(super) fn check<'a>(
         &self,
         objects: &Objects,
         pods: impl Iterator<Item = (NodeIdx, &'a PodInfo)>,
     ) -> Result<(), String> {
-        let mut anew = Groups::default();
+        let mut rebuilt = Groups::default();
         for (row, pod) in pods {
-            anew.joined(objects, row, pod);
+            rebuilt.joined(objects, row, pod);
         }
-        if self.by_key.len() != anew.by_key.len() {
-            return Err(format!("{} groups are kept, there are {}", self.by_key.len(), anew.by_key.len()));
+        if self.by_key.len() != rebuilt.by_key.len() {
+            return Err(format!(
+                "the index has {} groups, the cluster {}",
+                self.by_key.len(),
+                rebuilt.by_key.len()
+            ));
         }
         for (key, id) in &self.by_key {
-            let (kept, counted) = (self.rows(key), anew.rows(key));
+            let (kept, counted) = (self.rows(key), rebuilt.rows(key));
             if kept != counted {
-                return Err(format!("{key:?}: kept {kept:?}, counted {counted:?}"));
+                return Err(format!("{key:?}: recorded {kept:?}, counted {counted:?}"));
             }
-            let groups = self.namespaces.get(&key.namespace).map(|residents| &residents.groups);
-            let stands = |place| groups.is_some_and(|groups| groups.contains(place, *id));
-            if !places(&key.labels).all(stands) {
-                return Err(format!("{key:?} is not in its places"));
+            let groups = self.namespaces.get(&key.namespace).map(|in_namespace| &in_namespace.groups);
+            let is_filed = |slot| groups.is_some_and(|groups| groups.contains(slot, *id));
+            if !slots(&key.labels).all(is_filed) {
+                return Err(format!("{key:?} is not in all of its slots"));
             }
         }
         let all = |of: &Groups| {
             let each = of.namespaces.values();
-            each.map(|residents| (residents.namespace.clone(), residents.groups.places())).collect::<Vec<_>>()
+            each.map(|in_namespace| (in_namespace.namespace.clone(), in_namespace.groups.slots()))
+                .collect::<Vec<_>>()
         };
-        let (kept, expected) = (all(self), all(&anew));
+        let (kept, expected) = (all(self), all(&rebuilt));
         let same = kept.len() == expected.len() && kept.iter().all(|of_one| expected.contains(of_one));
-        if same { Ok(()) } else { Err(format!("namespaces: kept {kept:?}, expected {expected:?}")) }
+        if same { Ok(()) } else { Err(format!("namespaces: recorded {kept:?}, expected {expected:?}")) }
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.groups.iter().flatten().count()
@@ -194,12 +200,12 @@ impl Groups {
     }
 }
 
-/// Where a group with these labels stands.
-fn places(labels: &Labels) -> impl Iterator<Item = Place<'_>> {
-    labels.iter().map(|(key, value)| Place::Value(key, value)).chain([Place::Rest])
+/// Returns the slots of a group with these labels.
+fn slots(labels: &Labels) -> impl Iterator<Item = LabelSlot<'_>> {
+    labels.iter().map(|(key, value)| LabelSlot::Value(key, value)).chain([LabelSlot::Rest])
 }
 
-/// A namespace as it is; one without an object has no labels.
-fn now(objects: &Objects, name: &Str) -> Namespace {
+/// Returns a namespace with its current labels; without an object it has none.
+fn current(objects: &Objects, name: &Str) -> Namespace {
     Namespace { name: name.clone(), labels: objects.namespace_labels(name).cloned().unwrap_or_default() }
 }

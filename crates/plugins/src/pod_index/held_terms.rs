@@ -1,4 +1,4 @@
-//! What pods on nodes say about other pods: their affinity and anti-affinity, counted per distinct term.
+//! The affinity and anti-affinity terms of pods on nodes, counted per distinct term.
 
 use std::sync::Arc;
 
@@ -12,28 +12,27 @@ use rustc_hash::FxHashMap;
 use super::{
     PodTerm, RowCounts,
     selector::well_formed,
-    selector_map::{SelectorMap, Spot},
+    selector_map::{MapPosition, SelectorMap},
 };
 
-/// A distinct term.
+/// ID of a distinct term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TermId(u32);
 
-/// What all holders of one term add up to.
+/// A term, with the sums over all its holders.
 #[derive(Debug, Default)]
 pub struct HeldTerm {
     pub(super) term: Arc<Term>,
-    spot: Spot,
-    /// Rows with pods that hold the term as required anti-affinity, and how many.
+    position: MapPosition,
+    /// Number of pods by row that have the term as required anti-affinity.
     pub anti: RowCounts,
-    /// Rows with pods that hold it as required affinity, and how many.
+    /// Number of pods by row that have the term as required affinity.
     pub affinity: RowCounts,
-    /// Rows with pods that hold it as preferred affinity or anti-affinity, and the sum of their weights, those of
-    /// anti-affinity negative.
+    /// Sum of weights by row of the pods that have the term as a preference, negative for anti-affinity.
     pub preferred: RowCounts,
 }
 
-/// What makes a term distinct.
+/// A distinct term.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Term {
     pub(super) pods: PodTerm,
@@ -41,20 +40,20 @@ pub(super) struct Term {
 }
 
 impl HeldTerm {
-    /// `topologyKey`, which the index watches.
+    /// Returns the `topologyKey`, which the index watches.
     pub fn key(&self) -> &Str {
         &self.term.key
     }
 
-    /// Whether nobody holds it any more.
+    /// Returns true if no pod holds the term.
     fn is_empty(&self) -> bool {
         self.anti.is_empty() && self.affinity.is_empty() && self.preferred.is_empty()
     }
 }
 
-/// How a pod holds a term.
+/// Role of a term in a pod's spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum TermRole {
     Anti,
     Affinity,
     Preferred(i64),
@@ -62,54 +61,54 @@ enum How {
 
 /// One term of one pod.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct SpecTerm {
     pub(super) term: Arc<Term>,
-    how: How,
+    role: TermRole,
 }
 
-/// All distinct terms that somebody holds, and what is held by pods of which spec.
+/// All distinct terms of pods on nodes, and the terms of each spec.
 #[derive(Debug, Default)]
 pub(super) struct HeldTerms {
     by_term: FxHashMap<Arc<Term>, TermId>,
     terms: Vec<Option<HeldTerm>>,
     free: Vec<TermId>,
     by_labels: SelectorMap<TermId>,
-    by_spec: FxHashMap<SpecKey, Holders>,
+    by_spec: FxHashMap<SpecKey, SpecHolders>,
 }
 
-/// The spec's address, and the namespace of the pod.
+/// The spec's address, and the pod's namespace.
 type SpecKey = (usize, Str);
 
-/// Pods of one spec in one namespace.
+/// Pods with the same spec and namespace.
 #[derive(Debug)]
-struct Holders {
-    /// Held so that its address stays its own.
+struct SpecHolders {
+    /// Keeps the spec alive, so its address is not reused.
     _spec: Arc<SpecInfo>,
-    held: Arc<[Held]>,
-    /// How many pods there are.
+    held: Arc<[SpecTerm]>,
+    /// Number of pods.
     pods: usize,
 }
 
 impl HeldTerms {
-    /// Every term.
+    /// Returns all terms.
     pub(super) fn iter(&self) -> impl Iterator<Item = &HeldTerm> {
         self.terms.iter().flatten()
     }
 
-    /// The terms that select that pod.
-    pub(super) fn about(&self, objects: &Objects, pod: &PodInfo) -> impl Iterator<Item = &HeldTerm> {
-        let found = self.by_labels.about(&pod.namespace, &pod.labels);
+    /// Returns the terms that select the pod.
+    pub(super) fn candidates_for(&self, objects: &Objects, pod: &PodInfo) -> impl Iterator<Item = &HeldTerm> {
+        let found = self.by_labels.candidates_for(&pod.namespace, &pod.labels);
         let terms = found.filter_map(|id| self.terms.get(id.0 as usize)?.as_ref());
         terms.filter(|held| held.term.pods.matches_pod(objects, &pod.pod))
     }
 
-    /// A pod is on `row`: the terms that nobody held before.
+    /// Adds a pod on `row`. Returns the terms that no pod held before.
     pub(super) fn joined(&mut self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<Term>> {
         let mut fresh = Vec::new();
         if !holds_any(pod) {
             return fresh;
         }
-        let holders = self.by_spec.entry(spec_key(pod)).or_insert_with(|| Holders {
+        let holders = self.by_spec.entry(spec_key(pod)).or_insert_with(|| SpecHolders {
             _spec: pod.spec.clone(),
             held: held_by(pod).into(),
             pods: 0,
@@ -119,10 +118,10 @@ impl HeldTerms {
             let known = self.by_term.get(&held.term).copied();
             let id = known.unwrap_or_else(|| self.insert(&held.term));
             if let Some(term) = &mut self.terms[id.0 as usize] {
-                match held.how {
-                    How::Anti => term.anti.add(row, 1),
-                    How::Affinity => term.affinity.add(row, 1),
-                    How::Preferred(weight) => term.preferred.add(row, weight),
+                match held.role {
+                    TermRole::Anti => term.anti.add(row, 1),
+                    TermRole::Affinity => term.affinity.add(row, 1),
+                    TermRole::Preferred(weight) => term.preferred.add(row, weight),
                 }
             }
             if known.is_none() {
@@ -132,7 +131,7 @@ impl HeldTerms {
         fresh
     }
 
-    /// A pod is on `row` no more: the terms that nobody holds now, which are forgotten.
+    /// Removes a pod from `row`. Returns the terms that no pod holds any more, which are dropped.
     pub(super) fn left(&mut self, row: NodeIdx, pod: &PodInfo) -> Vec<Arc<Term>> {
         let mut gone = Vec::new();
         if !holds_any(pod) {
@@ -149,18 +148,18 @@ impl HeldTerms {
         gone
     }
 
-    /// Whether nobody holds it any more.
-    fn release(&mut self, row: NodeIdx, held: &Held) -> bool {
+    /// Removes one holder of a term. Returns true if no pod holds it any more.
+    fn release(&mut self, row: NodeIdx, held: &SpecTerm) -> bool {
         let Some(id) = self.by_term.get(&held.term).copied() else { return false };
         let Some(term) = &mut self.terms[id.0 as usize] else { return false };
-        match held.how {
-            How::Anti => term.anti.subtract(row, 1),
-            How::Affinity => term.affinity.subtract(row, 1),
-            How::Preferred(weight) => term.preferred.subtract(row, weight),
+        match held.role {
+            TermRole::Anti => term.anti.subtract(row, 1),
+            TermRole::Affinity => term.affinity.subtract(row, 1),
+            TermRole::Preferred(weight) => term.preferred.subtract(row, weight),
         }
         let is_gone = term.is_empty();
         if is_gone {
-            self.by_labels.remove(std::slice::from_ref(&held.term.pods), term.spot, id);
+            self.by_labels.remove(std::slice::from_ref(&held.term.pods), term.position, id);
             self.by_term.remove(&held.term);
             self.terms[id.0 as usize] = None;
             self.free.push(id);
@@ -168,25 +167,29 @@ impl HeldTerms {
         is_gone
     }
 
-    /// Whether exactly the terms that are held are found by labels.
+    /// Checks that exactly the held terms are found by labels.
     pub(super) fn check(&self) -> Result<(), String> {
         let known = self.by_term.iter().filter_map(|(term, id)| {
             let held = self.terms.get(id.0 as usize)?.as_ref()?;
-            Some((std::slice::from_ref(&term.pods), held.spot, *id))
+            Some((std::slice::from_ref(&term.pods), held.position, *id))
         });
         if known.clone().count() != self.iter().count() {
-            return Err(format!("of {} terms {} are known", self.iter().count(), known.count()));
+            return Err(format!(
+                "{} terms exist, but {} are found by term",
+                self.iter().count(),
+                known.count()
+            ));
         }
         if self.by_spec.values().any(|holders| holders.pods == 0) {
-            return Err("the terms of a spec without pods are kept".to_owned());
+            return Err("a spec without pods has terms".to_owned());
         }
         self.by_labels.check(known)
     }
 
     fn insert(&mut self, term: &Arc<Term>) -> TermId {
         let id = self.new_id();
-        let spot = self.by_labels.insert(std::slice::from_ref(&term.pods), id);
-        self.terms[id.0 as usize] = Some(HeldTerm { term: term.clone(), spot, ..HeldTerm::default() });
+        let position = self.by_labels.insert(std::slice::from_ref(&term.pods), id);
+        self.terms[id.0 as usize] = Some(HeldTerm { term: term.clone(), position, ..HeldTerm::default() });
         self.by_term.insert(term.clone(), id);
         id
     }
@@ -199,7 +202,7 @@ impl HeldTerms {
     }
 }
 
-/// Most pods say nothing about others.
+/// Returns true if the pod has terms, which most pods do not.
 fn holds_any(pod: &PodInfo) -> bool {
     let spec = &pod.spec;
     spec.pod_affinity.is_some() || spec.pod_anti_affinity.is_some()
@@ -209,29 +212,29 @@ fn spec_key(pod: &PodInfo) -> SpecKey {
     (Arc::as_ptr(&pod.spec) as usize, pod.namespace.clone())
 }
 
-/// The terms of a pod's four lists. A list with a syntax error counts as empty, as in kube-scheduler.
-fn held_by(pod: &PodInfo) -> Vec<Held> {
+/// Returns the terms in a pod's four lists. Like kube-scheduler, treats a list with a syntax error as empty.
+fn held_by(pod: &PodInfo) -> Vec<SpecTerm> {
     let spec = &pod.spec;
     let mut all = Vec::new();
-    let mut add = |term: &PodAffinityTerm, how: How| {
+    let mut add = |term: &PodAffinityTerm, role: TermRole| {
         if let Some(pods) = PodTerm::new(term, &pod.namespace, false) {
-            all.push(Held { term: Arc::new(Term { pods, key: term.topology_key.clone() }), how });
+            all.push(SpecTerm { term: Arc::new(Term { pods, key: term.topology_key.clone() }), role });
         }
     };
-    let mut add_lists = |affinity: &PodAffinity, required: How, sign: i64| {
+    let mut add_lists = |affinity: &PodAffinity, required: TermRole, sign: i64| {
         if well_formed(affinity.required.iter()) {
             affinity.required.iter().for_each(|term| add(term, required));
         }
         if well_formed(affinity.preferred.iter().map(|(_, term)| term)) {
             let preferred = affinity.preferred.iter();
-            preferred.for_each(|(weight, term)| add(term, How::Preferred(sign * i64::from(*weight))));
+            preferred.for_each(|(weight, term)| add(term, TermRole::Preferred(sign * i64::from(*weight))));
         }
     };
     if let Some(affinity) = &spec.pod_affinity {
-        add_lists(affinity, How::Affinity, 1);
+        add_lists(affinity, TermRole::Affinity, 1);
     }
     if let Some(affinity) = &spec.pod_anti_affinity {
-        add_lists(affinity, How::Anti, -1);
+        add_lists(affinity, TermRole::Anti, -1);
     }
     all
 }

@@ -1,4 +1,4 @@
-//! Numbers found by labels: the inverted index behind groups, selectors and held terms.
+//! An inverted index from labels to IDs, used for groups, selectors and held terms.
 
 use std::hash::Hash;
 
@@ -8,7 +8,7 @@ use harbormaster_api::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A label that every pod has which a selector selects.
+/// A label that a selector requires of every pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor<'a> {
     /// The key with one of these values.
@@ -17,7 +17,7 @@ pub(super) enum Anchor<'a> {
     Key(&'a Str),
 }
 
-/// The anchors of a selector; none if it names no label that pods must have.
+/// Returns the anchors of a selector; none if it requires no label.
 pub(super) fn anchors(selector: &LabelSelector) -> impl Iterator<Item = Anchor<'_>> {
     let pairs = selector.match_labels.iter();
     let expressions = selector.match_expressions.iter().filter_map(|expression| match expression.operator {
@@ -28,30 +28,30 @@ pub(super) fn anchors(selector: &LabelSelector) -> impl Iterator<Item = Anchor<'
     pairs.map(|(key, value)| Anchor::OneOf(key, std::slice::from_ref(value))).chain(expressions)
 }
 
-/// Where a number stands.
+/// A slot of the map, which holds a set of IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place<'a> {
-    /// Under a label.
+pub(super) enum LabelSlot<'a> {
+    /// The slot of a label.
     Value(&'a Str, &'a Str),
-    /// Under a key, whatever its value.
+    /// The slot of a key with any value.
     Key(&'a Str),
-    /// Under nothing.
+    /// The slot of IDs without a label.
     Rest,
 }
 
 impl<'a> Anchor<'a> {
-    /// Where a selector stands that is found by this anchor.
-    pub(super) fn places(self) -> impl Iterator<Item = Place<'a>> + Clone {
+    /// Returns the slots of a selector with this anchor.
+    pub(super) fn slots(self) -> impl Iterator<Item = LabelSlot<'a>> + Clone {
         let (key, values) = match self {
             Self::OneOf(key, values) => (key, values),
             Self::Key(key) => (key, [].as_slice()),
         };
-        let under_key = matches!(self, Self::Key(_)).then_some(Place::Key(key));
-        values.iter().map(move |value| Place::Value(key, value)).chain(under_key)
+        let under_key = matches!(self, Self::Key(_)).then_some(LabelSlot::Key(key));
+        values.iter().map(move |value| LabelSlot::Value(key, value)).chain(under_key)
     }
 }
 
-/// Sets of numbers under labels, under label keys, and under nothing. Empty sets are forgotten.
+/// Sets of IDs by label, by label key, and without a label. Empty sets are dropped.
 #[derive(Clone, Debug)]
 pub(super) struct LabelMap<Id> {
     keys: FxHashMap<Str, Key<Id>>,
@@ -62,7 +62,7 @@ pub(super) struct LabelMap<Id> {
 struct Key<Id> {
     any_value: FxHashSet<Id>,
     values: FxHashMap<Str, FxHashSet<Id>>,
-    /// How many numbers are under values.
+    /// Number of IDs in `values`.
     valued: usize,
 }
 
@@ -79,25 +79,25 @@ impl<Id> Default for Key<Id> {
 }
 
 impl<Id: Copy + Ord + Hash> LabelMap<Id> {
-    pub(super) fn insert(&mut self, place: Place<'_>, id: Id) {
-        match place {
-            Place::Value(key, value) => {
+    pub(super) fn insert(&mut self, slot: LabelSlot<'_>, id: Id) {
+        match slot {
+            LabelSlot::Value(key, value) => {
                 let key = self.keys.entry(key.clone()).or_default();
                 key.valued += usize::from(key.values.entry(value.clone()).or_default().insert(id));
             }
-            Place::Key(key) => drop(self.keys.entry(key.clone()).or_default().any_value.insert(id)),
-            Place::Rest => drop(self.rest.insert(id)),
+            LabelSlot::Key(key) => drop(self.keys.entry(key.clone()).or_default().any_value.insert(id)),
+            LabelSlot::Rest => drop(self.rest.insert(id)),
         }
     }
 
-    pub(super) fn remove(&mut self, place: Place<'_>, id: Id) {
-        let (Place::Value(name, _) | Place::Key(name)) = place else {
+    pub(super) fn remove(&mut self, slot: LabelSlot<'_>, id: Id) {
+        let (LabelSlot::Value(name, _) | LabelSlot::Key(name)) = slot else {
             self.rest.remove(&id);
             return;
         };
         let Some(key) = self.keys.get_mut(name) else { return };
-        match place {
-            Place::Value(_, value) => key.remove(value, id),
+        match slot {
+            LabelSlot::Value(_, value) => key.remove(value, id),
             _ => drop(key.any_value.remove(&id)),
         }
         if key.any_value.is_empty() && key.values.is_empty() {
@@ -109,26 +109,27 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         self.keys.is_empty() && self.rest.is_empty()
     }
 
-    /// How many numbers stand in a place.
-    pub(super) fn crowd(&self, place: Place<'_>) -> usize {
-        self.set(place).map_or(0, |set| set.len())
+    /// Returns the number of IDs in a slot.
+    pub(super) fn slot_len(&self, slot: LabelSlot<'_>) -> usize {
+        self.set(slot).map_or(0, |set| set.len())
     }
 
-    pub(super) fn contains(&self, place: Place<'_>, id: Id) -> bool {
-        self.set(place).is_some_and(|set| set.contains(&id))
+    pub(super) fn contains(&self, slot: LabelSlot<'_>, id: Id) -> bool {
+        self.set(slot).is_some_and(|set| set.contains(&id))
     }
 
-    fn set(&self, place: Place<'_>) -> Option<&FxHashSet<Id>> {
-        match place {
-            Place::Value(key, value) => self.keys.get(key)?.values.get(value),
-            Place::Key(key) => Some(&self.keys.get(key)?.any_value),
-            Place::Rest => Some(&self.rest),
+    fn set(&self, slot: LabelSlot<'_>) -> Option<&FxHashSet<Id>> {
+        match slot {
+            LabelSlot::Value(key, value) => self.keys.get(key)?.values.get(value),
+            LabelSlot::Key(key) => Some(&self.keys.get(key)?.any_value),
+            LabelSlot::Rest => Some(&self.rest),
         }
     }
 
-    /// What may concern a pod with these labels: what stands under one of them, under a key of theirs, or under nothing.
-    pub(super) fn about(&self, labels: &Labels) -> impl Iterator<Item = Id> {
-        // Most maps are empty, or know few keys: then the labels need not be looked at.
+    /// Returns the IDs that may concern a pod with these labels: those under one of the labels, one of the keys, or
+    /// none.
+    pub(super) fn candidates_for(&self, labels: &Labels) -> impl Iterator<Item = Id> {
+        // Most maps are empty or have few keys; then there is no need to visit the labels.
         let pairs = (!self.keys.is_empty()).then(|| labels.iter()).into_iter().flatten();
         let keys = pairs.filter_map(|(key, value)| Some((self.keys.get(key)?, value)));
         let labelled = keys.flat_map(|(key, value)| {
@@ -138,19 +139,19 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         labelled.chain(&self.rest).copied()
     }
 
-    /// How many numbers stand under labels that an anchor names.
+    /// Returns the number of IDs under the labels of an anchor.
     pub(super) fn count(&self, anchor: Anchor<'_>) -> usize {
         match anchor {
             Anchor::OneOf(key, values) => {
-                values.iter().map(|value| self.crowd(Place::Value(key, value))).sum()
+                values.iter().map(|value| self.slot_len(LabelSlot::Value(key, value))).sum()
             }
             Anchor::Key(key) => self.keys.get(key).map_or(0, |key| key.valued),
         }
     }
 
-    /// What stands under labels that an anchor names, or, without one, under nothing; each once if it stands under one
-    /// value of a key.
-    pub(super) fn under(&self, anchor: Option<Anchor<'_>>) -> Vec<Id> {
+    /// Returns the IDs under the labels of an anchor, or without an anchor the IDs in [`LabelSlot::Rest`]. An ID that
+    /// is under one value of a key occurs once.
+    pub(super) fn under_anchor(&self, anchor: Option<Anchor<'_>>) -> Vec<Id> {
         let mut found: Vec<Id> = Vec::new();
         match anchor {
             Some(Anchor::OneOf(name, values)) => {
@@ -158,7 +159,7 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
                 let sets = values.iter().filter_map(|value| key?.values.get(value));
                 sets.for_each(|set| found.extend(set));
                 if values.len() > 1 {
-                    // A selector may name a value twice.
+                    // A selector may contain a value twice.
                     found.sort_unstable();
                     found.dedup();
                 }
@@ -172,8 +173,8 @@ impl<Id: Copy + Ord + Hash> LabelMap<Id> {
         found
     }
 
-    /// How many numbers there are, each as often as it has places.
-    pub(super) fn places(&self) -> usize {
+    /// Returns the number of IDs, counted once per slot.
+    pub(super) fn slots(&self) -> usize {
         let of_key =
             |key: &Key<Id>| key.any_value.len() + key.values.values().map(|set| set.len()).sum::<usize>();
         self.rest.len() + self.keys.values().map(of_key).sum::<usize>()

@@ -1,4 +1,4 @@
-//! The index compared with a recount of the cluster: slow, for tests and for those who suspect it.
+//! Comparison of the index with a recount of the cluster; slow, for tests and debugging.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{PodIndex, RowCounts, held_terms::HeldTerms};
 type Rows = BTreeMap<NodeIdx, i64>;
 
 impl PodIndex {
-    /// Looks at every pod of every row; what is kept and should not be so.
+    /// Recounts every pod of every row and compares the result with the index.
     ///
     /// # Errors
-    /// Says which selector, term or topology key is wrong.
+    /// Names the selector, term or topology key that differs.
     pub fn check(&self, known: ClusterView<'_>) -> Result<(), String> {
         self.groups.check(known.objects, pods(known))?;
         self.selectors.check()?;
@@ -24,22 +24,22 @@ impl PodIndex {
             };
             same(kept, &recount(known, |pod| i64::from(matches(pod))), || format!("pods of {selector:?}"))?;
         }
-        let mut anew = HeldTerms::default();
+        let mut rebuilt = HeldTerms::default();
         for (row, pod) in pods(known) {
-            anew.joined(row, pod);
+            rebuilt.joined(row, pod);
         }
-        for term in anew.iter() {
+        for term in rebuilt.iter() {
             let Some(kept) = self.held.iter().find(|kept| kept.term == term.term) else {
-                return Err(format!("nobody knows of {:?}", term.term));
+                return Err(format!("missing term {:?}", term.term));
             };
             let lists = [(&kept.anti, &term.anti), (&kept.affinity, &term.affinity)];
             for (kept, counted) in lists.into_iter().chain([(&kept.preferred, &term.preferred)]) {
                 same(kept, &counted.iter().collect(), || format!("holders of {:?}", term.term))?;
             }
         }
-        let (held, counted) = (self.held.iter().count(), anew.iter().count());
+        let (held, counted) = (self.held.iter().count(), rebuilt.iter().count());
         if held != counted {
-            return Err(format!("{held} terms are kept, {counted} are held"));
+            return Err(format!("the index has {held} terms, the cluster {counted}"));
         }
         self.topology.check_held(self.held.iter().map(|held| held.key()))?;
         self.topology.check(known.nodes)
@@ -64,5 +64,5 @@ fn recount(known: ClusterView<'_>, count: impl Fn(&PodInfo) -> i64) -> Rows {
 
 fn same(kept: &RowCounts, counted: &Rows, what: impl Fn() -> String) -> Result<(), String> {
     let kept: Rows = kept.iter().collect();
-    if kept == *counted { Ok(()) } else { Err(format!("{}: kept {kept:?}, counted {counted:?}", what())) }
+    if kept == *counted { Ok(()) } else { Err(format!("{}: recorded {kept:?}, counted {counted:?}", what())) }
 }

@@ -1,14 +1,14 @@
-//! A number per row, for the rows that have one.
+//! Sums by row.
 
 use harbormaster_framework::prelude::*;
 
-/// A sum per row over those who add to it. A row is listed while somebody does, even if the sum is zero.
-///
-/// Rows are kept in order, in blocks of neighbours: one more among 100,000 moves a few others only.
+/// A sum per row over its contributors. A row is present while it has contributors, even if the sum is zero.
+/// ///
+/// Rows are kept in order, in blocks of neighbours, so that an insertion among 100,000 rows moves only a few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts(Vec<Block>);
 
-/// The listed rows whose number divided by [`BLOCK`] is `number`; at least one.
+/// The rows whose number divided by [`BLOCK`] is `number`; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     number: usize,
@@ -18,48 +18,48 @@ struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     row: NodeIdx,
-    /// How many add to the sum.
+    /// Number of contributors.
     parts: u32,
     sum: i64,
 }
 
-/// How many rows share a block: few enough to move, enough for passes over all of them.
+/// Number of rows per block: small enough for insertions, large enough for iteration.
 const BLOCK: usize = 256;
 
 impl RowCounts {
-    /// The rows in ascending order with their sums.
+    /// Returns the rows in ascending order with their sums.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIdx, i64)> + '_ {
         self.0.iter().flat_map(|block| &block.entries).map(|entry| (entry.row, entry.sum))
     }
 
-    /// The sum of a row.
+    /// Returns the sum of a row.
     pub fn get(&self, row: NodeIdx) -> i64 {
         let Ok(at) = self.block_of(row) else { return 0 };
         let entries = &self.0[at].entries;
         entries.binary_search_by_key(&row, |e| e.row).map_or(0, |at| entries[at].sum)
     }
 
-    /// Whether no row is listed.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Somebody more adds `amount` to the sum of `row`.
+    /// Adds a contributor with this amount.
     pub(super) fn add(&mut self, row: NodeIdx, amount: i64) {
         self.merge(Entry { row, parts: 1, sum: amount });
     }
 
-    /// Somebody who added `amount` no longer does.
+    /// Removes a contributor with this amount.
     pub(super) fn subtract(&mut self, row: NodeIdx, amount: i64) {
         self.unmerge(Entry { row, parts: 1, sum: amount });
     }
 
-    /// Takes in all of `other`.
+    /// Adds all contributors of `other`.
     pub(super) fn add_all(&mut self, other: &RowCounts) {
         other.entries().for_each(|entry| self.merge(*entry));
     }
 
-    /// Takes out all of `other`.
+    /// Removes all contributors of `other`.
     pub(super) fn subtract_all(&mut self, other: &RowCounts) {
         other.entries().for_each(|entry| self.unmerge(*entry));
     }
@@ -68,14 +68,14 @@ impl RowCounts {
         self.0.iter().flat_map(|block| &block.entries)
     }
 
-    /// Where the block of that row is, or would be.
+    /// Returns the position of the row's block, or where to insert it.
     fn block_of(&self, row: NodeIdx) -> Result<usize, usize> {
         self.0.binary_search_by_key(&(row.at() / BLOCK), |block| block.number)
     }
 
     fn merge(&mut self, new: Entry) {
         let at = self.block_of(new.row).unwrap_or_else(|gap| {
-            // Most sums are of few rows.
+            // Most sums cover few rows.
             if self.0.is_empty() {
                 self.0.reserve_exact(1);
             }

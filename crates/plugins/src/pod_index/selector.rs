@@ -1,34 +1,33 @@
-//! Which pods are meant: namespaces and labels.
+//! Pod selectors: namespaces and labels.
 
 use harbormaster_api::{Labels, Namespace, Pod, Str, pod::PodAffinityTerm, selector::LabelSelector};
 use harbormaster_framework::prelude::*;
 
-/// Pods that match every one of some terms.
+/// Selects pods that match all of some terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSelector {
-    /// All of them must match.
+    /// Terms that must all match.
     pub all_of: Vec<PodTerm>,
-    /// Leaves terminating pods out.
+    /// True to exclude terminating pods.
     pub live_only: bool,
 }
 
-/// Pods of some namespaces with some labels.
+/// Selects pods of some namespaces with some labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodTerm {
-    /// These namespaces, sorted.
+    /// Names of namespaces, sorted.
     pub namespaces: Vec<Str>,
-    /// And those whose labels match. A namespace without an object has no labels.
+    /// Selector of further namespaces. A namespace without an object has no labels.
     pub namespace_selector: Option<LabelSelector>,
-    /// The labels of the pods.
+    /// Selector of the pods' labels.
     pub labels: LabelSelector,
-    /// The term is one of the pod that is being scheduled: kube-scheduler then resolves the namespace selector to names
-    /// and evaluates it once more on no labels at all, so that one of nothing but `NotIn` and `DoesNotExist` selects
-    /// every namespace.
+    /// True for a term of the pod being scheduled. kube-scheduler then resolves the namespace selector to names and
+    /// also evaluates it on empty labels, so a selector with only `NotIn` and `DoesNotExist` selects every namespace.
     pub incoming: bool,
 }
 
 impl PodTerm {
-    /// A term of `v1.PodAffinity`, held by a pod of `namespace`; `None` if it matches nothing.
+    /// Returns a term of `v1.PodAffinity` in a pod of `namespace`, or `None` if it matches nothing.
     pub fn new(term: &PodAffinityTerm, namespace: &Str, incoming: bool) -> Option<Self> {
         let labels = term.label_selector.clone()?;
         let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
@@ -38,14 +37,14 @@ impl PodTerm {
         Some(Self { namespaces, namespace_selector: term.namespace_selector.clone(), labels, incoming })
     }
 
-    /// Whether that pod is meant.
+    /// Returns true if the term selects the pod.
     pub fn matches_pod(&self, objects: &Objects, pod: &Pod) -> bool {
         let none = Labels::default();
         let of_namespace = || objects.namespace_labels(&pod.namespace).unwrap_or(&none);
         self.labels.matches(&pod.labels) && self.has_namespace(&pod.namespace, of_namespace)
     }
 
-    /// Whether pods of that namespace are meant, whose labels are asked for where they matter.
+    /// Returns true if the term applies to the namespace. Evaluates `labels` only if needed.
     fn has_namespace<'a>(&self, name: &Str, labels: impl FnOnce() -> &'a Labels) -> bool {
         self.namespaces.contains(name)
             || self.namespace_selector.as_ref().is_some_and(|selector| {
@@ -55,24 +54,25 @@ impl PodTerm {
 }
 
 impl PodSelector {
-    /// Whether pods of these labels in that namespace match.
+    /// Returns true if the selector matches pods with these labels in the namespace.
     pub(super) fn matches(&self, namespace: &Namespace, labels: &Labels, terminating: bool) -> bool {
         self.matches_labels(labels, terminating) && self.has_namespace(namespace)
     }
 
-    /// Whether pods of these labels match where they are in a namespace that does.
+    /// Returns true if the selector matches pods with these labels in namespaces that it applies to.
     pub(super) fn matches_labels(&self, labels: &Labels, terminating: bool) -> bool {
         let counts = !self.live_only || !terminating;
         counts && !self.all_of.is_empty() && self.all_of.iter().all(|term| term.labels.matches(labels))
     }
 
-    /// Whether pods of that namespace match where their labels do.
+    /// Returns true if the selector applies to the namespace.
     pub(super) fn has_namespace(&self, namespace: &Namespace) -> bool {
         self.all_of.iter().all(|term| term.has_namespace(&namespace.name, || &namespace.labels))
     }
 }
 
-/// Whether no term of a list has a syntax error. kube-scheduler ignores the whole list of a pod on a node otherwise.
+/// Returns true if no term of a list has a syntax error. Otherwise kube-scheduler ignores the whole list of a pod on a
+/// node.
 pub fn well_formed<'a>(terms: impl Iterator<Item = &'a PodAffinityTerm> + Clone) -> bool {
     let good = |selector: &Option<LabelSelector>| selector.as_ref().is_none_or(|s| s.check().is_ok());
     terms.clone().all(|term| good(&term.label_selector) && good(&term.namespace_selector))

@@ -1,4 +1,4 @@
-//! Which of many selectors select a pod, without trying them all.
+//! Lookup of the selectors that select a pod, without trying all of them.
 
 use std::hash::Hash;
 
@@ -7,23 +7,23 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     PodTerm,
-    label_map::{Anchor, LabelMap, Place, anchors},
+    label_map::{Anchor, LabelMap, LabelSlot, anchors},
 };
 
-/// Selectors by number. Each stands under one label that it names, in each namespace that it names; those that find
-/// namespaces by their labels stand in a map for every namespace, those that name no label under nothing.
+/// Selectors by ID. Each is filed under one label that it names, in each namespace that it names. Selectors with a
+/// namespace selector are in a map for all namespaces; those that name no label are in [`LabelSlot::Rest`].
 #[derive(Debug)]
 pub(super) struct SelectorMap<Id> {
     namespaces: FxHashMap<Str, LabelMap<Id>>,
     everywhere: LabelMap<Id>,
 }
 
-/// By what a selector is found.
+/// Position of a selector in the map.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spot {
-    /// Which of its terms.
+pub(super) struct MapPosition {
+    /// Index of the term.
     term: usize,
-    /// Which anchor of that term.
+    /// Index of the anchor in the term.
     anchor: Option<usize>,
 }
 
@@ -34,30 +34,30 @@ impl<Id> Default for SelectorMap<Id> {
 }
 
 impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
-    /// Adds a selector of pods that match all of some terms, under the label with the fewest selectors.
-    pub(super) fn insert(&mut self, all_of: &[PodTerm], id: Id) -> Spot {
-        let spot = self.best(all_of);
-        let (places, scopes) = places(all_of, spot);
+    /// Adds a selector of pods that match all terms, under the label with the fewest selectors.
+    pub(super) fn insert(&mut self, all_of: &[PodTerm], id: Id) -> MapPosition {
+        let position = self.best(all_of);
+        let (slots, scopes) = slots(all_of, position);
         for scope in scopes {
             let map = match scope {
                 None => &mut self.everywhere,
                 Some(namespace) => self.namespaces.entry(namespace.clone()).or_default(),
             };
-            places.clone().for_each(|place| map.insert(place, id));
+            slots.clone().for_each(|slot| map.insert(slot, id));
         }
-        spot
+        position
     }
 
-    /// Removes a selector from where [`Self::insert`] put it.
-    pub(super) fn remove(&mut self, all_of: &[PodTerm], spot: Spot, id: Id) {
-        let (places, scopes) = places(all_of, spot);
+    /// Removes a selector from the position that [`Self::insert`] returned.
+    pub(super) fn remove(&mut self, all_of: &[PodTerm], position: MapPosition, id: Id) {
+        let (slots, scopes) = slots(all_of, position);
         for scope in scopes {
             let Some(namespace) = scope else {
-                places.clone().for_each(|place| self.everywhere.remove(place, id));
+                slots.clone().for_each(|slot| self.everywhere.remove(slot, id));
                 continue;
             };
             if let Some(map) = self.namespaces.get_mut(namespace) {
-                places.clone().for_each(|place| map.remove(place, id));
+                slots.clone().for_each(|slot| map.remove(slot, id));
                 if map.is_empty() {
                     self.namespaces.remove(namespace);
                 }
@@ -65,51 +65,51 @@ impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
         }
     }
 
-    /// Every selector that may select pods of that namespace with these labels, each once.
-    pub(super) fn about(&self, namespace: &Str, labels: &Labels) -> impl Iterator<Item = Id> {
-        let here = self.namespaces.get(namespace).into_iter().flat_map(|map| map.about(labels));
-        here.chain(self.everywhere.about(labels))
+    /// Returns every selector that may select pods of the namespace with these labels, each once.
+    pub(super) fn candidates_for(&self, namespace: &Str, labels: &Labels) -> impl Iterator<Item = Id> {
+        let here = self.namespaces.get(namespace).into_iter().flat_map(|map| map.candidates_for(labels));
+        here.chain(self.everywhere.candidates_for(labels))
     }
 
-    /// Whether exactly these selectors are in their places.
+    /// Checks that the map contains exactly these selectors.
     pub(super) fn check<'a>(
         &self,
-        selectors: impl Iterator<Item = (&'a [PodTerm], Spot, Id)>,
+        selectors: impl Iterator<Item = (&'a [PodTerm], MapPosition, Id)>,
     ) -> Result<(), String> {
         let mut expected = 0;
-        for (all_of, spot, id) in selectors {
-            let (places, scopes) = places(all_of, spot);
-            let places: FxHashSet<Place<'_>> = places.collect();
+        for (all_of, position, id) in selectors {
+            let (slots, scopes) = slots(all_of, position);
+            let slots: FxHashSet<LabelSlot<'_>> = slots.collect();
             for map in scopes.iter().map(|scope| self.map(*scope)) {
-                if places.iter().any(|place| !map.is_some_and(|map| map.contains(*place, id))) {
-                    return Err(format!("{all_of:?} is not in its places"));
+                if slots.iter().any(|slot| !map.is_some_and(|map| map.contains(*slot, id))) {
+                    return Err(format!("{all_of:?} is not in all of its slots"));
                 }
             }
-            expected += places.len() * scopes.len();
+            expected += slots.len() * scopes.len();
         }
         let namespaces = self.namespaces.values();
-        let taken = self.everywhere.places() + namespaces.clone().map(LabelMap::places).sum::<usize>();
+        let taken = self.everywhere.slots() + namespaces.clone().map(LabelMap::slots).sum::<usize>();
         if taken == expected && !namespaces.clone().any(LabelMap::is_empty) {
             return Ok(());
         }
-        Err(format!("selectors stand in {taken} places, not in {expected}"))
+        Err(format!("selectors are in {taken} slots, expected {expected}"))
     }
 
-    fn best(&self, all_of: &[PodTerm]) -> Spot {
+    fn best(&self, all_of: &[PodTerm]) -> MapPosition {
         let anchored = all_of.iter().enumerate().flat_map(|(at, term)| {
             let numbered = anchors(&term.labels).enumerate();
-            numbered.map(move |(anchor, found)| (self.crowd(term, found), at, anchor))
+            numbered.map(move |(anchor, found)| (self.slot_len(term, found), at, anchor))
         });
-        let best = anchored.min_by_key(|(crowd, ..)| *crowd);
+        let best = anchored.min_by_key(|(slot_len, ..)| *slot_len);
         let in_few = || all_of.iter().position(|term| term.namespace_selector.is_none()).unwrap_or(0);
         best.map_or_else(
-            || Spot { term: in_few(), anchor: None },
-            |(_, term, anchor)| Spot { term, anchor: Some(anchor) },
+            || MapPosition { term: in_few(), anchor: None },
+            |(_, term, anchor)| MapPosition { term, anchor: Some(anchor) },
         )
     }
 
-    fn crowd(&self, term: &PodTerm, anchor: Anchor<'_>) -> usize {
-        let in_map = |map: &LabelMap<Id>| anchor.places().map(|place| map.crowd(place)).sum::<usize>();
+    fn slot_len(&self, term: &PodTerm, anchor: Anchor<'_>) -> usize {
+        let in_map = |map: &LabelMap<Id>| anchor.slots().map(|slot| map.slot_len(slot)).sum::<usize>();
         scopes(term).into_iter().filter_map(|scope| self.map(scope)).map(in_map).sum()
     }
 
@@ -118,10 +118,10 @@ impl<Id: Copy + Ord + Hash> SelectorMap<Id> {
     }
 }
 
-/// A namespace, or all of them.
+/// A namespace, or `None` for all of them.
 type Scope<'a> = Option<&'a Str>;
 
-/// In which maps a term stands.
+/// Returns the maps that contain a term.
 fn scopes(term: &PodTerm) -> Vec<Scope<'_>> {
     match term.namespace_selector {
         Some(_) => vec![None],
@@ -129,10 +129,13 @@ fn scopes(term: &PodTerm) -> Vec<Scope<'_>> {
     }
 }
 
-/// Where a selector stands: its places in each of some maps.
-fn places(all_of: &[PodTerm], spot: Spot) -> (impl Iterator<Item = Place<'_>> + Clone, Vec<Scope<'_>>) {
-    let term = all_of.get(spot.term);
-    let anchor = term.and_then(|term| anchors(&term.labels).nth(spot.anchor?));
-    let rest = anchor.is_none().then_some(Place::Rest);
-    (anchor.into_iter().flat_map(Anchor::places).chain(rest), term.map_or(Vec::new(), scopes))
+/// Returns a selector's slots, and the maps that they are in.
+fn slots(
+    all_of: &[PodTerm],
+    position: MapPosition,
+) -> (impl Iterator<Item = LabelSlot<'_>> + Clone, Vec<Scope<'_>>) {
+    let term = all_of.get(position.term);
+    let anchor = term.and_then(|term| anchors(&term.labels).nth(position.anchor?));
+    let rest = anchor.is_none().then_some(LabelSlot::Rest);
+    (anchor.into_iter().flat_map(Anchor::slots).chain(rest), term.map_or(Vec::new(), scopes))
 }

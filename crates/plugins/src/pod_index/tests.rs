@@ -1,4 +1,4 @@
-//! The index against a recount of the cluster.
+//! The index, compared with a recount of the cluster.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use super::{PodIndex, PodSelector, PodTerm, well_formed};
 
 const NAMESPACES: [&str; 4] = ["default", "red", "blue", "nowhere"];
 const APPS: [&str; 3] = ["web", "db", "job"];
-/// How many values the label has by which pods are told apart.
+/// Number of values of the label that distinguishes pods.
 const OWN: u64 = 400;
 const TEAMS: [&str; 3] = ["a", "b", ""];
 const KEYS: [&str; 3] = ["zone", "rack", "kubernetes.io/hostname"];
@@ -89,7 +89,7 @@ fn affinity(dice: &mut Dice) -> PodAffinity {
     }
 }
 
-/// A pod with labels and affinity of all sorts.
+/// A random pod with labels and affinity.
 pub(crate) fn random_pod(dice: &mut Dice, name: &str, specs: &mut SpecTable) -> Arc<PodInfo> {
     let mut built = pod(name).namespace(dice.pick(&NAMESPACES));
     if !dice.one_in(6) {
@@ -119,8 +119,8 @@ fn random_selector(dice: &mut Dice) -> PodSelector {
     PodSelector { all_of: (0..=dice.below(2)).map(|_| term(dice)).collect(), live_only: dice.one_in(2) }
 }
 
-/// A cluster that changes at random, with what is known of its pods to the test.
-struct Changing {
+/// A cluster with random changes, and the expected state of its pods.
+struct ChangingCluster {
     dice: Dice,
     cluster: Cluster,
     specs: SpecTable,
@@ -130,7 +130,7 @@ struct Changing {
     next: u32,
 }
 
-impl Changing {
+impl ChangingCluster {
     fn new(seed: u64) -> Self {
         let mut cluster = Cluster::default();
         cluster.add_index(IndexKind::of::<PodIndex>());
@@ -178,7 +178,7 @@ impl Changing {
         }
     }
 
-    /// New labels or the beginning of its end, as an update arrives.
+    /// Changes labels or starts termination, as an update does.
     fn pod_changes(&mut self) {
         if self.placed.is_empty() {
             return;
@@ -237,7 +237,7 @@ impl Changing {
         self.asked_about.push(asked);
     }
 
-    fn holds(&self) {
+    fn check_index(&self) {
         let index = self.cluster.indexes().get::<PodIndex>().unwrap();
         let known = ClusterView { nodes: self.cluster.nodes(), objects: self.cluster.objects() };
         index.check(known).unwrap();
@@ -334,10 +334,10 @@ fn kept_terms(index: &PodIndex, known: ClusterView<'_>, asked: &PodInfo) -> Term
 #[test]
 fn the_index_equals_a_recount_after_every_step_of_three_thousand_random_sequences() {
     for seed in 0..3_000 {
-        let mut changing = Changing::new(seed);
+        let mut changing = ChangingCluster::new(seed);
         for _ in 0..24 {
             changing.step();
-            changing.holds();
+            changing.check_index();
         }
     }
 }
@@ -345,13 +345,13 @@ fn the_index_equals_a_recount_after_every_step_of_three_thousand_random_sequence
 #[test]
 fn long_sequences_that_throw_terms_groups_and_selectors_away_keep_the_index_right() {
     for seed in 0..3 {
-        let mut changing = Changing::new(seed);
+        let mut changing = ChangingCluster::new(seed);
         for step in 0..3_000 {
             changing.step();
             changing.watched.truncate(20);
             changing.asked_about.truncate(20);
             if step % 500 == 0 {
-                changing.holds();
+                changing.check_index();
             }
         }
     }
@@ -359,7 +359,7 @@ fn long_sequences_that_throw_terms_groups_and_selectors_away_keep_the_index_righ
 
 #[test]
 fn pods_whose_labels_and_terms_never_repeat_leave_nothing_behind() {
-    let mut changing = Changing::new(7);
+    let mut changing = ChangingCluster::new(7);
     changing.cluster.set_node(node("n0").into());
     for at in 0..2_000 {
         let own = at.to_string();
@@ -380,14 +380,14 @@ fn pods_whose_labels_and_terms_never_repeat_leave_nothing_behind() {
             assert!(changing.cluster.remove_pod(&node, &gone.uid));
         }
     }
-    changing.holds();
+    changing.check_index();
     let index = changing.cluster.indexes().get::<PodIndex>().unwrap();
     assert_eq!((index.groups.len(), index.held.iter().count()), (10, 10));
 }
 
 #[test]
 fn selectors_that_nobody_asks_for_again_are_forgotten_and_those_asked_for_are_kept() {
-    let mut changing = Changing::new(8);
+    let mut changing = ChangingCluster::new(8);
     (0..200).for_each(|_| changing.step());
     let selector = |app: String| {
         let labels = LabelSelector { match_labels: labels(&[("app", &app)]), ..LabelSelector::default() };
@@ -404,12 +404,12 @@ fn selectors_that_nobody_asks_for_again_are_forgotten_and_those_asked_for_are_ke
     assert!(index.selectors.iter().count() <= 2_048);
     assert!(index.pods(&often).is_some() && index.pods(&selector("17".into())).is_none());
     changing.watched = vec![often, selector("9999".into())];
-    changing.holds();
+    changing.check_index();
 }
 
 #[test]
 fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept() {
-    let mut changing = Changing::new(9);
+    let mut changing = ChangingCluster::new(9);
     changing.cluster.set_node(node("n0").into());
     let held = PodAffinityTerm {
         label_selector: Some(LabelSelector::default()),
@@ -426,7 +426,7 @@ fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept
         index.watch_key(known, &format!("key-{at}").into());
         index.watch_key(known, &"often".into());
         changing.cluster.set_node(node("n0").label("count", &at.to_string()).into());
-        changing.holds();
+        changing.check_index();
     }
     let index = changing.cluster.indexes().get::<PodIndex>().unwrap();
     let kept = (0..1_000).filter(|at| index.key(&format!("key-{at}")).is_some()).count();
@@ -439,7 +439,7 @@ fn label_keys_that_nobody_asks_for_again_are_forgotten_and_those_in_use_are_kept
     let index = indexes.get_mut::<PodIndex>().unwrap();
     (0..1_000).for_each(|at| index.watch_key(known, &format!("key-{at}").into()));
     changing.cluster.set_node(node("n0").into());
-    changing.holds();
+    changing.check_index();
     let index = changing.cluster.indexes().get::<PodIndex>().unwrap();
     assert!(index.key("held").is_none(), "nobody holds it any more");
 }

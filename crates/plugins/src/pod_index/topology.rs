@@ -1,16 +1,16 @@
-//! Which value each node has under a label key, as small numbers.
+//! The value of each node for a label key, as a small number.
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 use harbormaster_framework::table::NodeTable;
 use rustc_hash::FxHashMap;
 
-/// A value of a topology key. Numbers are dense, and used again when no node has the value any more.
+/// A value of a topology key. IDs are dense, and are reused when no node has the value any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
 impl ValueId {
-    /// The number as an index into vectors of [`TopologyKey::values`] entries.
+    /// Returns the ID as an index into vectors of [`TopologyKey::values`] entries.
     pub fn at(self) -> usize {
         self.0 as usize
     }
@@ -19,33 +19,33 @@ impl ValueId {
 /// Marks a row without a value.
 const NONE: u32 = u32::MAX;
 
-/// One label key over all nodes.
+/// The values of one label key for all nodes.
 #[derive(Debug, Default)]
 pub struct TopologyKey {
     by_row: Vec<u32>,
     ids: FxHashMap<Str, u32>,
-    /// How many rows have the value; zero where the number is free.
+    /// Number of rows by ID; zero if the ID is free.
     rows: Vec<u32>,
-    /// All rows that have the value, exclusive-ored: the row itself where there is just one.
-    mixed: Vec<u32>,
+    /// Exclusive or of the rows by ID, which is the row itself if there is only one.
+    rows_xor: Vec<u32>,
     names: Vec<Str>,
     free: Vec<u32>,
 }
 
 impl TopologyKey {
-    /// The value of a row; `None` if the node lacks the label, or there is no node.
+    /// Returns the value of a row, or `None` if the node lacks the label or does not exist.
     pub fn value(&self, row: NodeIdx) -> Option<ValueId> {
         self.by_row.get(row.at()).copied().filter(|id| *id != NONE).map(ValueId)
     }
 
-    /// How many numbers are in use or were: the length of vectors with an entry per value.
+    /// Returns the length of a vector with an entry per value.
     pub fn values(&self) -> usize {
         self.rows.len()
     }
 
-    /// The row that has the value, if just one has: as with host names.
+    /// Returns the row with the value if there is only one, as for host names.
     pub fn only_row(&self, value: ValueId) -> Option<NodeIdx> {
-        (self.rows.get(value.at()) == Some(&1)).then(|| NodeIdx(self.mixed[value.at()]))
+        (self.rows.get(value.at()) == Some(&1)).then(|| NodeIdx(self.rows_xor[value.at()]))
     }
 
     fn set(&mut self, row: NodeIdx, value: Option<&Str>) {
@@ -56,10 +56,10 @@ impl TopologyKey {
         let old = std::mem::replace(&mut self.by_row[row.at()], new);
         if new != NONE {
             self.rows[new as usize] += 1;
-            self.mixed[new as usize] ^= row.0;
+            self.rows_xor[new as usize] ^= row.0;
         }
         if old != NONE {
-            self.mixed[old as usize] ^= row.0;
+            self.rows_xor[old as usize] ^= row.0;
             self.release(old);
         }
     }
@@ -70,7 +70,7 @@ impl TopologyKey {
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.rows.push(0);
-            self.mixed.push(0);
+            self.rows_xor.push(0);
             self.names.push(Str::default());
             self.rows.len() as u32 - 1
         });
@@ -88,70 +88,72 @@ impl TopologyKey {
     }
 }
 
-/// A key with its column.
+/// A watched key with its column.
 #[derive(Debug)]
-struct Watched {
+struct WatchedKey {
     column: TopologyKey,
-    /// Number of terms of pods on nodes that name it.
+    /// Number of terms of pods on nodes that use the key.
     held: usize,
-    /// When somebody last asked for it.
-    asked: u64,
+    /// Time of the last use.
+    last_used: u64,
 }
 
-/// The keys that somebody asks about, or that pods on nodes name.
+/// The watched keys: those recently used, and those in terms of pods on nodes.
 #[derive(Debug, Default)]
 pub(super) struct Topology {
-    keys: FxHashMap<Str, Watched>,
+    keys: FxHashMap<Str, WatchedKey>,
     clock: u64,
 }
 
-/// Most keys that are kept beside those that pods on nodes name. When there are more, half of them go, the least recently
-/// used first.
+/// Maximum number of keys that are not in terms of pods on nodes. If there are more, the least recently used half is
+/// dropped.
 pub(super) const KEYS: usize = 64;
 
 impl Topology {
-    /// Keeps a column for a key that somebody asks about.
+    /// Starts to keep a column for a key, or marks it as used.
     pub(super) fn watch(&mut self, nodes: &NodeTable, key: &Str) {
         self.clock += 1;
-        let asked = self.clock;
-        self.watched(nodes, key).asked = asked;
+        let last_used = self.clock;
+        self.watched(nodes, key).last_used = last_used;
     }
 
-    /// A term that pods on nodes hold names the key.
+    /// Adds a term of pods on nodes that uses the key.
     pub(super) fn hold(&mut self, nodes: &NodeTable, key: &Str) {
         self.watched(nodes, key).held += 1;
     }
 
-    /// Nobody holds that term any more.
+    /// Removes a term that uses the key.
     pub(super) fn release(&mut self, key: &str) {
         if let Some(watched) = self.keys.get_mut(key) {
             watched.held -= 1;
         }
     }
 
-    fn watched(&mut self, nodes: &NodeTable, key: &Str) -> &mut Watched {
+    fn watched(&mut self, nodes: &NodeTable, key: &Str) -> &mut WatchedKey {
         self.keys.entry(key.clone()).or_insert_with(|| {
             let mut column = TopologyKey::default();
             for row in (0..nodes.rows()).map(NodeIdx::from) {
                 column.set(row, nodes.node(row).labels().and_then(|labels| labels.get(key)));
             }
-            Watched { column, held: 0, asked: 0 }
+            WatchedKey { column, held: 0, last_used: 0 }
         })
     }
 
-    /// Forgets keys that were asked for long ago, if there are many. Not while an attempt lasts, which may need all of its own.
+    /// Drops keys that were not used recently, if there are many. Must not run during an attempt, which may need all of
+    /// its keys.
     pub(super) fn make_room(&mut self) {
         if self.keys.len() <= KEYS {
             return;
         }
-        let idle = |watched: &&Watched| watched.held == 0;
-        let mut asked: Vec<u64> = self.keys.values().filter(idle).map(|watched| watched.asked).collect();
-        if asked.len() <= KEYS {
+        let idle = |watched: &&WatchedKey| watched.held == 0;
+        let mut last_used: Vec<u64> =
+            self.keys.values().filter(idle).map(|watched| watched.last_used).collect();
+        if last_used.len() <= KEYS {
             return;
         }
-        asked.sort_unstable();
-        let oldest_kept = asked[asked.len() / 2];
-        self.keys.retain(|_, watched| watched.held > 0 || watched.asked >= oldest_kept);
+        last_used.sort_unstable();
+        let oldest_kept = last_used[last_used.len() / 2];
+        self.keys.retain(|_, watched| watched.held > 0 || watched.last_used >= oldest_kept);
     }
 
     pub(super) fn key(&self, key: &str) -> Option<&TopologyKey> {
@@ -165,22 +167,22 @@ impl Topology {
         }
     }
 
-    /// Whether exactly these keys, one for each term, are held.
+    /// Checks that exactly these keys are held, once per term.
     pub(super) fn check_held<'a>(&self, keys: impl Iterator<Item = &'a Str>) -> Result<(), String> {
         let mut counted: FxHashMap<&Str, usize> = FxHashMap::default();
         keys.for_each(|key| *counted.entry(key).or_default() += 1);
         for (key, watched) in &self.keys {
             let held = counted.remove(key).unwrap_or_default();
             if watched.held != held {
-                return Err(format!("{key}: {} terms are said to name it, but {held} do", watched.held));
+                return Err(format!("{key}: {} terms are recorded, but {held} use the key", watched.held));
             }
         }
-        counted.keys().next().map_or(Ok(()), |key| Err(format!("{key} is named by terms, but not watched")))
+        counted.keys().next().map_or(Ok(()), |key| Err(format!("{key} is used by terms but not watched")))
     }
 
-    /// Whether rows have the same value exactly where their labels are the same.
+    /// Checks that rows have equal values exactly if their labels are equal.
     pub(super) fn check(&self, nodes: &NodeTable) -> Result<(), String> {
-        for (key, Watched { column, .. }) in &self.keys {
+        for (key, WatchedKey { column, .. }) in &self.keys {
             let mut seen = FxHashMap::default();
             for row in (0..nodes.rows()).map(NodeIdx::from) {
                 let label = nodes.node(row).labels().and_then(|labels| labels.get(key));
@@ -189,16 +191,16 @@ impl Topology {
                     && only != row
                 {
                     return Err(format!(
-                        "{key}: {only:?} is said to be the only one with {label:?}, but so is {row:?}"
+                        "{key}: {only:?} is recorded as the only row with {label:?}, but {row:?} has it, too"
                     ));
                 }
                 if label.is_some() != value.is_some() || *seen.entry(value).or_insert(label) != label {
-                    return Err(format!("{key}: row {row:?} has {label:?}, kept as {value:?}"));
+                    return Err(format!("{key}: row {row:?} has {label:?}, but {value:?} is recorded"));
                 }
             }
             let labels: std::collections::BTreeSet<_> = seen.values().flatten().collect();
             if labels.len() != seen.values().flatten().count() {
-                return Err(format!("{key}: one label is kept as several values"));
+                return Err(format!("{key}: one label has several values"));
             }
         }
         Ok(())

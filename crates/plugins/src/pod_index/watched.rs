@@ -1,4 +1,4 @@
-//! The selectors that somebody asks about, with the pods they select.
+//! The selectors in use, with the pods that they select.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use rustc_hash::FxHashMap;
 use super::{
     PodSelector, RowCounts,
     groups::Groups,
-    selector_map::{SelectorMap, Spot},
+    selector_map::{MapPosition, SelectorMap},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct SelectorId(u64);
 
-/// A selector that is counted.
+/// A watched selector with its counts.
 #[derive(Debug)]
-struct Watched {
+struct WatchedSelector {
     selector: Arc<PodSelector>,
-    spot: Spot,
+    position: MapPosition,
     rows: RowCounts,
-    /// When somebody last asked for it.
-    asked: u64,
+    /// Time of the last use.
+    last_used: u64,
 }
 
-/// All selectors that are counted.
+/// All watched selectors.
 #[derive(Debug, Default)]
 pub(super) struct Selectors {
     by_selector: FxHashMap<Arc<PodSelector>, SelectorId>,
-    watched: FxHashMap<SelectorId, Watched>,
+    watched: FxHashMap<SelectorId, WatchedSelector>,
     by_labels: SelectorMap<SelectorId>,
     clock: u64,
 }
 
-/// How many selectors are counted at most; half of them, those least recently asked for, go when there are more.
+/// Maximum number of watched selectors. If there are more, the least recently used half is dropped.
 const SELECTORS: usize = 2048;
 
 impl Selectors {
@@ -43,19 +43,22 @@ impl Selectors {
         self.watched.get(id).map(|watched| &watched.rows)
     }
 
-    /// Whether exactly the selectors that are counted are found by labels.
+    /// Checks that exactly the watched selectors are found by labels.
     pub(super) fn check(&self) -> Result<(), String> {
-        let known = self
-            .by_selector
-            .iter()
-            .filter_map(|(selector, id)| Some((selector.all_of.as_slice(), self.watched.get(id)?.spot, *id)));
+        let known = self.by_selector.iter().filter_map(|(selector, id)| {
+            Some((selector.all_of.as_slice(), self.watched.get(id)?.position, *id))
+        });
         if known.clone().count() != self.watched.len() {
-            return Err(format!("of {} selectors {} are known", self.watched.len(), known.count()));
+            return Err(format!(
+                "{} selectors are watched, but {} are found by selector",
+                self.watched.len(),
+                known.count()
+            ));
         }
         self.by_labels.check(known)
     }
 
-    /// Every selector that is counted.
+    /// Returns all watched selectors with their counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PodSelector, &RowCounts)> {
         self.watched.values().map(|watched| (&*watched.selector, &watched.rows))
     }
@@ -64,15 +67,15 @@ impl Selectors {
         self.clock += 1;
         let known = self.by_selector.get(selector).and_then(|id| self.watched.get_mut(id));
         if let Some(watched) = known {
-            watched.asked = self.clock;
+            watched.last_used = self.clock;
             return;
         }
         self.make_room();
         let (id, selector) = (SelectorId(self.clock), Arc::new(selector.clone()));
-        let spot = self.by_labels.insert(&selector.all_of, id);
+        let position = self.by_labels.insert(&selector.all_of, id);
         let rows = groups.count(&selector);
         self.by_selector.insert(selector.clone(), id);
-        self.watched.insert(id, Watched { selector, spot, rows, asked: self.clock });
+        self.watched.insert(id, WatchedSelector { selector, position, rows, last_used: self.clock });
     }
 
     pub(super) fn joined(&mut self, namespace: &Namespace, row: NodeIdx, pod: &PodInfo) {
@@ -83,7 +86,7 @@ impl Selectors {
         self.of_pod(namespace, pod, |rows| rows.subtract(row, 1));
     }
 
-    /// A namespace has other labels than before.
+    /// Updates the counts after a namespace's labels changed.
     pub(super) fn namespace_changed(&mut self, groups: &Groups, was: &Namespace, is: &Namespace) {
         for watched in self.watched.values_mut() {
             let selector = &watched.selector;
@@ -96,7 +99,7 @@ impl Selectors {
     }
 
     fn of_pod(&mut self, namespace: &Namespace, pod: &PodInfo, change: impl Fn(&mut RowCounts)) {
-        for id in self.by_labels.about(&namespace.name, &pod.labels) {
+        for id in self.by_labels.candidates_for(&namespace.name, &pod.labels) {
             if let Some(watched) = self.watched.get_mut(&id)
                 && watched.selector.matches(namespace, &pod.labels, pod.is_terminating())
             {
@@ -109,12 +112,12 @@ impl Selectors {
         if self.watched.len() < SELECTORS {
             return;
         }
-        let mut asked: Vec<u64> = self.watched.values().map(|w| w.asked).collect();
-        asked.sort_unstable();
-        let oldest_kept = asked[asked.len() / 2];
-        for (id, gone) in self.watched.extract_if(|_, watched| watched.asked < oldest_kept) {
+        let mut last_used: Vec<u64> = self.watched.values().map(|w| w.last_used).collect();
+        last_used.sort_unstable();
+        let oldest_kept = last_used[last_used.len() / 2];
+        for (id, gone) in self.watched.extract_if(|_, watched| watched.last_used < oldest_kept) {
             self.by_selector.remove(&gone.selector);
-            self.by_labels.remove(&gone.selector.all_of, gone.spot, id);
+            self.by_labels.remove(&gone.selector.all_of, gone.position, id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the constraints of a pod are.
+//! The constraints of a pod.
 
 use harbormaster_api::{
     Labels, Str,
@@ -14,9 +14,9 @@ use crate::pod_index::{PodSelector, PodTerm};
 /// `whenUnsatisfiable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `DoNotSchedule`: filters.
+    /// `DoNotSchedule`: applies in Filter.
     Hard,
-    /// `ScheduleAnyway`: scores.
+    /// `ScheduleAnyway`: applies in Score.
     Soft,
 }
 
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// One constraint of one pod, defaults filled in.
+/// One constraint of one pod, with defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Constraint {
     /// `topologyKey`.
@@ -38,22 +38,22 @@ pub(super) struct Constraint {
     pub(super) max_skew: i32,
     /// `minDomains`, 1 if absent.
     pub(super) min_domains: i32,
-    /// `nodeAffinityPolicy: Honor`, also if absent.
+    /// True for `nodeAffinityPolicy: Honor`, the default.
     pub(super) honors_affinity: bool,
-    /// `nodeTaintsPolicy: Honor`.
+    /// True for `nodeTaintsPolicy: Honor`.
     pub(super) honors_taints: bool,
-    /// Which pods, `matchLabelKeys` included; `None` matches nothing.
+    /// Selector of the pods, including `matchLabelKeys`; `None` matches nothing.
     pub(super) selector: Option<LabelSelector>,
 }
 
 impl Constraint {
-    /// A constraint of that key that matches nothing, the rest as if absent.
+    /// Returns a constraint for the key that matches nothing, with defaults for the rest.
     pub(super) fn new(key: Str, max_skew: i32) -> Self {
         Self { key, max_skew, min_domains: 1, honors_affinity: true, honors_taints: false, selector: None }
     }
 
-    /// An entry of `defaultConstraints`. `policies` is the gate `NodeInclusionPolicyInPodTopologySpread`; without it
-    /// they are as if absent.
+    /// Returns an entry of `defaultConstraints`. `policies` is the gate `NodeInclusionPolicyInPodTopologySpread`;
+    /// without it, policies are ignored.
     pub(super) fn default_of(entry: &DefaultConstraint, policies: bool) -> (Kind, Self) {
         let kind = if entry.when_unsatisfiable == "DoNotSchedule" { Kind::Hard } else { Kind::Soft };
         let honors = |policy: &Option<String>, absent: bool| match policy {
@@ -69,12 +69,12 @@ impl Constraint {
         (kind, constraint)
     }
 
-    /// Whether the selector matches a pod with these labels.
+    /// Returns true if the selector matches a pod with these labels.
     pub(super) fn matches(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|s| s.matches(labels))
     }
 
-    /// The pods to count; `None` if none are, which an empty selector says as well.
+    /// Returns a selector of the pods to count, or `None` if there are none, as with an empty selector.
     pub(super) fn counted(&self, namespace: &Str) -> Option<PodSelector> {
         let labels = self.selector.as_ref().filter(|s| !s.is_empty())?.clone();
         let term = PodTerm { namespaces: vec![namespace.clone()], labels, ..PodTerm::default() };
@@ -83,10 +83,10 @@ impl Constraint {
 }
 
 impl PodTopologySpread {
-    /// The pod's constraints of that kind: its own, or the plugin's defaults if it has none of either kind.
+    /// Returns the pod's constraints of a kind: its own, or the plugin's defaults if it has none of either kind.
     ///
     /// # Errors
-    /// When a selector of that kind has a syntax error.
+    /// If a selector of that kind has a syntax error.
     pub(super) fn constraints(
         &self,
         pod: &PodInfo,
@@ -108,16 +108,16 @@ impl PodTopologySpread {
         Ok(constraints)
     }
 
-    /// The pod's own constraints of that kind.
+    /// Returns the pod's own constraints of a kind.
     ///
     /// # Errors
-    /// When a selector of that kind has a syntax error.
+    /// If a selector of that kind has a syntax error.
     pub(super) fn own_constraints(&self, pod: &PodInfo, kind: Kind) -> PluginResult<Vec<Constraint>> {
         let of_kind = pod.spec.topology_spread.iter().filter(|c| c.hard == (kind == Kind::Hard));
         of_kind.map(|c| self.own_constraint(c, &pod.labels, kind)).collect()
     }
 
-    /// The plugin's default constraints of that kind, without their selector.
+    /// Returns the plugin's default constraints of a kind, without their selectors.
     pub(super) fn default_constraints(&self, kind: Kind) -> Vec<Constraint> {
         self.defaults.iter().filter(|(k, _)| *k == kind).map(|(_, c)| c.clone()).collect()
     }
@@ -146,8 +146,8 @@ impl PodTopologySpread {
     }
 }
 
-/// `matchLabelKeys`: pods with the same value as the pod's own, for the keys that it has. The API server usually wrote
-/// the same into the selector already.
+/// Applies `matchLabelKeys`: requires the pod's own values of these keys, if it has them. The API server has usually
+/// added the same requirements to the selector already.
 fn add_label_keys(selector: &mut LabelSelector, keys: &[Str], labels: &Labels) {
     for key in keys {
         let Some(value) = labels.get(key) else { continue };

@@ -1,4 +1,4 @@
-//! Hard constraints.
+//! PreFilter and Filter: hard constraints.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -8,57 +8,57 @@ use super::{
     PodTopologySpread, columns,
     constraints::{Constraint, Kind},
     inclusion::Inclusion,
-    unprepared,
+    not_prepared,
 };
 use crate::pod_index::{PodIndex, TopologyKey, ValueId};
 
 const REASON_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// In a vector of counts: no node has the value. Counted pods are never negative.
+/// Count of a value that no node has. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
-/// The fewest pods of no domain at all: as much as kube-scheduler takes it to be.
+/// Smallest count if there are no domains; kube-scheduler's value.
 const NO_FEWEST: i64 = i32::MAX as i64;
 
-/// How the pods are spread, as PreFilter found it and as pods that came and went since changed it.
+/// The counts that PreFilter found, and changes by pods that were added or removed since.
 #[derive(Clone, Debug, Default)]
 pub struct SpreadState {
-    base: Arc<Base>,
-    /// What came and went on the one node that is asked about. No entry is zero.
-    changes: Vec<Moved>,
+    base: Arc<InitialCounts>,
+    /// Changes in what-if questions, all on one node. No entry is zero.
+    changes: Vec<CountChange>,
 }
 
 #[derive(Debug, Default)]
-struct Base {
-    domains: Vec<Domains>,
+struct InitialCounts {
+    domains: Vec<ConstraintDomains>,
     inclusion: Inclusion,
 }
 
-/// One constraint with its domains.
+/// A constraint with its domains.
 #[derive(Debug)]
-struct Domains {
+struct ConstraintDomains {
     constraint: Constraint,
-    /// The matching pods of every value; zero if it is no domain.
+    /// Number of matching pods by value; zero if it is no domain.
     counts: Vec<i64>,
-    /// How many domains there are.
+    /// Number of domains.
     number: usize,
-    /// The two domains with the fewest pods, fewest first. As long as one node is asked about at a time, at most one
-    /// domain changes, and the fewest of the others are in here.
+    /// The two domains with the fewest pods, smallest first. A what-if question changes one node at a time, so at most
+    /// one domain, and the minimum of the others is always here.
     fewest: [Option<(ValueId, i64)>; 2],
-    /// 1 if the constraint matches the pod itself.
+    /// 1 if the constraint matches the pod itself, else 0.
     own: i64,
 }
 
-/// The count of a value moved.
+/// A changed count.
 #[derive(Clone, Copy, Debug)]
-struct Moved {
-    /// The position of the constraint.
+struct CountChange {
+    /// Index of the constraint.
     at: usize,
     value: ValueId,
     by: i64,
 }
 
-impl Domains {
+impl ConstraintDomains {
     fn count(
         cx: &Cycle<'_>,
         constraint: &Constraint,
@@ -70,7 +70,7 @@ impl Domains {
             counts[value.at()] = 0;
         }
         if let Some(pods) = constraint.counted(&cx.pod.namespace) {
-            let found = cx.index::<PodIndex>()?.pods(&pods).ok_or_else(|| unprepared(&constraint.key))?;
+            let found = cx.index::<PodIndex>()?.pods(&pods).ok_or_else(|| not_prepared(&constraint.key))?;
             for (row, pods) in found.iter().filter(|(row, _)| rows.contains(*row)) {
                 if let Some(value) = key.value(row) {
                     counts[value.at()] += pods;
@@ -106,13 +106,13 @@ fn insert(fewest: &mut [Option<(ValueId, i64)>; 2], new: (ValueId, i64)) {
 }
 
 impl SpreadState {
-    fn changes_of(&self, at: usize) -> impl Iterator<Item = &Moved> {
-        self.changes.iter().filter(move |moved| moved.at == at)
+    fn changes_of(&self, at: usize) -> impl Iterator<Item = &CountChange> {
+        self.changes.iter().filter(move |change| change.at == at)
     }
 
-    fn moved(&mut self, at: usize, value: ValueId, by: i64) {
+    fn change(&mut self, at: usize, value: ValueId, by: i64) {
         match self.changes.iter().position(|m| m.at == at && m.value == value) {
-            None => self.changes.push(Moved { at, value, by }),
+            None => self.changes.push(CountChange { at, value, by }),
             Some(known) => {
                 self.changes[known].by += by;
                 if self.changes[known].by == 0 {
@@ -122,35 +122,35 @@ impl SpreadState {
         }
     }
 
-    /// The pods of a value under the constraint at that position.
-    fn count(&self, domains: &Domains, at: usize, value: ValueId) -> i64 {
-        let moved = self.changes_of(at).find(|moved| moved.value == value);
-        domains.of(value) + moved.map_or(0, |moved| moved.by)
+    /// Returns the number of pods with a value, for the constraint at this index.
+    fn count(&self, domains: &ConstraintDomains, at: usize, value: ValueId) -> i64 {
+        let change = self.changes_of(at).find(|change| change.value == value);
+        domains.of(value) + change.map_or(0, |change| change.by)
     }
 
-    fn counts<'a>(&self, domains: &'a Domains, at: usize) -> Cow<'a, [i64]> {
+    fn counts<'a>(&self, domains: &'a ConstraintDomains, at: usize) -> Cow<'a, [i64]> {
         let mut counts = Cow::Borrowed(domains.counts.as_slice());
-        for moved in self.changes_of(at) {
-            if let Some(count) = counts.to_mut().get_mut(moved.value.at()) {
-                *count += moved.by;
+        for change in self.changes_of(at) {
+            if let Some(count) = counts.to_mut().get_mut(change.value.at()) {
+                *count += change.by;
             }
         }
         counts
     }
 
-    /// The pod fits nodes whose domain has at most so many pods.
-    fn limit(&self, domains: &Domains, at: usize) -> i64 {
+    /// Returns the maximum number of pods in a domain for the pod to fit there.
+    fn limit(&self, domains: &ConstraintDomains, at: usize) -> i64 {
         let constraint = &domains.constraint;
         i64::from(constraint.max_skew) + self.fewest(domains, at) - domains.own
     }
 
-    fn fewest(&self, domains: &Domains, at: usize) -> i64 {
+    fn fewest(&self, domains: &ConstraintDomains, at: usize) -> i64 {
         if (domains.number as i64) < i64::from(domains.constraint.min_domains) {
             return 0;
         }
-        let stayed = |value: ValueId| self.changes_of(at).all(|moved| moved.value != value);
+        let stayed = |value: ValueId| self.changes_of(at).all(|change| change.value != value);
         let others = domains.fewest.iter().flatten().find(|(value, _)| stayed(*value));
-        let changed = self.changes_of(at).map(|moved| domains.of(moved.value) + moved.by);
+        let changed = self.changes_of(at).map(|change| domains.of(change.value) + change.by);
         changed.chain(others.map(|(_, count)| *count)).min().unwrap_or(NO_FEWEST)
     }
 }
@@ -174,10 +174,10 @@ impl PreFilter for PodTopologySpread {
         let count = |(constraint, key): (&Constraint, &TopologyKey)| {
             let mut rows = Cow::Borrowed(&keyed);
             excluded.of(constraint).for_each(|out| rows.to_mut().subtract(out));
-            Domains::count(cx, constraint, key, &rows)
+            ConstraintDomains::count(cx, constraint, key, &rows)
         };
         let domains = constraints.iter().zip(keys).map(count).collect::<PluginResult<_>>()?;
-        let base = Arc::new(Base { domains, inclusion });
+        let base = Arc::new(InitialCounts { domains, inclusion });
         Ok(PreFiltered::state(SpreadState { base, changes: Vec::new() }))
     }
 
@@ -202,7 +202,7 @@ impl PreFilter for PodTopologySpread {
     }
 }
 
-/// Counts a pod that joins or leaves a node, whether it is terminating or not.
+/// Counts a pod that is added to or removed from a node, whether or not it is terminating.
 fn move_pod(
     cx: &Cycle<'_>,
     state: &mut SpreadState,
@@ -221,7 +221,7 @@ fn move_pod(
     for (at, (domains, value)) in base.domains.iter().zip(values).enumerate() {
         let constraint = &domains.constraint;
         if constraint.matches(&pod.labels) && base.inclusion.admits(constraint, cx.pod, node) {
-            state.moved(at, value, by);
+            state.change(at, value, by);
         }
     }
     Ok(())
@@ -233,7 +233,7 @@ impl Filter for PodTopologySpread {
         let index: &PodIndex = cx.index()?;
         for (at, domains) in base.domains.iter().enumerate() {
             let key = &domains.constraint.key;
-            let Some(value) = index.key(key).ok_or_else(|| unprepared(key))?.value(node.idx()) else {
+            let Some(value) = index.key(key).ok_or_else(|| not_prepared(key))?.value(node.idx()) else {
                 return Err(Reject::unresolvable(REASON_LABEL).into());
             };
             if state.count(domains, at, value) > state.limit(domains, at) {

@@ -1,4 +1,4 @@
-//! Which changes may help a pod that hard constraints keep from being bound.
+//! Queueing hints for pods that hard constraints reject.
 
 use harbormaster_api::{Labels, Pod};
 use harbormaster_framework::prelude::*;
@@ -9,13 +9,13 @@ use super::{
 };
 
 /// The hard constraints of a pending pod, as far as they are known without the cluster.
-struct Waiting {
+struct PendingConstraints {
     constraints: Vec<Constraint>,
-    /// Default constraints: whom they select depends on services and owners.
+    /// True for default constraints, whose selectors depend on services and owners.
     selectors_unknown: bool,
 }
 
-impl Waiting {
+impl PendingConstraints {
     fn has_all_keys(&self, labels: &Labels) -> bool {
         self.constraints.iter().all(|c| labels.get(&c.key).is_some())
     }
@@ -24,7 +24,7 @@ impl Waiting {
         self.constraints.iter().any(|c| self.selectors_unknown || c.matches(labels))
     }
 
-    fn tells_apart(&self, old: &Labels, new: &Labels) -> bool {
+    fn distinguishes(&self, old: &Labels, new: &Labels) -> bool {
         self.constraints.iter().any(|c| self.selectors_unknown || c.matches(old) != c.matches(new))
     }
 }
@@ -35,14 +35,14 @@ impl PodTopologySpread {
         if [old, new].into_iter().flatten().any(|other| !is_involved(other, pod)) {
             return Ok(Hint::Skip);
         }
-        let waiting = self.waiting(pod)?;
+        let pending = self.pending(pod)?;
         let helps = match (old, new) {
             (Some(old), Some(new)) => {
                 let tolerates_others = new.uid == pod.uid && old.spec.tolerations != new.spec.tolerations;
-                tolerates_others && waiting.constraints.iter().any(|c| c.honors_taints)
-                    || old.labels != new.labels && waiting.tells_apart(&old.labels, &new.labels)
+                tolerates_others && pending.constraints.iter().any(|c| c.honors_taints)
+                    || old.labels != new.labels && pending.distinguishes(&old.labels, &new.labels)
             }
-            (Some(one), None) | (None, Some(one)) => waiting.selects(&one.labels),
+            (Some(one), None) | (None, Some(one)) => pending.selects(&one.labels),
             (None, None) => true,
         };
         Ok(if helps { Hint::Queue } else { Hint::Skip })
@@ -50,31 +50,34 @@ impl PodTopologySpread {
 
     pub(super) fn after_node(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Node { old, new } = *change else { return Ok(Hint::Queue) };
-        let waiting = self.waiting(pod)?;
+        let pending = self.pending(pod)?;
         let helps = match (old, new) {
             (Some(old), Some(new)) => {
-                let (had, has) = (waiting.has_all_keys(&old.labels), waiting.has_all_keys(&new.labels));
+                let (had, has) = (pending.has_all_keys(&old.labels), pending.has_all_keys(&new.labels));
                 let moved = |c: &Constraint| old.labels.get(&c.key) != new.labels.get(&c.key);
-                had != has || has && (waiting.constraints.iter().any(moved) || old.taints != new.taints)
+                had != has || has && (pending.constraints.iter().any(moved) || old.taints != new.taints)
             }
-            (Some(one), None) | (None, Some(one)) => waiting.has_all_keys(&one.labels),
+            (Some(one), None) | (None, Some(one)) => pending.has_all_keys(&one.labels),
             (None, None) => true,
         };
         Ok(if helps { Hint::Queue } else { Hint::Skip })
     }
 
-    fn waiting(&self, pod: &PodInfo) -> PluginResult<Waiting> {
+    fn pending(&self, pod: &PodInfo) -> PluginResult<PendingConstraints> {
         if pod.spec.topology_spread.is_empty() {
-            return Ok(Waiting {
+            return Ok(PendingConstraints {
                 constraints: self.default_constraints(Kind::Hard),
                 selectors_unknown: true,
             });
         }
-        Ok(Waiting { constraints: self.own_constraints(pod, Kind::Hard)?, selectors_unknown: false })
+        Ok(PendingConstraints {
+            constraints: self.own_constraints(pod, Kind::Hard)?,
+            selectors_unknown: false,
+        })
     }
 }
 
-/// Whether the other pod counts for this one: it is this one, or one of its namespace that has a node or expects one.
+/// Returns true if the other pod is this one, or is in its namespace and has a node or a nominated node.
 fn is_involved(other: &Pod, pod: &PodInfo) -> bool {
     let has_node = other.node_name.is_some() || other.status.nominated_node_name.is_some();
     other.uid == pod.uid || has_node && other.namespace == pod.namespace

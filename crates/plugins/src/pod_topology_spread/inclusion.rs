@@ -1,4 +1,4 @@
-//! Which nodes a constraint counts: `nodeAffinityPolicy` and `nodeTaintsPolicy`.
+//! The nodes that a constraint counts: `nodeAffinityPolicy` and `nodeTaintsPolicy`.
 
 use harbormaster_api::{
     selector::RequiredNodeAffinity,
@@ -9,7 +9,7 @@ use harbormaster_framework::prelude::*;
 use super::constraints::Constraint;
 use crate::rows::both;
 
-/// What a pod demands of its nodes, as far as constraints honour it.
+/// A pod's requirements on nodes, as far as constraints honour them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inclusion {
     affinity: RequiredNodeAffinity,
@@ -17,20 +17,20 @@ pub(super) struct Inclusion {
 }
 
 impl Inclusion {
-    /// `compare_numbers` is the gate `TaintTolerationComparisonOperators`.
+    /// Collects the requirements. `compare_numbers` is the gate `TaintTolerationComparisonOperators`.
     pub(super) fn new(pod: &PodInfo, compare_numbers: bool) -> Self {
         let spec = &pod.spec;
         let affinity = RequiredNodeAffinity::new(spec.node_selector.as_ref(), spec.node_affinity.as_ref());
         Self { affinity, compare_numbers }
     }
 
-    /// Whether the constraint, which is one of `pod`, counts that node.
+    /// Returns true if the constraint, which belongs to `pod`, counts the node.
     pub(super) fn admits(&self, constraint: &Constraint, pod: &PodInfo, node: NodeRef<'_>) -> bool {
         !(constraint.honors_affinity && self.excluded_by_affinity(node)
             || constraint.honors_taints && self.excluded_by_taints(&pod.spec.tolerations, node))
     }
 
-    /// Which of `rows` some of the constraints of `cx.pod` do not count.
+    /// Returns those of `rows` that some of the constraints of `cx.pod` do not count.
     pub(super) fn exclude(&self, cx: &Cycle<'_>, constraints: &[Constraint], rows: &NodeSet) -> Excluded {
         let mut excluded = Excluded::default();
         if !self.affinity.is_empty() && constraints.iter().any(|c| c.honors_affinity) {
@@ -56,7 +56,7 @@ impl Inclusion {
     }
 }
 
-/// Rows that the policies leave out; `None` where no constraint asks or nothing can be left out.
+/// Rows that policies exclude; `None` if no constraint uses the policy or it cannot exclude any row.
 #[derive(Debug, Default)]
 pub(super) struct Excluded {
     by_affinity: Option<NodeSet>,
@@ -64,7 +64,7 @@ pub(super) struct Excluded {
 }
 
 impl Excluded {
-    /// The sets of rows that the constraint does not count.
+    /// Returns the sets of rows that the constraint does not count.
     pub(super) fn of(&self, constraint: &Constraint) -> impl Iterator<Item = &NodeSet> {
         let by_affinity = self.by_affinity.as_ref().filter(|_| constraint.honors_affinity);
         by_affinity.into_iter().chain(self.by_taints.as_ref().filter(|_| constraint.honors_taints))

@@ -1,4 +1,4 @@
-//! Soft constraints.
+//! PreScore and Score: soft constraints.
 
 use harbormaster_api::node::LABEL_HOSTNAME;
 use harbormaster_framework::prelude::*;
@@ -7,31 +7,31 @@ use super::{
     PodTopologySpread, columns,
     constraints::{Constraint, Kind},
     inclusion::Inclusion,
-    unprepared,
+    not_prepared,
 };
 use crate::pod_index::{PodIndex, RowCounts, TopologyKey, ValueId};
 
 const MAX_SCORE: i64 = 100;
 
-/// In a vector of counts: no candidate has the value. Counted pods are never negative.
+/// Count of a value that no candidate has. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
 
-/// What the domains of the candidates are worth.
+/// Points of the candidates' domains.
 #[derive(Debug, Default)]
-pub struct Worth {
+pub struct DomainScores {
     constraints: Vec<Constraint>,
-    /// One per constraint.
+    /// Points by constraint.
     points: Vec<DomainPoints>,
-    /// Candidates that lack a key that they need.
+    /// Candidates that lack a required key.
     ignored: NodeSet,
 }
 
-/// What a constraint adds to the raw score.
+/// Contribution of a constraint to the raw score.
 #[derive(Debug)]
 enum DomainPoints {
     /// By value of the key.
     ByValue(Vec<f64>),
-    /// By row: every node is a domain.
+    /// By row, if every node is a domain.
     ByRow(Vec<f64>),
 }
 
@@ -52,7 +52,7 @@ impl PreScore for PodTopologySpread {
         cx: &Cycle<'_>,
         _: &Self::FilterState,
         candidates: &NodeSet,
-    ) -> PluginResult<PreScored<Worth>> {
+    ) -> PluginResult<PreScored<DomainScores>> {
         if cx.nodes.node_count() == 0 {
             return Ok(PreScored::Skip);
         }
@@ -61,16 +61,16 @@ impl PreScore for PodTopologySpread {
         if constraints.is_empty() {
             return Ok(PreScored::Skip);
         }
-        // So that under system defaults nodes without a zone are spread all the same.
+        // Under system defaults, nodes without a zone are spread, too.
         let needs_all_keys = !cx.pod.spec.topology_spread.is_empty() || !self.system_defaulted;
         let domains = CandidateDomains::new(cx, &constraints, candidates, needs_all_keys)?;
         let points = domains.points(cx, &Inclusion::new(cx.pod, self.compare_numbers))?;
         let ignored = domains.ignored;
-        Ok(PreScored::Continue(Worth { constraints, points, ignored }))
+        Ok(PreScored::Continue(DomainScores { constraints, points, ignored }))
     }
 }
 
-/// The domains that some candidate is in.
+/// The domains of the candidates.
 struct CandidateDomains<'a> {
     constraints: &'a [Constraint],
     keys: Vec<&'a TopologyKey>,
@@ -99,7 +99,7 @@ impl<'a> CandidateDomains<'a> {
         let index: &PodIndex = cx.index()?;
         let none = RowCounts::default();
         let pods = |c: &Constraint| match c.counted(&cx.pod.namespace) {
-            Some(pods) => index.pods(&pods).ok_or_else(|| unprepared(&c.key)),
+            Some(pods) => index.pods(&pods).ok_or_else(|| not_prepared(&c.key)),
             None => Ok(&none),
         };
         let mut points = Vec::with_capacity(self.constraints.len());
@@ -113,15 +113,15 @@ impl<'a> CandidateDomains<'a> {
         Ok(points)
     }
 
-    /// Every pod on a node counts, whatever the policies say.
+    /// Returns points by row. All pods on a node count, regardless of policies.
     fn by_row(&self, cx: &Cycle<'_>, constraint: &Constraint, pods: &RowCounts) -> DomainPoints {
-        let rate = Rate::new(constraint, self.candidates.len() - self.ignored.len());
-        let mut by_row = vec![rate.of(0); cx.nodes.rows()];
-        // Where a question is about a node without its pods, the index has them all the same.
+        let formula = PointsFormula::new(constraint, self.candidates.len() - self.ignored.len());
+        let mut by_row = vec![formula.of(0); cx.nodes.rows()];
+        // In a what-if question about a node without its pods, the index still has them.
         let has_pods = |row: NodeIdx| !cx.nodes.node(row).pods().is_empty();
         for (row, pods) in pods.iter().filter(|(row, _)| has_pods(*row)) {
             if let Some(entry) = by_row.get_mut(row.at()) {
-                *entry = rate.of(pods);
+                *entry = formula.of(pods);
             }
         }
         DomainPoints::ByRow(by_row)
@@ -137,7 +137,7 @@ impl<'a> CandidateDomains<'a> {
     ) -> DomainPoints {
         let mut counts = vec![NO_DOMAIN; key.values()];
         let mut domains = 0;
-        // A node without the label is in the domain of the empty value.
+        // A node without the label belongs to the domain of the empty value.
         let (mut empty, mut some_lack_it) = (None, false);
         let is_empty = |row| {
             cx.nodes.node(row).labels().is_some_and(|l| l.get(&constraint.key).is_some_and(|v| v.is_empty()))
@@ -161,11 +161,11 @@ impl<'a> CandidateDomains<'a> {
                 counts[value.at()] += pods;
             }
         }
-        let rate = Rate::new(constraint, domains);
-        DomainPoints::ByValue(counts.into_iter().map(|count| rate.of(count)).collect())
+        let formula = PointsFormula::new(constraint, domains);
+        DomainPoints::ByValue(counts.into_iter().map(|count| formula.of(count)).collect())
     }
 
-    /// Whether the constraint counts the pods of that row, which need not be a node.
+    /// Returns true if the constraint counts the pods of the row, which need not have a node.
     fn counts_row(
         &self,
         cx: &Cycle<'_>,
@@ -181,17 +181,17 @@ impl<'a> CandidateDomains<'a> {
     }
 }
 
-/// How many points a domain gets for its pods.
+/// Converts a domain's number of pods to points.
 #[derive(Clone, Copy)]
-struct Rate {
+struct PointsFormula {
     weight: f64,
     base: f64,
 }
 
-impl Rate {
-    /// The more domains, the fewer pods each has: the weight makes up for it. `maxSkew` waters differences down.
+impl PointsFormula {
+    /// Weights pods by the number of domains, since many domains have few pods each. `maxSkew` reduces differences.
     fn new(constraint: &Constraint, domains: usize) -> Self {
-        // May differ from Go's logarithm in the last bit, which rounding the score hides.
+        // May differ from Go's logarithm in the last bit; rounding the score hides that.
         let weight = ((domains + 2) as f64).ln();
         Self { weight, base: f64::from(constraint.max_skew.wrapping_sub(1)) }
     }
@@ -204,12 +204,12 @@ impl Rate {
 impl Score for PodTopologySpread {
     const NORMALIZE: Normalize = Normalize::Custom;
 
-    fn score(&self, cx: &Cycle<'_>, state: &Worth, node: NodeRef<'_>) -> PluginResult<i64> {
+    fn score(&self, cx: &Cycle<'_>, state: &DomainScores, node: NodeRef<'_>) -> PluginResult<i64> {
         let keys = columns(cx.index()?, &state.constraints)?;
         Ok(state.raw(&keys, node.idx()))
     }
 
-    fn score_batch(&self, cx: &Cycle<'_>, state: &Worth, scores: &mut Scores<'_>) -> PluginResult<()> {
+    fn score_batch(&self, cx: &Cycle<'_>, state: &DomainScores, scores: &mut Scores<'_>) -> PluginResult<()> {
         let keys = columns(cx.index()?, &state.constraints)?;
         for (row, score) in scores.iter_mut() {
             *score = state.raw(&keys, row);
@@ -220,7 +220,7 @@ impl Score for PodTopologySpread {
     fn normalize(
         &self,
         _: &Cycle<'_>,
-        state: &Worth,
+        state: &DomainScores,
         candidates: &NodeSet,
         scores: &mut [i64],
     ) -> PluginResult<()> {
@@ -242,7 +242,7 @@ impl Score for PodTopologySpread {
     }
 }
 
-impl Worth {
+impl DomainScores {
     fn raw(&self, keys: &[&TopologyKey], row: NodeIdx) -> i64 {
         if self.ignored.contains(row) {
             return 0;
@@ -253,7 +253,7 @@ impl Worth {
     }
 }
 
-/// To the nearest integer, halves away from zero; without a call into the mathematics library.
+/// Rounds to the nearest integer, halves away from zero, without calling the math library.
 pub(super) fn round(score: f64) -> i64 {
     let whole = score as i64;
     let rest = score - whole as f64;

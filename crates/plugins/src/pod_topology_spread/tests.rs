@@ -27,7 +27,7 @@ fn with_features(features: Features) -> PodTopologySpread {
     PodTopologySpread::build(PodTopologySpreadArgs::default(), &BuildCycle { features }).unwrap()
 }
 
-/// With these `defaultConstraints`.
+/// The plugin with these `defaultConstraints`.
 fn listing(constraints: serde_json::Value) -> PodTopologySpread {
     let args = json!({ "defaultingType": "List", "defaultConstraints": constraints });
     PodTopologySpread::build(serde_json::from_value(args).unwrap(), &BuildCycle::default()).unwrap()
@@ -56,7 +56,7 @@ fn soft(max_skew: i32, key: &str) -> TopologySpreadConstraint {
     TopologySpreadConstraint { hard: false, ..hard(max_skew, key) }
 }
 
-/// The same about pods labelled `bar`.
+/// The same constraint on pods labelled `bar`.
 fn on_bar(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint {
     TopologySpreadConstraint { label_selector: Some(matching(&[("bar", "")])), ..constraint }
 }
@@ -86,7 +86,7 @@ fn spreading(constraints: impl IntoIterator<Item = TopologySpreadConstraint>) ->
     pod("p").label("foo", "").spec(|spec| spec.topology_spread.extend(constraints))
 }
 
-/// So many pods labelled `foo` on these nodes.
+/// Pods labelled `foo`, with their number per node.
 fn foos(counts: &[(&str, usize)]) -> Vec<PodBuilder> {
     let on = |(node, count): &(&str, usize)| {
         let node = (*node).to_owned();
@@ -195,7 +195,7 @@ fn a_selector_with_a_syntax_error_fails_the_point_that_needs_it() {
     assert!(trial.pre_filter(&nodes, &scores).is_ok());
 }
 
-/// What selects the pod by default, with these objects around.
+/// The pod's default selector, with these objects.
 fn selects(pod: PodBuilder, objects: Vec<Object>) -> LabelSelector {
     let mut nodes = cluster([], []);
     objects.into_iter().for_each(|object| nodes.set_object(object));
@@ -282,7 +282,7 @@ fn pre_filtered(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Slot {
     slot
 }
 
-/// The pod as it is once bound.
+/// The pod after it is bound.
 fn bound(pod: PodBuilder, node: &str) -> (Str, Arc<PodInfo>) {
     (node.into(), pod.on(node).info())
 }

@@ -1,4 +1,4 @@
-//! Claims: what pods ask for.
+//! Persistent volume claims.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,27 @@ use super::{
     wire::{WireLabelSelector, WireMeta, or_default},
 };
 
-/// Set once a claim and its volume point to each other.
+/// Annotation that is set once a claim and its volume refer to each other.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// The node for which a volume is to be made.
+/// Annotation with the node for which a volume is to be provisioned.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const STORAGE: &str = "storage";
 
-/// A claim to a volume.
+/// A persistent volume claim.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireClaim")]
 pub struct PersistentVolumeClaim {
     /// `spec.accessModes`
     pub access_modes: Vec<AccessMode>,
-    /// Its class, by annotation or spec; empty for none.
+    /// Storage class, from the annotation or the spec; empty for none.
     pub class: Str,
-    /// `spec.volumeName`; empty while it has none.
+    /// `spec.volumeName`; empty if the claim has no volume.
     pub volume_name: Str,
     /// `spec.volumeMode`
     pub volume_mode: VolumeMode,
     /// `spec.volumeAttributesClassName`; empty for none.
     pub attributes_class: Str,
-    /// `spec.selector`; without one any volume does.
+    /// `spec.selector`; `None` matches any volume.
     pub selector: Option<LabelSelector>,
     /// `spec.resources.requests.storage`, in bytes.
     pub requested: Option<Quantity>,
@@ -45,11 +45,11 @@ pub struct PersistentVolumeClaim {
 /// `status.phase` of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum ClaimPhase {
-    /// It has a volume.
+    /// The claim has a volume.
     Bound,
-    /// Its volume is gone.
+    /// The claim's volume is gone.
     Lost,
-    /// It has no volume yet, or nobody has said.
+    /// The claim has no volume yet, or the phase is missing.
     #[default]
     #[serde(other)]
     Pending,
@@ -63,49 +63,49 @@ impl Resource for PersistentVolumeClaim {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Whether the claim and its volume point to each other, and both sides know.
+/// Returns true if the claim and its volume refer to each other and the claim records that.
 pub fn is_fully_bound(claim: &Custom<PersistentVolumeClaim>) -> bool {
     !claim.volume_name.is_empty() && claim.metadata.annotations.get(BIND_COMPLETED).is_some()
 }
 
-/// The node for which a volume is to be made, once that is decided.
+/// Returns the node for which a volume is to be provisioned, once it is chosen.
 pub fn selected_node(claim: &Custom<PersistentVolumeClaim>) -> Option<&Str> {
     claim.metadata.annotations.get(SELECTED_NODE)
 }
 
-/// Whether the claim was made for an ephemeral volume of that pod.
+/// Returns true if the claim was created for an ephemeral volume of the pod.
 pub fn is_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> bool {
     claim.metadata.controller.as_ref().is_some_and(|owner| owner.uid == pod.uid)
 }
 
-/// What is said of a pod whose ephemeral volume has the name of a claim that is not its own.
+/// Returns the error for a pod whose ephemeral volume has the name of another claim.
 pub fn not_made_for(claim: &Custom<PersistentVolumeClaim>, pod: &PodInfo) -> String {
     let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);
     let (pod_namespace, pod_name) = (&pod.namespace, &pod.name);
     format!("PVC {namespace}/{name} was not created for pod {pod_namespace}/{pod_name} (pod is not owner)")
 }
 
-/// What the API server says of a claim that does not exist.
+/// Returns the API server's error for a missing claim.
 pub fn not_found(name: &str) -> String {
     format!("persistentvolumeclaim {name:?} not found")
 }
 
-/// A claim that a volume of a pod stands for.
+/// A claim that a volume of a pod refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
-    /// Its name, in the pod's namespace.
+    /// Name of the claim, in the pod's namespace.
     pub name: Str,
-    /// Whether it is made for the pod, which then must control it.
+    /// True if the claim is created for the pod, which must then control it.
     pub ephemeral: bool,
 }
 
-/// The claims that a pod's volumes stand for, in the order of the volumes; those of ephemeral volumes are named after
-/// pod and volume.
+/// Returns the claims of a pod's volumes, in the order of the volumes. Claims of ephemeral volumes are named after pod
+/// and volume.
 pub fn claimed_by(pod: &PodInfo) -> impl Iterator<Item = Claimed> + '_ {
     pod.spec.volumes.iter().filter_map(|volume| claim_of(pod, &volume.name, &volume.source))
 }
 
-/// The claim that one volume of a pod stands for, if it does.
+/// Returns the claim of one volume of a pod, if it has one.
 pub fn claim_of(pod: &PodInfo, volume: &Str, source: &VolumeSource) -> Option<Claimed> {
     match source {
         VolumeSource::Claim(name) => Some(Claimed { name: name.clone(), ephemeral: false }),
@@ -116,7 +116,7 @@ pub fn claim_of(pod: &PodInfo, volume: &Str, source: &VolumeSource) -> Option<Cl
     }
 }
 
-/// The names of the claims that a pod itself names (`persistentVolumeClaim`), in the order of its volumes.
+/// Returns the names of the claims that a pod names in `persistentVolumeClaim`, in the order of its volumes.
 pub fn named_by(pod: &PodInfo) -> impl Iterator<Item = &Str> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim(name) => Some(name),

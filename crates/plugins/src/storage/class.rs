@@ -1,4 +1,4 @@
-//! Storage classes: how volumes for claims are made, and when.
+//! Storage classes.
 
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::resource::{Resource, ResourceScope};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::wire::or_default;
 
-/// The provisioner of classes whose volumes are made by people.
+/// Provisioner of classes whose volumes are created by hand.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// A storage class.
@@ -16,24 +16,24 @@ pub struct StorageClass {
     /// `provisioner`: an in-tree plugin or a CSI driver; see also [`NO_PROVISIONER`].
     #[serde(deserialize_with = "or_default")]
     pub provisioner: Str,
-    /// `volumeBindingMode`. The API server never leaves it out.
+    /// `volumeBindingMode`. The API server always sets it.
     pub volume_binding_mode: Option<BindingMode>,
-    /// `allowedTopologies`: one of them must match; none means anywhere.
+    /// `allowedTopologies`: one term must match; empty means anywhere.
     #[serde(deserialize_with = "or_default")]
     pub allowed_topologies: Vec<TopologyTerm>,
 }
 
-/// When claims of a class get their volumes.
+/// Time at which claims of a class get their volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum BindingMode {
-    /// As soon as a pod that uses them has a node.
+    /// When a pod that uses the claim has a node.
     WaitForFirstConsumer,
-    /// At once.
+    /// When the claim is created.
     #[serde(other)]
     Immediate,
 }
 
-/// A `TopologySelectorTerm`: all of its requirements must match, and without any it matches nothing.
+/// A `TopologySelectorTerm`: all of its requirements must match; an empty term matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologyTerm {
@@ -42,7 +42,7 @@ pub struct TopologyTerm {
     pub match_label_expressions: Vec<TopologyRequirement>,
 }
 
-/// A label of the node must have one of the values.
+/// Requires that a node label has one of the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TopologyRequirement {
@@ -63,31 +63,31 @@ impl Resource for StorageClass {
 }
 
 impl StorageClass {
-    /// Whether claims of the class wait for a pod.
+    /// Returns true if claims of the class wait for a pod.
     pub fn waits_for_consumer(&self) -> bool {
         self.volume_binding_mode == Some(BindingMode::WaitForFirstConsumer)
     }
 
-    /// Whether anybody makes volumes of the class.
+    /// Returns true if volumes of the class are provisioned.
     pub fn is_provisioned(&self) -> bool {
         !self.provisioner.is_empty() && self.provisioner != NO_PROVISIONER
     }
 
-    /// Whether volumes of the class may be made for a node with these labels.
+    /// Returns true if volumes of the class may be provisioned for a node with these labels.
     pub fn allows(&self, node: &Labels) -> bool {
         self.allowed_topologies.is_empty() || self.allowed_topologies.iter().any(|term| term.matches(node))
     }
 }
 
 impl TopologyTerm {
-    /// Whether a node with these labels is in one of the places.
+    /// Returns true if the term matches a node with these labels.
     pub fn matches(&self, node: &Labels) -> bool {
         let has = |r: &TopologyRequirement| node.get(&r.key).is_some_and(|value| r.values.contains(value));
         !self.match_label_expressions.is_empty() && self.match_label_expressions.iter().all(has)
     }
 }
 
-/// What the API server says of a class that does not exist.
+/// Returns the API server's error for a missing class.
 pub fn not_found(name: &str) -> String {
     format!("storageclass.storage.k8s.io {name:?} not found")
 }

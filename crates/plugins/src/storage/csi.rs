@@ -1,4 +1,4 @@
-//! What CSI drivers say of themselves: on each node, of their capacity, and of what is attached where.
+//! Objects of CSI drivers: nodes, drivers, capacities and attachments.
 
 use harbormaster_api::{Labels, Quantity, Str, selector::LabelSelector};
 use harbormaster_framework::resource::{Custom, Resource, ResourceScope};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::wire::{WireLabelSelector, or_default};
 
 const GROUP: &str = "storage.k8s.io";
-/// Names the in-tree plugins whose volumes a node leaves to CSI drivers, separated by commas.
+/// Annotation with the in-tree plugins that CSI drivers replace on a node, separated by commas.
 const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 /// The drivers on the node of the same name.
@@ -25,7 +25,7 @@ pub struct NodeDriver {
     /// `name`
     #[serde(deserialize_with = "or_default")]
     pub name: Str,
-    /// `topologyKeys`: labels of nodes by which the driver tells where volumes can be used.
+    /// `topologyKeys`: node labels that determine where the driver's volumes are accessible.
     #[serde(deserialize_with = "or_default")]
     pub topology_keys: Vec<Str>,
     /// `allocatable`
@@ -33,11 +33,11 @@ pub struct NodeDriver {
     pub allocatable: Allocatable,
 }
 
-/// How much a driver can take on a node.
+/// Capacity of a driver on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Allocatable {
-    /// `count`: how many different volumes; without it there is no limit.
+    /// `count`: maximum number of distinct volumes; `None` means no limit.
     pub count: Option<i32>,
 }
 
@@ -49,23 +49,23 @@ impl Resource for CsiNode {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// The in-tree plugins whose volumes the node leaves to CSI drivers, as its annotation has them.
+/// Returns the annotation with the in-tree plugins that CSI drivers replace on the node.
 pub fn migrated_plugins(node: &Custom<CsiNode>) -> &str {
     node.metadata.annotations.get(MIGRATED_PLUGINS).map_or("", Str::as_str)
 }
 
-/// Whether the node leaves volumes of that in-tree plugin to a CSI driver.
+/// Returns true if a CSI driver replaces the in-tree plugin on the node.
 pub fn is_migrated(node: &Custom<CsiNode>, plugin: &str) -> bool {
     migrated_plugins(node).split(',').any(|migrated| migrated == plugin && !plugin.is_empty())
 }
 
-/// A driver.
+/// A CSI driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Spec<WireCsiDriver>")]
 pub struct CsiDriver {
-    /// `spec.storageCapacity`: it tells by [`CsiStorageCapacity`] how much it can make where.
+    /// `spec.storageCapacity`: true if the driver reports capacity in [`CsiStorageCapacity`] objects.
     pub storage_capacity: bool,
-    /// `spec.preventPodSchedulingIfMissing`: pods that need it go to nodes only that have it.
+    /// `spec.preventPodSchedulingIfMissing`: true if pods that need the driver may only use nodes that have it.
     pub prevent_pod_scheduling_if_missing: bool,
 }
 
@@ -77,13 +77,13 @@ impl Resource for CsiDriver {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// How much a driver can make of a class in one part of the cluster.
+/// Capacity of a driver for a class in one part of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireCapacity")]
 pub struct CsiStorageCapacity {
     /// `storageClassName`
     pub class: Str,
-    /// `nodeTopology`: the labels of the nodes it speaks of; without it, or with one that is not well-formed, of none.
+    /// `nodeTopology`: the nodes that the capacity applies to; none if it is missing or malformed.
     pub node_topology: Option<LabelSelector>,
     /// `capacity`, in bytes.
     pub capacity: Option<Quantity>,
@@ -92,7 +92,7 @@ pub struct CsiStorageCapacity {
 }
 
 impl CsiStorageCapacity {
-    /// The largest volume that can be made, in bytes, as far as is known.
+    /// Returns the largest possible volume in bytes, if known.
     pub fn limit(&self) -> Option<Quantity> {
         self.maximum_volume_size.or(self.capacity)
     }
@@ -106,15 +106,15 @@ impl Resource for CsiStorageCapacity {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// A volume that is, or is to be, attached to a node.
+/// A volume that is or will be attached to a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Spec<WireAttachment>")]
 pub struct VolumeAttachment {
-    /// `spec.attacher`: the driver.
+    /// `spec.attacher`, the driver.
     pub attacher: Str,
     /// `spec.nodeName`
     pub node_name: Str,
-    /// `spec.source.persistentVolumeName`; absent for inline volumes.
+    /// `spec.source.persistentVolumeName`; `None` for inline volumes.
     pub volume_name: Option<Str>,
 }
 
@@ -215,7 +215,7 @@ impl From<Spec<WireAttachment>> for VolumeAttachment {
     }
 }
 
-/// Whether a node with these labels is one that a capacity speaks of.
+/// Returns true if the capacity applies to a node with these labels.
 pub fn speaks_of(capacity: &CsiStorageCapacity, node: &Labels) -> bool {
     capacity.node_topology.as_ref().is_some_and(|topology| topology.matches(node))
 }

@@ -1,20 +1,21 @@
-//! Which volumes would do for a claim, wherever its pod goes: what VolumeBinding and the volume controller agree on.
+//! Matching of volumes and claims, regardless of nodes, by the rules that VolumeBinding and the volume controller
+//! share.
 
 use harbormaster_api::Quantity;
 use harbormaster_framework::resource::{Custom, Metadata};
 
 use super::{ClaimRef, PersistentVolume, PersistentVolumeClaim, VolumePhase};
 
-/// How a volume could be a claim's.
+/// Way in which a volume matches a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It was set aside for the claim, which gets no other then.
+    /// The volume is reserved for the claim, which then gets no other.
     SetAside,
-    /// Nobody has it.
+    /// No claim has the volume.
     Free,
 }
 
-/// Whether the claim could have that volume on some node, as upstream's `FindMatchingVolume` judges it.
+/// Returns how the claim matches the volume, as upstream's `FindMatchingVolume` decides, or `None` if it does not.
 pub fn fit(volume: &Custom<PersistentVolume>, claim: &Custom<PersistentVolumeClaim>) -> Option<Fit> {
     let is_possible = volume.class == claim.class
         && volume.claim_ref.as_ref().is_none_or(|claimed| names(claimed, claim))
@@ -29,14 +30,14 @@ pub fn fit(volume: &Custom<PersistentVolume>, claim: &Custom<PersistentVolumeCla
     }
 }
 
-/// Whether a volume that nobody has is one that the claim asks for.
+/// Returns true if a free volume satisfies the claim.
 fn suits(volume: &Custom<PersistentVolume>, claim: &PersistentVolumeClaim) -> bool {
     volume.phase == VolumePhase::Available
         && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.metadata.labels))
         && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
 }
 
-/// Whether a volume that says this is for the claim. Without a UID it is for whichever claim has the name.
+/// Returns true if the reference is to the claim. Without a UID, any claim with the name matches.
 pub fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -> bool {
     let Metadata { namespace, name, uid, .. } = &claim.metadata;
     claimed.namespace == *namespace
@@ -44,12 +45,12 @@ pub fn names(claimed: &ClaimRef, claim: &Custom<PersistentVolumeClaim>) -> bool 
         && (claimed.uid.is_empty() || claimed.uid == *uid)
 }
 
-/// How much the volume holds, in bytes; zero if it does not say.
+/// Returns the volume's capacity in bytes; zero if it is missing.
 pub fn capacity(volume: &PersistentVolume) -> Quantity {
     volume.capacity.unwrap_or_else(|| Quantity::from_units(0))
 }
 
-/// How much the claim asks for, in bytes; zero if it does not say.
+/// Returns the claim's requested size in bytes; zero if it is missing.
 pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     claim.requested.unwrap_or_else(|| Quantity::from_units(0))
 }

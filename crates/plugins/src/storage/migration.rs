@@ -1,8 +1,8 @@
-//! In-tree disks as the CSI drivers see them that serve them today.
+//! In-tree disks that CSI drivers serve.
 //!
-//! Facts and formulas are those of `csi-translation-lib` 1.36, as far as scheduling depends on them: which driver, under
-//! which name, and from which nodes. It differs in one point: the URL form of EBS volume IDs (`aws://zone/vol-1`) is not
-//! percent-decoded.
+//! Facts and formulas are those of `csi-translation-lib` 1.36, as far as scheduling depends on them: the driver, its
+//! name for the volume, and the nodes with access. One difference: the URL form of EBS volume IDs (`aws://zone/vol-1`)
+//! is not percent-decoded.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,16 +15,16 @@ use harbormaster_api::{
 
 use super::volume::{Migrated, Translation};
 
-/// An in-tree plugin and the CSI driver that serves its disks today.
+/// An in-tree plugin and the CSI driver that replaces it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// The in-tree plugin, which is also the provisioner of its classes.
+    /// Name of the in-tree plugin, which is also the provisioner of its classes.
     pub plugin: &'static str,
-    /// The CSI driver.
+    /// Name of the CSI driver.
     pub driver: &'static str,
-    /// Whether nodes with a CSINode object count as leaving such disks to the driver.
+    /// True if the driver serves these disks on nodes that have a CSINode object.
     pub is_on: bool,
-    /// The node label by which the driver tells zones apart, where translation knows one.
+    /// Node label with the driver's zone, if the translation uses one.
     zone_key: Option<&'static str>,
 }
 
@@ -71,22 +71,22 @@ const VSPHERE: Migration = Migration {
     zone_key: None,
 };
 
-/// All of them.
+/// All migrations.
 const ALL: [&Migration; 7] = [&GCE, &EBS, &CINDER, &AZURE_DISK, &PORTWORX, &AZURE_FILE, &VSPHERE];
 
-/// A zone or project that is not known.
+/// Placeholder for an unknown zone or project.
 const UNSPECIFIED: &str = "UNSPECIFIED";
-/// Between several zones in one label.
+/// Separator of several zones in one label.
 const ZONES: &str = "__";
-/// The only kind of Azure disk that the driver takes.
+/// The only kind of Azure disk that the driver supports.
 const AZURE_MANAGED: &str = "Managed";
 
-/// The migration of an in-tree plugin of that name; `None` for any other provisioner.
+/// Returns the migration of an in-tree plugin; `None` for any other provisioner.
 pub fn of_plugin(name: &str) -> Option<&'static Migration> {
     ALL.into_iter().find(|migration| migration.plugin == name)
 }
 
-/// The migration of such disks; `None` for those that no driver serves.
+/// Returns the migration of a disk, or `None` if no driver serves it.
 pub fn of_disk(disk: &InTreeDisk) -> Option<&'static Migration> {
     match disk {
         InTreeDisk::GcePersistentDisk { .. } => Some(&GCE),
@@ -100,17 +100,17 @@ pub fn of_disk(disk: &InTreeDisk) -> Option<&'static Migration> {
     }
 }
 
-/// The driver's name of a disk in a pod, for migrations that are on; `None` for all other disks.
+/// Returns the driver's handle of a disk in a pod, if its migration is on; `None` for all other disks.
 ///
 /// # Errors
-/// Why it cannot be told.
+/// If the disk cannot be translated.
 pub fn inline_handle(disk: &InTreeDisk) -> Option<Result<Str, String>> {
-    // A disk in a pod has no labels, so its zone is not known.
+    // A disk in a pod has no labels, so its zone is unknown.
     of_disk(disk).filter(|migration| migration.is_on)?;
     handle(disk, &Labels::default())
 }
 
-/// A volume of that disk as its CSI driver sees it, for migrations that are on.
+/// Returns the CSI view of a volume with that disk, if its migration is on.
 pub(super) fn migrated(
     disk: &InTreeDisk,
     labels: &Labels,
@@ -128,7 +128,7 @@ pub(super) fn migrated(
     Some(Migrated { migration, translation })
 }
 
-/// The driver's name of a disk; `None` for kinds whose migration is not on.
+/// Returns the driver's handle of a disk, or `None` if its migration is off.
 fn handle(disk: &InTreeDisk, labels: &Labels) -> Option<Result<Str, String>> {
     Some(match disk {
         InTreeDisk::GcePersistentDisk { name, .. } => gce_handle(name, labels),
@@ -147,7 +147,7 @@ fn handle(disk: &InTreeDisk, labels: &Labels) -> Option<Result<Str, String>> {
     })
 }
 
-/// Names the zone of the disk, or the region of its zones.
+/// Builds a handle from the disk's zone, or from the region of its zones.
 fn gce_handle(name: &str, labels: &Labels) -> Result<Str, String> {
     let label = |key: &str| labels.get(key).filter(|value| !value.is_empty());
     let zones = label(LABEL_ZONE_BETA).or_else(|| label(LABEL_ZONE)).map_or("", Str::as_str);
@@ -163,7 +163,7 @@ fn gce_handle(name: &str, labels: &Labels) -> Result<Str, String> {
     Ok(format!("projects/{UNSPECIFIED}/{place}/disks/{name}").into())
 }
 
-/// `us-west1` of `us-west1-a` and `us-west1-b`.
+/// Returns the region of zones, such as `us-west1` for `us-west1-a` and `us-west1-b`.
 fn gce_region(zones: &[&str]) -> Result<String, String> {
     let mut regions = BTreeSet::new();
     for zone in zones {
@@ -181,7 +181,7 @@ fn gce_region(zones: &[&str]) -> Result<String, String> {
     Ok(regions.pop_first().unwrap_or_default())
 }
 
-/// `vol-1`, `aws://zone/vol-1` and `aws:///vol-1` are the same volume.
+/// Returns the volume ID. `vol-1`, `aws://zone/vol-1` and `aws:///vol-1` are the same volume.
 fn ebs_handle(id: &Str) -> Result<Str, String> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.clone()) };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -192,8 +192,8 @@ fn ebs_handle(id: &Str) -> Result<Str, String> {
     Err(format!("failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({id})"))
 }
 
-/// A node affinity in which the driver's zone label stands for Kubernetes' own. Without a word of zones in it, the
-/// volume's zone label gives them.
+/// Replaces Kubernetes' zone label by the driver's in a node affinity. If the affinity has no zones, adds those of the
+/// volume's zone label.
 fn in_zones(
     affinity: Option<&NodeSelector>,
     labels: &Labels,
@@ -221,7 +221,7 @@ fn in_zones(
     affinity
 }
 
-/// Whether it names values of that key.
+/// Returns true if the affinity has values for the key.
 fn names_values(affinity: &Option<NodeSelector>, key: &str) -> bool {
     let terms = affinity.iter().flat_map(|affinity| &affinity.terms);
     terms.flat_map(|term| &term.match_expressions).any(|r| r.key == *key && !r.values.is_empty())

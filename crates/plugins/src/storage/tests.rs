@@ -1,4 +1,4 @@
-//! Objects as kube-apiserver gives them.
+//! Decoding of objects from kube-apiserver.
 
 use harbormaster_api::{Labels, Quantity};
 use harbormaster_testkit::custom;
@@ -136,7 +136,7 @@ fn drivers_are_read_with_their_limits_and_what_they_leave_out() {
 }
 
 mod migrated {
-    //! In-tree disks as their drivers see them.
+    //! In-tree disks that CSI drivers serve.
 
     use serde_json::Value;
 
@@ -223,7 +223,7 @@ mod migrated {
         assert_eq!(on("kubernetes.io/no-provisioner"), None);
     }
 
-    /// Whether the volume's driver can reach it from a node with these labels.
+    /// Returns true if the volume's driver has access to it on a node with these labels.
     fn reaches(labels: &Value, source: &Value, affinity: &Value, node: &[(&str, &str)]) -> bool {
         let migrated = volume(labels, source, affinity).migrated.unwrap();
         let affinity = migrated.translation.unwrap().node_affinity;

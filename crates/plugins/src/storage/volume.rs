@@ -1,4 +1,4 @@
-//! Volumes: what claims get.
+//! Persistent volumes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,7 @@ const STORAGE: &str = "storage";
 /// The API server's default for `azureDisk.kind`.
 const AZURE_SHARED: &str = "Shared";
 
-/// A volume.
+/// A persistent volume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireVolume")]
 pub struct PersistentVolume {
@@ -27,26 +27,25 @@ pub struct PersistentVolume {
     pub capacity: Option<Quantity>,
     /// `spec.accessModes`
     pub access_modes: Vec<AccessMode>,
-    /// Its class, by annotation or spec; empty for none.
+    /// Storage class, from the annotation or the spec; empty for none.
     pub class: Str,
     /// `spec.volumeMode`
     pub volume_mode: VolumeMode,
     /// `spec.volumeAttributesClassName`; empty for none.
     pub attributes_class: Str,
-    /// `spec.claimRef`: for whom it is.
+    /// `spec.claimRef`: the claim that the volume is for.
     pub claim_ref: Option<ClaimRef>,
-    /// `spec.nodeAffinity.required`: the nodes from which it can be used; without it, from all.
+    /// `spec.nodeAffinity.required`: the nodes with access; `None` means all nodes.
     pub node_affinity: Option<Arc<ParsedNodeSelector>>,
     /// `status.phase`
     pub phase: VolumePhase,
-    /// Where its data is.
+    /// Location of the data.
     pub source: PersistentVolumeSource,
-    /// What it is to the CSI driver that serves such in-tree disks today, on nodes that leave them to it. Absent if no
-    /// driver counts as serving it.
+    /// CSI view of an in-tree disk, for nodes where a CSI driver serves it. `None` if no driver does.
     pub migrated: Option<Migrated>,
 }
 
-/// Where the data of a volume is.
+/// Location of a volume's data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PersistentVolumeSource {
     /// `spec.csi`
@@ -56,31 +55,28 @@ pub enum PersistentVolumeSource {
         /// `volumeHandle`
         handle: Str,
     },
-    /// A disk that drivers outside of Kubernetes serve today.
+    /// An in-tree disk that an external driver may serve.
     InTree(InTreeDisk),
-    /// Elsewhere: on the node itself, on a file server, ...
+    /// Any other location, such as the node itself or a file server.
     #[default]
     Other,
 }
 
-/// An in-tree volume as its CSI driver sees it.
+/// CSI view of an in-tree volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Migrated {
-    /// Which plugin and driver.
+    /// Plugin and driver.
     pub migration: &'static Migration,
-    /// What it is there.
-    ///
-    /// # Errors
-    /// Why it cannot be told, in the words of upstream's translation.
+    /// The translated volume, or upstream's error if it cannot be translated.
     pub translation: Result<Translation, String>,
 }
 
-/// The name and the place of a volume in the terms of its CSI driver.
+/// The name and the node affinity of a volume for its CSI driver.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
-    /// The driver's name of the volume.
+    /// The driver's handle of the volume.
     pub handle: Str,
-    /// Stands for [`PersistentVolume::node_affinity`].
+    /// Replaces [`PersistentVolume::node_affinity`].
     pub node_affinity: Option<Arc<ParsedNodeSelector>>,
 }
 
@@ -99,28 +95,28 @@ pub struct ClaimRef {
     pub uid: Str,
 }
 
-/// How a volume may be used.
+/// Access mode of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum AccessMode {
-    /// From one node.
+    /// Read and write by one node.
     ReadWriteOnce,
-    /// Only read, from many nodes.
+    /// Read-only by many nodes.
     ReadOnlyMany,
-    /// From many nodes.
+    /// Read and write by many nodes.
     ReadWriteMany,
-    /// By one pod.
+    /// Read and write by one pod.
     ReadWriteOncePod,
     /// A mode that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
-/// What pods get of a volume.
+/// Form in which pods use a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum VolumeMode {
-    /// The bare device.
+    /// Raw block device.
     Block,
-    /// A directory.
+    /// Mounted file system.
     #[default]
     #[serde(other)]
     Filesystem,
@@ -129,15 +125,15 @@ pub enum VolumeMode {
 /// `status.phase` of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum VolumePhase {
-    /// No claim has it.
+    /// No claim has the volume.
     Available,
-    /// A claim has it.
+    /// A claim has the volume.
     Bound,
-    /// Its claim is gone.
+    /// The volume's claim is gone.
     Released,
-    /// It could not be reclaimed.
+    /// The volume could not be reclaimed.
     Failed,
-    /// It is not to be used yet, or nobody has said.
+    /// The volume is not available yet, or the phase is missing.
     #[default]
     #[serde(other)]
     Pending,
@@ -151,7 +147,7 @@ impl Resource for PersistentVolume {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// What the API server says of a volume that does not exist.
+/// Returns the API server's error for a missing volume.
 pub fn not_found(name: &str) -> String {
     format!("persistentvolume {name:?} not found")
 }
@@ -208,7 +204,7 @@ struct WireCsi {
     volume_handle: Str,
 }
 
-/// What any disk may say of itself; each kind reads its own fields.
+/// Fields of any disk; each kind reads its own.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireDisk {

@@ -1,4 +1,4 @@
-//! What the decoding of storage objects shares: nulls, and selectors.
+//! Shared decoding code: nulls and selectors.
 
 use harbormaster_api::{
     Labels, Str,
@@ -6,10 +6,10 @@ use harbormaster_api::{
 };
 use serde::{Deserialize, Deserializer};
 
-/// Wins over `spec.storageClassName` where it is present, even empty.
+/// Annotation that takes precedence over `spec.storageClassName`, even if empty.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// `null` is what absence is.
+/// Decodes `null` like a missing field.
 pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -18,7 +18,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// `metadata`, as far as the meaning of a spec depends on it.
+/// The parts of `metadata` that specs depend on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireMeta {
@@ -29,7 +29,7 @@ pub(super) struct WireMeta {
 }
 
 impl WireMeta {
-    /// The class of a claim or a volume: by annotation, which goes first, or by its spec.
+    /// Returns the class of a claim or volume: the annotation's, or else the spec's.
     pub(super) fn class_or(&self, of_spec: Str) -> Str {
         self.annotations.get(CLASS_ANNOTATION).cloned().unwrap_or(of_spec)
     }

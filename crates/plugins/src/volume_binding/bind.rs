@@ -1,8 +1,8 @@
-//! PreBind: writes what was decided, and waits until it has come about.
-//!
-//! What is written names the version that was looked at, so of two schedulers that decide about one volume or claim one is
-//! told of a conflict, and its pod is tried again. What is written stays, whatever becomes of the pod: its next attempt finds
-//! the volume set aside for the claim, or a node selected for it.
+//! PreBind: writes the decision, and waits until it takes effect.
+//! //!
+//! Each write names the resource version that was read, so if two schedulers decide about one volume or claim, one gets
+//! a conflict and its pod is tried again. Writes are never undone, whatever happens to the pod: its next attempt finds
+//! the volume reserved for the claim, or a selected node.
 
 use std::{pin::pin, time::Duration};
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{
     claims::ClaimId,
-    decision::{Decision, Match},
+    decision::{Decision, VolumeMatch},
     reach::VolumeReach,
 };
 use crate::storage::{
@@ -21,14 +21,14 @@ use crate::storage::{
     claim::{is_fully_bound, selected_node},
 };
 
-/// Upstream's words, which are those of Go.
+/// Upstream's wording, which is Go's.
 const TIMED_OUT: &str = "context deadline exceeded";
 
-/// A node, as far as its metadata tell.
+/// A node of which only metadata is read.
 #[derive(Debug, Deserialize)]
-pub(super) struct NodeNow {}
+pub(super) struct NodeMetadata {}
 
-impl Resource for NodeNow {
+impl Resource for NodeMetadata {
     const GROUP: &'static str = "";
     const VERSION: &'static str = "v1";
     const KIND: &'static str = "Node";
@@ -36,17 +36,17 @@ impl Resource for NodeNow {
     const SCOPE: ResourceScope = ResourceScope::Cluster;
 }
 
-/// A binding that is under way.
+/// A binding in progress.
 pub(super) struct Binding<'a> {
     pub(super) api: &'a Api,
     pub(super) node: &'a Str,
     pub(super) decision: &'a Decision,
-    /// Zero: nothing is waited for, and that is a failure.
+    /// Timeout. Zero means that PreBind fails without waiting.
     pub(super) at_most: Duration,
 }
 
 impl Binding<'_> {
-    /// Volumes first, then claims, one after another.
+    /// Writes the volumes, then the claims, one after another.
     pub(super) async fn write(&self) -> Result<(), ApiFailure> {
         for found in &self.decision.matches {
             self.api.patch::<PersistentVolume>("", &found.volume.name, found.patch()).await?;
@@ -58,7 +58,7 @@ impl Binding<'_> {
         Ok(())
     }
 
-    /// Until all claims have their volumes, and these can be used from the node.
+    /// Waits until all claims have their volumes and the node has access to them.
     pub(super) async fn wait(&self) -> PluginResult<()> {
         if self.at_most.is_zero() {
             return Err(TIMED_OUT.into());
@@ -69,14 +69,14 @@ impl Binding<'_> {
         self.check_node(matches.iter().chain(&made)).await
     }
 
-    /// Waits until the claim has the volume; its name.
-    async fn matched(&self, found: &Match) -> PluginResult<Str> {
-        let Match { claim, volume } = found;
-        let bound = self.settled::<PersistentVolumeClaim, _>(&claim.namespace, &claim.name, |it| match it {
+    /// Waits until the claim has the volume. Returns the volume's name.
+    async fn matched(&self, found: &VolumeMatch) -> PluginResult<Str> {
+        let VolumeMatch { claim, volume } = found;
+        let bound = self.wait_for::<PersistentVolumeClaim, _>(&claim.namespace, &claim.name, |it| match it {
             None => Some(Err(format!("failed to check binding: {}", missing(claim)))),
             Some(it) => is_fully_bound(it).then(|| Ok(it.volume_name.clone())),
         });
-        let lost = self.settled::<PersistentVolume, _>("", &volume.name, |it| match it {
+        let lost = self.wait_for::<PersistentVolume, _>("", &volume.name, |it| match it {
             None => Some(format!("failed to check binding: {}", missing_volume(&volume.name))),
             Some(it) => {
                 let is_claimed = it.claim_ref.as_ref().is_some_and(|claimed| claimed.uid == claim.uid);
@@ -96,17 +96,17 @@ impl Binding<'_> {
         }
     }
 
-    /// Waits until a volume was made for the claim; its name.
+    /// Waits until a volume was provisioned for the claim. Returns its name.
     async fn made(&self, claim: &ClaimId) -> PluginResult<Str> {
         let ClaimId { namespace, name, .. } = claim;
-        let made = self.settled::<PersistentVolumeClaim, _>(namespace, name, |it| {
+        let made = self.wait_for::<PersistentVolumeClaim, _>(namespace, name, |it| {
             let Some(it) = it else {
                 return Some(Err(format!("failed to check provisioning pvc: {}", missing(claim))));
             };
             if it.metadata.annotations.is_empty() {
                 return Some(Err(format!("selectedNode annotation reset for PVC {name:?}")));
             }
-            // Whoever makes volumes takes the annotation away when it cannot.
+            // A provisioner removes the annotation if it fails.
             if selected_node(it) != Some(self.node) {
                 return Some(Err(format!("provisioning failed for PVC {name:?}")));
             }
@@ -115,7 +115,7 @@ impl Binding<'_> {
         Ok(made.await?.ok_or(TIMED_OUT)??)
     }
 
-    async fn settled<R: Resource, T: Send>(
+    async fn wait_for<R: Resource, T: Send>(
         &self,
         namespace: &str,
         name: &str,
@@ -124,17 +124,17 @@ impl Binding<'_> {
         self.api.wait(namespace, name, self.at_most, settle).await
     }
 
-    /// The node is still there, and within reach of the volumes.
+    /// Checks that the node still exists and has access to the volumes.
     async fn check_node(&self, volumes: impl Iterator<Item = &Str>) -> PluginResult<()> {
         let name = self.node;
         let failed = |why: &dyn std::fmt::Display| format!("failed to get node {name:?}: {why}");
-        let node = self.api.get::<NodeNow>("", name).await.map_err(|why| failed(&why))?;
+        let node = self.api.get::<NodeMetadata>("", name).await.map_err(|why| failed(&why))?;
         let node = node.ok_or_else(|| failed(&format_args!("node {name:?} not found")))?;
         for volume in volumes {
             let found = self.api.get::<PersistentVolume>("", volume).await?;
             let found = found.ok_or_else(|| missing_volume(volume))?;
             let reach = VolumeReach::of(&found);
-            let drivers = match reach.asks_for_drivers(&node.metadata.labels) {
+            let drivers = match reach.depends_on_drivers(&node.metadata.labels) {
                 true => self.api.get::<CsiNode>("", name).await?,
                 false => None,
             };

@@ -1,4 +1,4 @@
-//! What a pod's claims need, found out once for all nodes: the state that PreFilter makes.
+//! The requirements of a pod's claims, computed once for all nodes: PreFilter's state.
 
 use harbormaster_api::{Quantity, Str, selector::LabelSelector};
 use harbormaster_framework::prelude::*;
@@ -14,45 +14,45 @@ use crate::storage::{
     matching::{self, Fit},
 };
 
-/// What is said of a pod whose claims should have had their volumes before it came.
+/// Reason for a pod with claims that should already have volumes.
 const REASON_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
 
-/// The claims of a pod, each once. A claim that is neither of both kinds rejects the pod.
+/// The distinct claims of a pod. A claim of neither kind rejects the pod.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// Where the volumes of claims that have one can be used, in the pod's order; `None`: there is no such volume.
+    /// Reach of the volumes of bound claims, in the pod's order; `None` if the volume does not exist.
     pub(super) bound: Vec<Option<VolumeReach>>,
-    /// Claims that wait for their pod's node: first those for which a volume is being made already, in the pod's order, then
-    /// all others, the smallest first.
-    pub(super) delayed: Vec<Delayed>,
+    /// Claims that wait for a node: first those whose volume is already being provisioned, in the pod's order, then all
+    /// others, smallest first.
+    pub(super) delayed: Vec<DelayedClaim>,
 }
 
 /// A claim that gets a volume once its pod has a node.
 #[derive(Debug)]
-pub(super) struct Delayed {
+pub(super) struct DelayedClaim {
     pub(super) claim: ClaimId,
     pub(super) demand: Demand,
-    /// The node for which a volume is being made already.
+    /// Node for which a volume is already being provisioned.
     pub(super) selected_node: Option<Str>,
-    /// A volume that was set aside for the claim: no other will do.
+    /// Volume that is reserved for the claim, which then gets no other.
     pub(super) set_aside: Option<(Candidate, Reach)>,
     pub(super) provision: Provision,
 }
 
-/// What a claim asks of a volume.
+/// A claim's requirements on a volume.
 #[derive(Debug)]
 pub(super) struct Demand {
     pub(super) class: Str,
-    /// Nothing asked for is zero.
+    /// Requested size; zero if it is missing.
     pub(super) requested: Quantity,
     pub(super) access_modes: Vec<AccessMode>,
     pub(super) volume_mode: VolumeMode,
     pub(super) attributes_class: Str,
-    /// Well-formed.
+    /// Selector, which is well-formed.
     pub(super) selector: Option<LabelSelector>,
 }
 
-/// A claim in the version that was looked at.
+/// A claim at the resource version that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClaimId {
     pub(super) namespace: Str,
@@ -61,34 +61,34 @@ pub(super) struct ClaimId {
     pub(super) version: Str,
 }
 
-/// A volume that a claim could have, in the version that was looked at.
+/// A potential volume of a claim, at the resource version that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) name: Str,
     pub(super) uid: Str,
     pub(super) version: Str,
     pub(super) capacity: Quantity,
-    /// Set if it was set aside.
+    /// Reference to the claim, if the volume is reserved.
     pub(super) claim_ref: Option<ClaimRef>,
 }
 
-/// How a volume could be made for a claim.
+/// Requirements for provisioning a volume.
 #[derive(Debug)]
 pub(super) struct Provision {
     pub(super) class: StorageClass,
-    /// How many bytes some storage capacity must be good for; `None` if capacity does not matter.
+    /// Bytes that a storage capacity must have; `None` if capacity does not matter.
     pub(super) bytes: Option<i64>,
 }
 
 impl Claims {
-    /// The claims of the pod; `None` if it has none.
+    /// Returns the claims of the pod, or `None` if it has none.
     ///
     /// # Errors
-    /// Rejects the pod if one of its claims cannot be had on any node.
+    /// Rejects the pod if one of its claims cannot be satisfied on any node.
     pub(super) fn of(cx: &Cycle<'_>) -> Result<Option<Self>, Stop> {
         let mut all: Vec<&Custom<PersistentVolumeClaim>> = Vec::new();
         for claimed in claim::claimed_by(cx.pod) {
-            let claim = usable(cx, &claimed)?;
+            let claim = usable_claim(cx, &claimed)?;
             if all.iter().all(|known| known.metadata.name != claim.metadata.name) {
                 all.push(claim);
             }
@@ -110,12 +110,12 @@ impl Claims {
         if has_immediate {
             return Err(Reject::unresolvable(REASON_IMMEDIATE).into());
         }
-        Ok(Some(Self { bound, delayed: wait_for_node(cx, delayed)? }))
+        Ok(Some(Self { bound, delayed: delayed_claims(cx, delayed)? }))
     }
 }
 
-/// A claim that could be used, whether or not it has a volume.
-fn usable<'a>(
+/// Returns a claim that can be used, whether or not it has a volume.
+fn usable_claim<'a>(
     cx: &Cycle<'a>,
     Claimed { name, ephemeral }: &Claimed,
 ) -> Result<&'a Custom<PersistentVolumeClaim>, Stop> {
@@ -143,7 +143,7 @@ fn usable<'a>(
     Ok(claim)
 }
 
-/// The class of a claim without volume, if it says that such claims wait for their pod's node. A claim that names its volume
+/// Returns the class of a claim without volume, if claims of that class wait for a node. A claim that names its volume
 /// does not wait.
 fn delaying_class<'a>(
     objects: &'a Objects,
@@ -159,9 +159,9 @@ fn delaying_class<'a>(
     Ok((class.waits_for_consumer() && claim.volume_name.is_empty()).then_some(class))
 }
 
-type Waiting<'a> = (&'a Custom<PersistentVolumeClaim>, &'a StorageClass);
+type UnboundClaim<'a> = (&'a Custom<PersistentVolumeClaim>, &'a StorageClass);
 
-fn wait_for_node(cx: &Cycle<'_>, waiting: Vec<Waiting<'_>>) -> PluginResult<Vec<Delayed>> {
+fn delayed_claims(cx: &Cycle<'_>, waiting: Vec<UnboundClaim<'_>>) -> PluginResult<Vec<DelayedClaim>> {
     let mut delayed = Vec::with_capacity(waiting.len());
     for (claim, class) in waiting {
         let selected_node = claim::selected_node(claim).cloned();
@@ -172,7 +172,7 @@ fn wait_for_node(cx: &Cycle<'_>, waiting: Vec<Waiting<'_>>) -> PluginResult<Vec<
                 set_aside_for(cx, claim)?
             }
         };
-        delayed.push(Delayed {
+        delayed.push(DelayedClaim {
             claim: ClaimId::of(claim),
             demand: Demand::of(claim),
             selected_node,
@@ -180,7 +180,7 @@ fn wait_for_node(cx: &Cycle<'_>, waiting: Vec<Waiting<'_>>) -> PluginResult<Vec<
             provision: Provision { class: class.clone(), bytes: bytes_to_find(cx.objects, claim, class)? },
         });
     }
-    // Stable, as upstream's is for the few claims that a pod has.
+    // Stable, as upstream's sort is for the few claims of a pod.
     delayed.sort_by(|a, b| match (&a.selected_node, &b.selected_node) {
         (Some(_), Some(_)) => std::cmp::Ordering::Equal,
         (None, None) => a.demand.requested.cmp(&b.demand.requested),
@@ -197,8 +197,8 @@ fn check_selector(claim: &Custom<PersistentVolumeClaim>) -> PluginResult<()> {
     })
 }
 
-/// The smallest volume that was set aside for the claim and that it could have on some node; of several equal ones the
-/// first by name.
+/// Returns the smallest volume that is reserved for the claim and matches it on some node; the first by name if several
+/// are equal.
 fn set_aside_for(
     cx: &Cycle<'_>,
     claim: &Custom<PersistentVolumeClaim>,
@@ -253,7 +253,7 @@ impl Demand {
     }
 }
 
-/// How many bytes some storage capacity must be good for; `None` if the provisioner does not tell how much it can make.
+/// Returns the bytes that a storage capacity must have, or `None` if the provisioner does not report capacity.
 fn bytes_to_find(
     objects: &Objects,
     claim: &PersistentVolumeClaim,
@@ -265,7 +265,7 @@ fn bytes_to_find(
 }
 
 impl Provision {
-    /// Whether one can be made wherever the pod goes.
+    /// Returns true if volumes can be provisioned on every node.
     pub(super) fn is_offered_everywhere(&self) -> bool {
         self.class.is_provisioned() && self.class.allowed_topologies.is_empty() && self.bytes.is_none()
     }

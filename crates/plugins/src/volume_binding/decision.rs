@@ -1,4 +1,4 @@
-//! What Reserve decides for a pod's claims: what is assumed of it at once, and what is written of it later.
+//! Reserve's decision for a pod's claims: assumed at once, written later.
 
 use harbormaster_api::{Labels, Str};
 use harbormaster_framework::prelude::*;
@@ -6,57 +6,57 @@ use serde_json::{Value, json};
 
 use super::{
     claims::{Candidate, ClaimId},
-    on_node::Found,
+    on_node::ClaimVolumes,
 };
 use crate::storage::{
     ClaimRef, PersistentVolume, PersistentVolumeClaim,
     claim::{SELECTED_NODE, selected_node},
 };
 
-/// Of volumes whose claim was found and not written by people.
+/// Annotation of volumes that were bound by a controller or scheduler.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// What a pod's claims get.
+/// The volumes for a pod's claims.
 #[derive(Debug, Default)]
 pub struct Decision {
-    pub(super) matches: Vec<Match>,
-    /// Claims for which volumes are to be made for the pod's node.
+    pub(super) matches: Vec<VolumeMatch>,
+    /// Claims for which volumes will be provisioned.
     pub(super) made: Vec<ClaimId>,
 }
 
 /// A volume for a claim.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Match {
+pub(super) struct VolumeMatch {
     pub(super) claim: ClaimId,
     pub(super) volume: Candidate,
 }
 
 impl Decision {
-    pub(super) fn of(found: &Found<'_>) -> Self {
+    pub(super) fn of(found: &ClaimVolumes<'_>) -> Self {
         let matches = found
             .matched
             .iter()
-            .map(|(delayed, volume)| Match { claim: delayed.claim.clone(), volume: (*volume).clone() });
+            .map(|(delayed, volume)| VolumeMatch { claim: delayed.claim.clone(), volume: (*volume).clone() });
         let made = found.made.iter().map(|(delayed, _)| delayed.claim.clone());
         Self { matches: matches.collect(), made: made.collect() }
     }
 
-    /// Claims, by name, with the volumes that they get.
+    /// Returns claims with their volumes, by name.
     pub fn volumes(&self) -> impl Iterator<Item = (&Str, &Str)> {
         self.matches.iter().map(|found| (&found.claim.name, &found.volume.name))
     }
 
-    /// The names of the claims for which volumes are to be made for the pod's node.
+    /// Returns the names of the claims for which volumes will be provisioned.
     pub fn to_be_made(&self) -> impl Iterator<Item = &Str> {
         self.made.iter().map(|claim| &claim.name)
     }
 
-    /// Whether all claims have their volumes already.
+    /// Returns true if all claims already have volumes.
     pub(super) fn is_empty(&self) -> bool {
         self.matches.is_empty() && self.made.is_empty()
     }
 
-    /// Lets the decision count for the pods to come, until the API server's objects say the same or something else.
+    /// Assumes the decision for later attempts, until the API server's objects confirm or contradict it.
     pub(super) fn assume(&self, node: &Str, assume: &mut Assume) {
         for found in &self.matches {
             let (volume, claim_ref) = (found.volume.uid.clone(), found.claim.claim_ref());
@@ -82,7 +82,7 @@ impl Decision {
     }
 }
 
-/// Whether the volume can still become that claim's, and is not yet.
+/// Returns true if the volume can still be bound to the claim and is not yet.
 fn is_open(written: Option<&ClaimRef>, wanted: &ClaimRef) -> bool {
     let is_set_aside = |written: &ClaimRef| {
         written.uid.is_empty() && written.namespace == wanted.namespace && written.name == wanted.name
@@ -101,15 +101,15 @@ impl ClaimId {
         ClaimRef { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() }
     }
 
-    /// What is written to have a volume made for the node, if the claim is still the version that was looked at.
+    /// Returns a patch that has a volume provisioned for the node, at the resource version that was read.
     pub(super) fn patch(&self, node: &Str) -> Value {
         json!({ "metadata": { "resourceVersion": self.version, "annotations": { SELECTED_NODE: node } } })
     }
 }
 
-impl Match {
-    /// What is written to let the claim have the volume, if that is still the version that was looked at. Nothing but
-    /// that is asked of a volume that has the claim's UID already.
+impl VolumeMatch {
+    /// Returns a patch that binds the volume to the claim, at the resource version that was read. If the volume already
+    /// has the claim's UID, the patch only checks the version.
     pub(super) fn patch(&self) -> Value {
         let mut patch = json!({ "metadata": { "resourceVersion": self.volume.version } });
         if self.volume.claim_ref.as_ref().is_some_and(|claimed| claimed.uid == self.claim.uid) {

@@ -1,4 +1,4 @@
-//! What may let a pod have its volumes.
+//! Queueing hints.
 
 use harbormaster_api::pod::VolumeSource;
 use harbormaster_framework::prelude::*;
@@ -8,7 +8,7 @@ use crate::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, claim, csi,
 };
 
-/// The condition that says that a pod is bound.
+/// Condition of a bound pod.
 const SCHEDULED: &str = "PodScheduled";
 
 pub(super) fn events() -> Vec<Registration<VolumeBinding>> {
@@ -29,7 +29,7 @@ fn queue_if(helps: bool) -> PluginResult<Hint> {
     Ok(if helps { Hint::Queue } else { Hint::Skip })
 }
 
-/// Any new one, and other places where volumes may be made.
+/// Hint for a class that is new or has other allowed topologies.
 fn after_class(
     _: &VolumeBinding,
     _: &PodInfo,
@@ -39,7 +39,7 @@ fn after_class(
     queue_if(old.is_none() || old.map(places) != new.map(places))
 }
 
-/// The pod's own.
+/// Hint for the pod's own claims.
 fn after_claim(
     _: &VolumeBinding,
     pod: &PodInfo,
@@ -51,7 +51,7 @@ fn after_claim(
     queue_if(changed.new.is_some_and(|new| is_own(&new.metadata)))
 }
 
-/// In-tree disks may be within reach by a driver, or be no longer served by one.
+/// Hint for migrated plugins: a driver may now have access to in-tree disks, or no longer serve them.
 fn after_drivers(
     _: &VolumeBinding,
     _: &PodInfo,
@@ -60,7 +60,7 @@ fn after_drivers(
     queue_if(old.is_none() || old.map(csi::migrated_plugins) != new.map(csi::migrated_plugins))
 }
 
-/// Upstream's rule, which looks at inline volumes alone: capacity no longer matters.
+/// Hint for a driver that stops reporting capacity. As upstream, considers inline volumes only.
 fn after_driver(
     _: &VolumeBinding,
     pod: &PodInfo,
@@ -72,7 +72,7 @@ fn after_driver(
     queue_if(is_used && old.storage_capacity && !new.storage_capacity)
 }
 
-/// Any new one, and more room for a volume.
+/// Hint for new or increased capacity.
 fn after_capacity(
     _: &VolumeBinding,
     _: &PodInfo,
@@ -82,8 +82,8 @@ fn after_capacity(
     queue_if(old.is_none() || limit(new) > limit(old))
 }
 
-/// A pod that gave its node up may have been going to have a volume that the API server never knew of. Of one that was bound
-/// it knows.
+/// Hint for a pod that gave up its node: it may have had an assumed volume that the API server never knew of. Skips
+/// bound pods, whose volumes it knows.
 fn after_pod(_: &VolumeBinding, _: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {
     let Change::Pod { old: Some(gone), .. } = change else { return Ok(Hint::Queue) };
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);

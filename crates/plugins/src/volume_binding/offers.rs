@@ -1,4 +1,4 @@
-//! Things of which some can be had on a node: the best of them is found without looking at all.
+//! Offers that are available on some nodes, with a lookup of the best one for a node.
 
 use std::{
     collections::BTreeMap,
@@ -10,12 +10,12 @@ use rustc_hash::FxHashMap;
 
 use super::reach::Reach;
 
-/// Things in the order of their keys, the best first, each with its reach.
+/// Offers in the order of their keys, best first, each with its reach.
 #[derive(Debug, PartialEq)]
 pub(super) struct Offers<K: Ord, T> {
-    /// Where one label decides: by the label's key and its value.
+    /// Offers whose reach is one label, by the label's key and value.
     by_label: FxHashMap<Str, FxHashMap<Str, BTreeMap<K, T>>>,
-    /// Where more does.
+    /// All other offers.
     others: BTreeMap<K, (Reach, T)>,
 }
 
@@ -38,7 +38,7 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
         }
     }
 
-    /// Takes out what was inserted with that key and reach.
+    /// Removes the offer with this key and reach.
     pub(super) fn remove(&mut self, key: &K, reach: &Reach) {
         let Some((label, values)) = reach.one_label() else {
             self.others.remove(key);
@@ -62,8 +62,8 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
         self.by_label.is_empty() && self.others.is_empty()
     }
 
-    /// The values of labels with which something can be had that `suits`, of what has a key of at least `least`; `None` where
-    /// more than one label decides.
+    /// Returns the labels of nodes with a suitable offer whose key is at least `least`, or `None` if some reach depends
+    /// on more than one label.
     pub(super) fn labels(
         &self,
         least: &K,
@@ -80,7 +80,7 @@ impl<K: Ord + Clone, T: Clone> Offers<K, T> {
         })
     }
 
-    /// The best that can be had on a node with these labels and that `suits`, of those whose key is at least `least`.
+    /// Returns the best suitable offer for a node with these labels, among those whose key is at least `least`.
     pub(super) fn best(&self, node: &Labels, least: &K, suits: impl Fn(&T) -> bool) -> Option<&T> {
         let from = (Included(least), Unbounded);
         let by_label = self.by_label.iter().filter_map(|(label, by_value)| {

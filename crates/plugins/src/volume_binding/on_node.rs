@@ -1,29 +1,29 @@
-//! What a pod's claims would get on one node.
+//! The volumes that a pod's claims would get on one node.
 
 use harbormaster_api::Labels;
 use harbormaster_framework::prelude::*;
 
 use super::{
-    claims::{Candidate, Claims, Delayed},
-    reach::{VolumeReach, WhichNodes},
+    claims::{Candidate, Claims, DelayedClaim},
+    reach::{AccessCondition, VolumeReach},
     supply::Supply,
 };
 
-/// Why a node will not do. In the order in which upstream tells.
+/// Reason why a node does not fit, in upstream's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lack {
-    /// A volume cannot be used from there.
+pub(super) enum NodeProblem {
+    /// A volume is not accessible.
     Reach,
-    /// There is no volume, and none can be made.
+    /// There is no volume, and none can be provisioned.
     Volume,
-    /// None can be made because too little room is left.
+    /// There is not enough capacity to provision a volume.
     Capacity,
-    /// A volume does not exist, on no node.
+    /// A volume does not exist.
     Object,
 }
 
-impl Lack {
-    /// The rejection of a node that lacks nothing else.
+impl NodeProblem {
+    /// Returns the rejection of a node for only this reason.
     pub(super) fn reject(self) -> Reject {
         Reject { fix: Fix::NothingHelps, reasons: vec![self.reason().into()] }
     }
@@ -38,32 +38,32 @@ impl Lack {
     }
 }
 
-/// What the claims that wait would get.
+/// Volumes for the waiting claims.
 #[derive(Debug, Default)]
-pub(super) struct Found<'a> {
-    /// Claims with the volumes that they would have.
-    pub(super) matched: Vec<(&'a Delayed, &'a Candidate)>,
-    /// Claims for which volumes would be made, with the capacity from which they are, if that is known.
-    pub(super) made: Vec<(&'a Delayed, Option<i64>)>,
+pub(super) struct ClaimVolumes<'a> {
+    /// Claims with their volumes.
+    pub(super) matched: Vec<(&'a DelayedClaim, &'a Candidate)>,
+    /// Claims for which volumes would be provisioned, with the capacity of the storage, if known.
+    pub(super) made: Vec<(&'a DelayedClaim, Option<i64>)>,
 }
 
 impl Claims {
-    /// What the claims that wait would get on that node.
+    /// Finds the volumes that the waiting claims would get on the node.
     ///
     /// # Errors
-    /// Rejects the node with everything that it lacks.
+    /// Rejects the node with all reasons.
     pub(super) fn on<'a>(
         &'a self,
         objects: &Objects,
         supply: &'a Supply,
         node: NodeRef<'_>,
-    ) -> Result<Found<'a>, Stop> {
+    ) -> Result<ClaimVolumes<'a>, Stop> {
         let labels = node.labels().cloned().unwrap_or_default();
-        let bound = self.bound_lacks(objects, node, &labels)?;
+        let bound = self.bound_problem(objects, node, &labels)?;
         match (self.find(supply, node.name(), &labels), bound) {
             (Ok(found), None) => Ok(found),
             (found, bound) => {
-                let mut lacks: Vec<Lack> = found.err().into_iter().chain(bound).collect();
+                let mut lacks: Vec<NodeProblem> = found.err().into_iter().chain(bound).collect();
                 lacks.sort_unstable();
                 let reasons = lacks.into_iter().map(|lack| lack.reason().into()).collect();
                 Err(Reject { fix: Fix::NothingHelps, reasons }.into())
@@ -71,15 +71,16 @@ impl Claims {
         }
     }
 
-    /// Whether every node will do.
+    /// Returns true if the claims fit every node.
     pub(super) fn fit_everywhere(&self) -> bool {
         self.find_something_everywhere() && self.reach_everywhere()
     }
 
-    /// The only rows that will do, and what all others lack, where that can be told without asking row by row.
-    pub(super) fn only_rows(&self, supply: &Supply) -> Option<(NodeSet, Lack)> {
+    /// Returns the only rows that fit and the reason to reject all others, if that can be determined without checking
+    /// row by row.
+    pub(super) fn only_rows(&self, supply: &Supply) -> Option<(NodeSet, NodeProblem)> {
         if self.find_something_everywhere() {
-            return Some((self.rows_of_volumes(supply)?, Lack::Reach));
+            return Some((self.rows_of_volumes(supply)?, NodeProblem::Reach));
         }
         let [delayed] = self.delayed.as_slice() else { return None };
         let must_be_found = delayed.selected_node.is_none()
@@ -88,17 +89,17 @@ impl Claims {
         if !must_be_found || !self.reach_everywhere() {
             return None;
         }
-        Some((supply.rows_with_volume(&delayed.demand)?, Lack::Volume))
+        Some((supply.rows_with_volume(&delayed.demand)?, NodeProblem::Volume))
     }
 
-    /// The rows from which all volumes that claims have can be used; `None` where more than labels decides.
+    /// Returns the rows with access to all volumes of bound claims, or `None` if access depends on more than one label.
     fn rows_of_volumes(&self, supply: &Supply) -> Option<NodeSet> {
         let mut all: Option<NodeSet> = None;
         for volume in &self.bound {
-            let rows = match volume.as_ref()?.which_nodes() {
-                WhichNodes::All => continue,
-                WhichNodes::Labelled(label, values) => supply.rows().with(label, values),
-                WhichNodes::Some => return None,
+            let rows = match volume.as_ref()?.access_condition() {
+                AccessCondition::Always => continue,
+                AccessCondition::Label(label, values) => supply.rows().rows_with(label, values),
+                AccessCondition::Other => return None,
             };
             match &mut all {
                 Some(all) => all.intersect(&rows),
@@ -108,13 +109,14 @@ impl Claims {
         all
     }
 
-    /// Whether the volumes that claims have can be used from every node.
+    /// Returns true if all volumes of bound claims are accessible from every node.
     fn reach_everywhere(&self) -> bool {
-        let is_everywhere = |volume: &VolumeReach| matches!(volume.which_nodes(), WhichNodes::All);
+        let is_everywhere =
+            |volume: &VolumeReach| matches!(volume.access_condition(), AccessCondition::Always);
         self.bound.iter().all(|volume| volume.as_ref().is_some_and(is_everywhere))
     }
 
-    /// Whether the claims that wait would get something on every node.
+    /// Returns true if the waiting claims can be satisfied on every node.
     fn find_something_everywhere(&self) -> bool {
         self.delayed.iter().all(|delayed| {
             delayed.selected_node.is_none()
@@ -123,53 +125,58 @@ impl Claims {
         })
     }
 
-    /// What the first volume that will not do lacks.
-    fn bound_lacks(
+    /// Returns the reason to reject the node because of a bound claim's volume, if any.
+    fn bound_problem(
         &self,
         objects: &Objects,
         node: NodeRef<'_>,
         labels: &Labels,
-    ) -> PluginResult<Option<Lack>> {
+    ) -> PluginResult<Option<NodeProblem>> {
         for volume in &self.bound {
-            let Some(volume) = volume else { return Ok(Some(Lack::Object)) };
-            let drivers = match volume.asks_for_drivers(labels) {
+            let Some(volume) = volume else { return Ok(Some(NodeProblem::Object)) };
+            let drivers = match volume.depends_on_drivers(labels) {
                 true => objects.get("", node.name())?,
                 false => None,
             };
             if !volume.includes(labels, drivers)? {
-                return Ok(Some(Lack::Reach));
+                return Ok(Some(NodeProblem::Reach));
             }
         }
         Ok(None)
     }
 
-    fn find<'a>(&'a self, supply: &'a Supply, node: &str, labels: &Labels) -> Result<Found<'a>, Lack> {
-        let mut found = Found::default();
-        let mut to_make = Vec::new();
+    fn find<'a>(
+        &'a self,
+        supply: &'a Supply,
+        node: &str,
+        labels: &Labels,
+    ) -> Result<ClaimVolumes<'a>, NodeProblem> {
+        let mut found = ClaimVolumes::default();
+        let mut to_provision = Vec::new();
         for delayed in &self.delayed {
             match &delayed.selected_node {
-                Some(selected) if *selected != node => return Err(Lack::Volume),
-                Some(_) => to_make.push(delayed),
+                Some(selected) if *selected != node => return Err(NodeProblem::Volume),
+                Some(_) => to_provision.push(delayed),
                 None => match delayed.volume(supply, labels, &found.matched) {
                     Some(volume) => found.matched.push((delayed, volume)),
-                    None => to_make.push(delayed),
+                    None => to_provision.push(delayed),
                 },
             }
         }
-        for delayed in to_make {
+        for delayed in to_provision {
             found.made.push((delayed, delayed.capacity(supply, labels)?));
         }
         Ok(found)
     }
 }
 
-impl Delayed {
-    /// The volume that the claim would have, but for those that other claims of the pod would have.
+impl DelayedClaim {
+    /// Returns the volume for the claim, excluding those taken by other claims of the pod.
     fn volume<'a>(
         &'a self,
         supply: &'a Supply,
         node: &Labels,
-        taken: &[(&Delayed, &Candidate)],
+        taken: &[(&DelayedClaim, &Candidate)],
     ) -> Option<&'a Candidate> {
         if let Some((volume, reach)) = &self.set_aside {
             return reach.includes(node).then_some(volume);
@@ -178,14 +185,16 @@ impl Delayed {
         supply.volume(&self.demand, node, is_open)
     }
 
-    /// From which capacity a volume would be made.
-    fn capacity(&self, supply: &Supply, node: &Labels) -> Result<Option<i64>, Lack> {
+    /// Returns the capacity of the storage from which a volume would be provisioned, if known.
+    fn capacity(&self, supply: &Supply, node: &Labels) -> Result<Option<i64>, NodeProblem> {
         if !self.provision.class.is_provisioned() || !self.provision.class.allows(node) {
-            return Err(Lack::Volume);
+            return Err(NodeProblem::Volume);
         }
         match self.provision.bytes {
             None => Ok(None),
-            Some(bytes) => supply.capacity(&self.demand.class, bytes, node).map(Some).ok_or(Lack::Capacity),
+            Some(bytes) => {
+                supply.capacity(&self.demand.class, bytes, node).map(Some).ok_or(NodeProblem::Capacity)
+            }
         }
     }
 }

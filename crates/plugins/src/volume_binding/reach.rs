@@ -1,4 +1,4 @@
-//! From which nodes something can be had.
+//! The nodes from which storage is accessible.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use harbormaster_framework::prelude::*;
 
 use crate::storage::{CsiNode, PersistentVolume, csi, volume::Migrated};
 
-/// The nodes on which something can be had, by their labels.
+/// A set of nodes, determined by their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reach {
     Everywhere,
-    /// A volume's. It is matched against labels alone, as upstream does: what it says of the node's name counts for nothing.
+    /// Node affinity of a volume. As upstream, matched against labels only: requirements on the node's name are
+    /// ignored.
     Affinity(Arc<ParsedNodeSelector>),
-    /// A storage capacity's.
+    /// Topology of a storage capacity.
     Labels(LabelSelector),
 }
 
@@ -33,7 +34,7 @@ impl Reach {
         }
     }
 
-    /// The label and its values, if nothing else counts.
+    /// Returns the label and its values, if only one label matters.
     pub(super) fn one_label(&self) -> Option<(&Str, &[Str])> {
         match self {
             Self::Affinity(affinity) => affinity.one_label(),
@@ -47,21 +48,22 @@ impl Reach {
     }
 }
 
-/// The nodes from which a volume that a claim has can be used: of in-tree disks that depends on what serves them there.
+/// The nodes with access to a claim's volume. For in-tree disks, this depends on the driver that serves them on the
+/// node.
 #[derive(Clone, Debug)]
 pub(super) struct VolumeReach {
     reach: Reach,
     migrated: Option<Migrated>,
 }
 
-/// What decides whether a volume can be used from a node.
-pub(super) enum WhichNodes<'a> {
-    /// Nothing: it can.
-    All,
-    /// Whether this label has one of these values.
-    Labelled(&'a Str, &'a [Str]),
-    /// More than that.
-    Some,
+/// Condition for access to a volume.
+pub(super) enum AccessCondition<'a> {
+    /// None: every node has access.
+    Always,
+    /// A label with one of these values.
+    Label(&'a Str, &'a [Str]),
+    /// Any other condition.
+    Other,
 }
 
 impl VolumeReach {
@@ -70,24 +72,24 @@ impl VolumeReach {
         Self { reach, migrated: volume.migrated.clone() }
     }
 
-    /// What of a node decides.
-    pub(super) fn which_nodes(&self) -> WhichNodes<'_> {
+    /// Returns the condition for access.
+    pub(super) fn access_condition(&self) -> AccessCondition<'_> {
         match (&self.reach, &self.migrated) {
-            (Reach::Everywhere, None) => WhichNodes::All,
+            (Reach::Everywhere, None) => AccessCondition::Always,
             (Reach::Everywhere, Some(Migrated { translation: Ok(translation), .. }))
                 if translation.node_affinity.is_none() =>
             {
-                WhichNodes::All
+                AccessCondition::Always
             }
             (reach, None) => reach
                 .one_label()
-                .map_or(WhichNodes::Some, |(label, values)| WhichNodes::Labelled(label, values)),
-            _ => WhichNodes::Some,
+                .map_or(AccessCondition::Other, |(label, values)| AccessCondition::Label(label, values)),
+            _ => AccessCondition::Other,
         }
     }
 
-    /// Whether what a node with these labels says of its drivers matters.
-    pub(super) fn asks_for_drivers(&self, node: &Labels) -> bool {
+    /// Returns true if access from a node with these labels depends on its drivers.
+    pub(super) fn depends_on_drivers(&self, node: &Labels) -> bool {
         self.migrated.as_ref().is_some_and(|Migrated { translation, .. }| match translation {
             Ok(translation) => {
                 let migrated = Reach::of_affinity(translation.node_affinity.as_ref());
@@ -97,10 +99,10 @@ impl VolumeReach {
         })
     }
 
-    /// Whether the volume can be used from a node with these labels and drivers.
+    /// Returns true if a node with these labels and drivers has access to the volume.
     ///
     /// # Errors
-    /// When a CSI driver serves it there, but cannot be told which volume it is.
+    /// If a CSI driver serves the volume there, but it cannot be translated.
     pub(super) fn includes(&self, node: &Labels, drivers: Option<&Custom<CsiNode>>) -> PluginResult<bool> {
         let is_served = |migrated: &&Migrated| {
             drivers.is_some_and(|drivers| csi::is_migrated(drivers, migrated.migration.plugin))

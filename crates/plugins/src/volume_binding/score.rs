@@ -1,26 +1,26 @@
-//! How full the storage would be from which a pod's volumes come.
+//! Scores by the used share of the storage for a pod's volumes.
 
 use std::collections::BTreeMap;
 
 use harbormaster_api::Str;
 
-use super::on_node::Found;
+use super::on_node::ClaimVolumes;
 use crate::shape::Shape;
 
-/// In percent.
+/// A full share, in percent.
 const FULL: i64 = 100;
 
-/// What is asked of one class, and what there is, in bytes.
+/// Requested bytes and capacity of one class.
 #[derive(Default)]
-struct Share {
+struct ClassUsage {
     requested: i64,
     capacity: i64,
 }
 
-/// The mean over the classes of the volumes. Volumes that are there already come before volumes that would be made: with
-/// one of the former the latter do not count.
-pub(super) fn score(shape: &Shape, found: &Found<'_>) -> i64 {
-    let mut classes: BTreeMap<&Str, Share> = BTreeMap::new();
+/// Returns the mean over the classes of the volumes. If there are existing volumes, those to be provisioned are
+/// ignored.
+pub(super) fn score(shape: &Shape, found: &ClaimVolumes<'_>) -> i64 {
+    let mut classes: BTreeMap<&Str, ClassUsage> = BTreeMap::new();
     for (delayed, volume) in &found.matched {
         let share = classes.entry(&delayed.demand.class).or_default();
         share.requested = share.requested.wrapping_add(delayed.demand.requested.value());
@@ -31,7 +31,7 @@ pub(super) fn score(shape: &Shape, found: &Found<'_>) -> i64 {
         for (delayed, capacity) in known {
             let share = classes.entry(&delayed.demand.class).or_default();
             share.requested = share.requested.wrapping_add(delayed.demand.requested.value());
-            // All volumes of a class come from the same room.
+            // All volumes of a class share the same storage.
             share.capacity = capacity;
         }
     }
@@ -42,7 +42,7 @@ pub(super) fn score(shape: &Shape, found: &Found<'_>) -> i64 {
     (sum as f64 / classes.len() as f64).round() as i64
 }
 
-impl Share {
+impl ClassUsage {
     fn percent(&self) -> i64 {
         let Self { requested, capacity } = *self;
         if capacity == 0 || requested > capacity { FULL } else { requested.wrapping_mul(FULL) / capacity }

@@ -1,10 +1,10 @@
-//! Which volumes and how much storage are to be had, and from where: kept instead of looking at all for every pod.
-//!
-//! Volumes that nobody has are found by class, volumes that say for whom they are by their claim, storage capacities by
-//! class. What is assumed of a volume counts at once: an index sees objects as plugins do. Of zones, regions and the labels
-//! by which volumes tell nodes apart it also knows which rows have which values; VolumeZone asks for these, too.
-//!
-//! Invariant: after any sequence of changes it equals one that is made anew.
+//! An index of available volumes and storage capacity, and of the nodes with access to them.
+//! //!
+//! Free volumes and storage capacities are found by class, volumes reserved for a claim by that claim. Assumed changes
+//! take effect at once, since an index sees objects as plugins do. The index also finds rows by the labels that
+//! determine access to volumes, including zones and regions; VolumeZone uses this, too.
+//! //!
+//! Invariant: after any sequence of changes the index equals a rebuilt one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -25,20 +25,20 @@ use crate::{
     storage::{AccessMode, CsiStorageCapacity, PersistentVolume, VolumeMode, VolumePhase},
 };
 
-/// See the [module documentation](self).
+/// An index of available storage. See the [module documentation](self).
 #[derive(Debug, PartialEq)]
 pub struct Supply {
-    /// Volumes that nobody has, by class.
+    /// Free volumes by class.
     free: FxHashMap<Str, Offers<BySize, Arc<FreeVolume>>>,
-    /// The names of the volumes that are for a claim, by its namespace and name.
+    /// Names of the volumes reserved for a claim, by the claim's namespace and name.
     set_aside: FxHashMap<(Str, Str), BTreeSet<Str>>,
-    /// Where each volume is to be found above, by its name.
-    volumes: FxHashMap<Str, VolumePlace>,
-    /// Storage capacities by class, in the order of namespaces and names.
+    /// Position of each volume in the maps above, by name.
+    volumes: FxHashMap<Str, VolumeEntry>,
+    /// Storage capacities by class, ordered by namespace and name.
     capacities: FxHashMap<Str, Offers<ByName, Capacity>>,
-    /// Where each of them is to be found above.
+    /// Class and reach of each storage capacity.
     capacity_places: FxHashMap<ByName, (Str, Reach)>,
-    /// The rows by the labels that decide alone where volumes can be used, and by zones and regions.
+    /// Rows by the labels that alone determine access to volumes, and by zones and regions.
     rows: RowsByLabel,
 }
 
@@ -55,13 +55,13 @@ impl Default for Supply {
     }
 }
 
-/// The capacity of a volume and its name: the smallest first, of several equal ones by name.
+/// Capacity and name of a volume, which orders volumes by size, then name.
 type BySize = (Quantity, Str);
 
 /// Namespace and name.
 type ByName = (Str, Str);
 
-/// A volume that nobody has.
+/// A volume that no claim has.
 #[derive(Debug, PartialEq)]
 struct FreeVolume {
     candidate: Candidate,
@@ -71,26 +71,26 @@ struct FreeVolume {
     labels: Labels,
 }
 
-/// Where a volume is to be found.
+/// Position of a volume in the index.
 #[derive(Debug, PartialEq)]
-struct VolumePlace {
+struct VolumeEntry {
     reach: Reach,
-    /// Its class and key among those that nobody has.
+    /// Class and key among the free volumes.
     free: Option<(Str, BySize)>,
-    /// The claim that it is for.
+    /// Claim that the volume is reserved for.
     claim: Option<ByName>,
 }
 
 /// A storage capacity, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 struct Capacity {
-    /// The largest volume that can be made.
+    /// Largest volume that can be provisioned.
     limit: i64,
     capacity: i64,
 }
 
 impl FreeVolume {
-    /// `None` if the volume is none that a claim may be given.
+    /// Returns `None` if the volume is not available to claims.
     fn of(volume: &Custom<PersistentVolume>) -> Option<Self> {
         let is_free = volume.claim_ref.is_none()
             && volume.phase == VolumePhase::Available
@@ -104,7 +104,7 @@ impl FreeVolume {
         })
     }
 
-    /// Whether it is what a claim asks for, apart from its size.
+    /// Returns true if the volume satisfies the claim, apart from its size.
     fn suits(&self, demand: &Demand) -> bool {
         self.volume_mode == demand.volume_mode
             && self.attributes_class == demand.attributes_class
@@ -114,8 +114,8 @@ impl FreeVolume {
 }
 
 impl Supply {
-    /// The smallest volume that nobody has, that suits the claim, that can be used from a node with these labels, and that
-    /// `is_open`.
+    /// Returns the smallest free volume that suits the claim, is accessible from a node with these labels, and
+    /// satisfies `is_open`.
     pub(super) fn volume(
         &self,
         demand: &Demand,
@@ -127,43 +127,41 @@ impl Supply {
         Some(&self.free.get(&demand.class)?.best(node, &least, suits)?.candidate)
     }
 
-    /// The names of the volumes that are for a claim of that name.
+    /// Returns the names of the volumes reserved for a claim with this name.
     pub(super) fn set_aside_for(&self, namespace: &Str, claim: &Str) -> impl Iterator<Item = &Str> {
         self.set_aside.get(&(namespace.clone(), claim.clone())).into_iter().flatten()
     }
 
-    /// The first storage capacity of the class that speaks of such a node and from which a volume of that many bytes can be
-    /// made.
+    /// Returns the first storage capacity of the class that applies to the node and allows a volume of this many bytes.
     pub(super) fn capacity(&self, class: &Str, bytes: i64, node: &Labels) -> Option<i64> {
         let best = self.capacities.get(class)?.best(node, &ByName::default(), |offer| offer.limit >= bytes);
         best.map(|offer| offer.capacity)
     }
 
-    /// The rows from which some volume can be used that nobody has and that suits the claim; `None` if that must be asked
-    /// row by row.
+    /// Returns the rows with access to a free volume that suits the claim, or `None` if each row must be checked.
     pub(super) fn rows_with_volume(&self, demand: &Demand) -> Option<NodeSet> {
         let mut all = NodeSet::default();
         let Some(offers) = self.free.get(&demand.class) else { return Some(all) };
         let least = (demand.requested, Str::default());
         for (label, values) in offers.labels(&least, |volume| volume.suits(demand))? {
-            all.unite(&self.rows.with(label, values));
+            all.unite(&self.rows.rows_with(label, values));
         }
         Some(all)
     }
 
-    /// The rows by their labels: those by which some volume tells nodes apart, zones and regions.
+    /// Returns the rows by label: zones, regions, and labels that determine access to a volume.
     pub(crate) fn rows(&self) -> &RowsByLabel {
         &self.rows
     }
 
     fn volume_changed(&mut self, view: ClusterView<'_>, name: &Str) {
         if let Some(old) = self.volumes.remove(name) {
-            self.take_out(name, &old);
+            self.remove_volume(name, &old);
         }
         let Some(volume) = view.objects.get::<PersistentVolume>("", name).ok().flatten() else { return };
         let reach = Reach::of_affinity(volume.node_affinity.as_ref());
         if let Some((label, _)) = reach.one_label() {
-            self.rows.ask(view.nodes, label);
+            self.rows.acquire(view.nodes, label);
         }
         let claim =
             volume.claim_ref.as_ref().map(|claimed| (claimed.namespace.clone(), claimed.name.clone()));
@@ -175,10 +173,10 @@ impl Supply {
             self.free.entry(volume.class.clone()).or_default().insert(&key, &reach, &Arc::new(free));
             (volume.class.clone(), key)
         });
-        self.volumes.insert(name.clone(), VolumePlace { reach, free, claim });
+        self.volumes.insert(name.clone(), VolumeEntry { reach, free, claim });
     }
 
-    fn take_out(&mut self, name: &Str, VolumePlace { reach, free, claim }: &VolumePlace) {
+    fn remove_volume(&mut self, name: &Str, VolumeEntry { reach, free, claim }: &VolumeEntry) {
         if let Some((label, _)) = reach.one_label() {
             self.rows.release(label);
         }

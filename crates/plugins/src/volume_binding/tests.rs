@@ -1,4 +1,4 @@
-//! What the files below share: storage objects in a few words, and a cluster that holds them.
+//! Shared helpers: short forms for storage objects, and a cluster with them.
 
 mod binding;
 mod filter;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::*;
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The class whose claims wait.
+/// A class whose claims wait for a pod.
 const LOCAL: &str = "local";
 
 fn plugin() -> VolumeBinding {
@@ -27,8 +27,8 @@ fn trial() -> Trial {
     Trial::of(plugin())
 }
 
-/// A cluster with a class `local` whose claims wait and for which nobody makes volumes, a class `made` for which the driver
-/// `csi` does, and a class `now` whose claims do not wait.
+/// A cluster with a class `local` whose claims wait and whose volumes are not provisioned, a class `made` whose volumes
+/// the driver `csi` provisions, and a class `now` whose claims do not wait.
 fn world(nodes: impl IntoIterator<Item = NodeBuilder>) -> Cluster {
     let mut cluster = cluster(nodes, []);
     set_custom::<PersistentVolumeClaim>(&mut cluster, []);
@@ -50,7 +50,7 @@ fn class(name: &str, provisioner: &str, mode: &str) -> Value {
     json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode})
 }
 
-/// A claim of 1Gi in namespace `default` without a volume; `change` is merged in.
+/// A claim of 1Gi in namespace `default` without a volume; merges `change`.
 fn claim(name: &str, class: &str, change: &Value) -> Value {
     let mut claim = json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": "1"},
@@ -62,13 +62,13 @@ fn claim(name: &str, class: &str, change: &Value) -> Value {
     claim
 }
 
-/// A claim that has that volume.
+/// A claim bound to this volume.
 fn bound_claim(name: &str, volume: &str) -> Value {
     let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
     claim(name, LOCAL, &json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}}))
 }
 
-/// A volume of 1Gi of class `local` that nobody has; `change` is merged in.
+/// A free volume of 1Gi of class `local`; merges `change`.
 fn volume(name: &str, change: &Value) -> Value {
     let mut volume = json!({
         "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7"},
@@ -79,7 +79,7 @@ fn volume(name: &str, change: &Value) -> Value {
     volume
 }
 
-/// `spec.nodeAffinity` of a volume: that label must have that value.
+/// `spec.nodeAffinity` of a volume that requires this label.
 fn on(key: &str, value: &str) -> Value {
     let label = json!({"key": key, "operator": "In", "values": [value]});
     json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}}}})
@@ -101,8 +101,8 @@ fn user(claims: &[&str]) -> PodBuilder {
     claims.iter().fold(pod("p"), |pod, claim| pod.volume(VolumeSource::Claim((*claim).into())))
 }
 
-/// What the node is told to lack; empty if it will do.
-fn lacks(cluster: &Cluster, pod: PodBuilder, node: &str) -> String {
+/// The node's rejection message; empty if it fits.
+fn rejection_on(cluster: &Cluster, pod: PodBuilder, node: &str) -> String {
     match trial().verdict(cluster, &pod.info(), node) {
         Ok(()) => String::new(),
         Err(reject) => {

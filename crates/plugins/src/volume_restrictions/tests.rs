@@ -192,7 +192,7 @@ fn a_new_claim_that_the_pod_names_and_new_nodes_help() {
     assert_eq!(trial().hint(added, &waiting, &Change::Other), Some(Hint::Queue));
 }
 
-/// A volume that others are likely to have too.
+/// A volume that other random pods are likely to have, too.
 pub(crate) fn random_volume(dice: &mut Dice) -> VolumeSource {
     let id = dice.below(3).to_string();
     let read_only = dice.below(2) == 0;

@@ -1,4 +1,4 @@
-use harbormaster_testkit::{index_equals_one_made_anew, node};
+use harbormaster_testkit::{index_equals_rebuilt_one, node};
 
 use super::VolumeUsers;
 use crate::volume_restrictions::tests::random_pod;
@@ -6,6 +6,6 @@ use crate::volume_restrictions::tests::random_pod;
 #[test]
 fn the_index_equals_one_made_anew() {
     for seed in 0..20 {
-        index_equals_one_made_anew::<VolumeUsers>(seed, |_, name| node(name), random_pod);
+        index_equals_rebuilt_one::<VolumeUsers>(seed, |_, name| node(name), random_pod);
     }
 }

@@ -1,4 +1,4 @@
-//! Answers about many rows, and about pods that come and go in questions.
+//! Checks of batch methods and of what-if changes.
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,11 +14,11 @@ use harbormaster_framework::{
 use super::{UNTOUCHED, failed, filter_state, single_verdicts, subsets};
 use crate::trial::Trial;
 
-/// Every batch method must give the answers of its single method, on all nodes, on any part of them and on several
-/// parts one after another, and must not touch other rows.
+/// Checks that each batch method gives the same answers as its single method: for all rows, for any part of them, and
+/// for several parts one after another; and that it does not touch other rows.
 ///
 /// # Panics
-/// When it does not, or when the plugin fails.
+/// If the check or the plugin fails.
 pub fn batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
     for rows in subsets(nodes) {
         for ranges in [1, 3].map(|parts| ranges(nodes.rows(), parts)) {
@@ -32,12 +32,12 @@ pub fn batch_equals_single(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
     }
 }
 
-/// The table in as many ranges of rows, the last one first.
+/// Splits the table into ranges of rows, last one first.
 fn ranges(rows: usize, parts: usize) -> Vec<Range<usize>> {
     (0..parts).rev().map(|at| rows * at / parts..rows * (at + 1) / parts).collect()
 }
 
-/// Those of `rows` that are in the range.
+/// Returns the rows that are in the range.
 fn part(rows: &NodeSet, range: &Range<usize>) -> NodeSet {
     rows.iter().filter(|row| range.contains(&row.at())).collect()
 }
@@ -103,10 +103,10 @@ fn score_batch_equals_single(
     }
 }
 
-/// Adding a pod to a node and removing it again must leave every verdict as it was ("what if" questions rely on it).
+/// Checks that adding a pod to a node and removing it again changes no verdict, which what-if questions rely on.
 ///
 /// # Panics
-/// When it does not, or when the plugin fails.
+/// If the check or the plugin fails.
 pub fn adding_and_removing_is_neutral(
     trial: &Trial,
     nodes: &mut Cluster,

@@ -1,4 +1,4 @@
-//! Indexes keep up.
+//! Checks of indexes.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -11,12 +11,12 @@ use harbormaster_framework::{
 
 use crate::{nodes::NodeBuilder, pods::PodBuilder, random::Dice};
 
-/// An index must equal one that is made anew, after any sequence of changes: pods that come and go, nodes that appear,
-/// change and go (pods too). Tries a random one, the same for the same seed, of the nodes and pods that `node` and `pod` make of a name.
+/// Checks that an index equals one that is rebuilt from the cluster, after a random sequence of added, changed and
+/// removed pods and nodes. `node` and `pod` build objects from names. The sequence depends only on the seed.
 ///
 /// # Panics
-/// When it does not, or when the index does.
-pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
+/// If the check or the index fails.
+pub fn index_equals_rebuilt_one<I: Index + PartialEq + Debug>(
     seed: u64,
     node: impl Fn(&mut Dice, &str) -> NodeBuilder,
     pod: impl Fn(&mut Dice, &str) -> PodBuilder,
@@ -57,11 +57,15 @@ pub fn index_equals_one_made_anew<I: Index + PartialEq + Debug>(
             panic!("seed {seed}, step {step}: {trouble}");
         }
         if step >= 20 {
-            let mut anew = Indexes::default();
-            let made = anew.add(kind, ClusterView { nodes: cluster.nodes(), objects: cluster.objects() });
+            let mut rebuilt = Indexes::default();
+            let made = rebuilt.add(kind, ClusterView { nodes: cluster.nodes(), objects: cluster.objects() });
             made.unwrap_or_else(|trouble| panic!("seed {seed}, step {step}: {trouble}"));
-            let (kept, anew) = (cluster.indexes().get::<I>(), anew.get::<I>());
-            assert_eq!(kept.ok(), anew.ok(), "kept, and made anew; seed {seed}, step {step}");
+            let (kept, rebuilt) = (cluster.indexes().get::<I>(), rebuilt.get::<I>());
+            assert_eq!(
+                kept.ok(),
+                rebuilt.ok(),
+                "index (left) differs from a rebuilt one (right); seed {seed}, step {step}"
+            );
         }
     }
 }

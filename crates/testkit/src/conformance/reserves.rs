@@ -1,4 +1,4 @@
-//! Checks that Reserve and PreBind can be taken back.
+//! Checks that Unreserve undoes Reserve and PreBind.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,16 +11,16 @@ use crate::{
     trial::{Trial, finished, rejection},
 };
 
-/// Pods, and the nodes that they fit.
-type Fits = Vec<Vec<Result<(), Reject>>>;
+/// Verdicts by pod and node.
+type VerdictsByPod = Vec<Vec<Result<(), Reject>>>;
 
-/// A pod that gives its node up must leave nothing behind: neither in the plugin, nor in objects, nor on the API server,
-/// whether PreBind has run or not. What PreBind writes must be the same when it is done twice, must not undo what it
-/// wrote for another pod, and must leave nothing to be assumed. `server` has the custom objects that `nodes` has; each
-/// of `pods` can be reserved on `node`, alone and with the others before it.
+/// Checks that a pod that gives up its node leaves nothing behind: not in the plugin, in objects or on the API server,
+/// whether or not PreBind has run. PreBind's writes must be repeatable, must not undo writes for another pod, and must
+/// end the assumption. `server` has the same custom objects as `nodes`; each of `pods` can be reserved on `node`, alone
+/// and after the previous ones.
 ///
 /// # Panics
-/// When something stays, or when the plugin fails.
+/// If something remains, or the plugin fails.
 pub fn reserve_is_taken_back(
     trial: &Trial,
     nodes: &mut Cluster,
@@ -29,21 +29,21 @@ pub fn reserve_is_taken_back(
     server: &FakeApi,
 ) {
     pods.iter().for_each(|pod| server.set_pod(pod));
-    let mut desk = Desk { trial, nodes, node, pods, server };
+    let mut check = ReserveCheck { trial, nodes, node, pods, server };
     for pod in pods {
-        desk.without_reserve(pod);
-        desk.unwritten(pod);
-        desk.written(pod);
+        check.unreserve_without_reserve(pod);
+        check.unreserve_unwritten(pod);
+        check.unreserve_written(pod);
     }
     for (first, second) in pods.iter().zip(pods.iter().skip(1)) {
-        desk.beside(first, second);
+        check.unreserve_one_of_two(first, second);
     }
     for pod in pods {
-        desk.assumed_no_longer(pod);
+        check.assumption_ends(pod);
     }
 }
 
-struct Desk<'a> {
+struct ReserveCheck<'a> {
     trial: &'a Trial,
     nodes: &'a mut Cluster,
     node: &'a str,
@@ -51,13 +51,13 @@ struct Desk<'a> {
     server: &'a FakeApi,
 }
 
-impl Desk<'_> {
+impl ReserveCheck<'_> {
     fn name(&self) -> &'static str {
         self.trial.plugin().name()
     }
 
-    /// Where all pods fit now.
-    fn fits(&self) -> Fits {
+    /// Returns the verdicts of all pods on all nodes.
+    fn fits(&self) -> VerdictsByPod {
         let of_pod = |pod: &Arc<PodInfo>| {
             let names = self.nodes.nodes().nodes().map(|node| node.name().clone());
             names.map(|name| self.trial.verdict(self.nodes, pod, &name)).collect()
@@ -93,9 +93,9 @@ impl Desk<'_> {
         }
     }
 
-    /// Everything is as it was.
-    fn is_as_before(&self, fits: &Fits, objects: &BTreeMap<String, Value>, after: &str) {
-        assert_eq!(self.fits(), *fits, "{}: says something else of pods after {after}", self.name());
+    /// Checks that verdicts and objects are unchanged.
+    fn check_unchanged(&self, fits: &VerdictsByPod, objects: &BTreeMap<String, Value>, after: &str) {
+        assert_eq!(self.fits(), *fits, "{}: answers differently about pods after {after}", self.name());
         assert_eq!(
             unversioned(self.server.objects()),
             unversioned(objects.clone()),
@@ -104,39 +104,39 @@ impl Desk<'_> {
         );
     }
 
-    /// Another plugin said no before this one was asked.
-    fn without_reserve(&mut self, pod: &Arc<PodInfo>) {
+    /// Unreserve without Reserve, as when an earlier plugin rejects the pod.
+    fn unreserve_without_reserve(&mut self, pod: &Arc<PodInfo>) {
         let (fits, objects) = (self.fits(), self.server.objects());
         self.unreserve(&Placement::new(pod.clone(), self.node.into()));
-        self.is_as_before(&fits, &objects, &format!("Unreserve of {pod:?}, which was not reserved"));
+        self.check_unchanged(&fits, &objects, &format!("Unreserve of {pod:?}, which was not reserved"));
     }
 
-    fn unwritten(&mut self, pod: &Arc<PodInfo>) {
+    fn unreserve_unwritten(&mut self, pod: &Arc<PodInfo>) {
         let (fits, objects) = (self.fits(), self.server.objects());
         let placement = self.reserve(pod);
         self.unreserve(&placement);
-        self.is_as_before(&fits, &objects, &format!("Reserve and Unreserve of {pod:?}"));
+        self.check_unchanged(&fits, &objects, &format!("Reserve and Unreserve of {pod:?}"));
     }
 
-    fn written(&mut self, pod: &Arc<PodInfo>) {
+    fn unreserve_written(&mut self, pod: &Arc<PodInfo>) {
         let (fits, objects) = (self.fits(), self.server.objects());
         let placement = self.reserve(pod);
         self.pre_bind(&placement);
         let once = self.server.objects();
-        // A scheduler that ends before the pod is bound has done this already when the next one goes on.
+        // A scheduler that stops before the pod is bound leaves this to its successor, which repeats it.
         self.pre_bind(&placement);
         assert_eq!(
             unversioned(self.server.objects()),
             unversioned(once),
-            "{}: PreBind of {pod:?} writes something else the second time",
+            "{}: PreBind of {pod:?} writes something different the second time",
             self.name()
         );
         self.unreserve(&placement);
-        self.is_as_before(&fits, &objects, &format!("Reserve, PreBind and Unreserve of {pod:?}"));
+        self.check_unchanged(&fits, &objects, &format!("Reserve, PreBind and Unreserve of {pod:?}"));
     }
 
-    /// The first pod gives its node up, the second does not.
-    fn beside(&mut self, first: &Arc<PodInfo>, second: &Arc<PodInfo>) {
+    /// Only the first of two pods gives up its node.
+    fn unreserve_one_of_two(&mut self, first: &Arc<PodInfo>, second: &Arc<PodInfo>) {
         let objects = self.server.objects();
         let alone = self.reserve(second);
         self.pre_bind(&alone);
@@ -156,8 +156,8 @@ impl Desk<'_> {
         self.server.restore(objects);
     }
 
-    /// Written objects need no assumption any more.
-    fn assumed_no_longer(&mut self, pod: &Arc<PodInfo>) {
+    /// Once the objects are written, the assumption must end.
+    fn assumption_ends(&mut self, pod: &Arc<PodInfo>) {
         let (objects, before) = (self.server.objects(), self.server.raw());
         let placement = self.reserve(pod);
         self.pre_bind(&placement);
@@ -169,7 +169,7 @@ impl Desk<'_> {
         assert_eq!(
             assumed,
             self.fits(),
-            "{}: still assumes for {pod:?} what is written already",
+            "{}: still assumes changes for {pod:?} that are already written",
             self.name()
         );
         self.unreserve(&placement);
@@ -180,7 +180,7 @@ impl Desk<'_> {
     }
 }
 
-/// The objects without their versions.
+/// Removes the resource versions.
 fn unversioned(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     for object in objects.values_mut() {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

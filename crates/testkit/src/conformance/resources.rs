@@ -1,4 +1,4 @@
-//! Custom resources: a plugin names what it reads, and its type takes whatever the definition lets in.
+//! Checks of custom resources.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use serde_json::{Map, Value, json};
 use super::failed;
 use crate::{custom::raw, trial::Trial};
 
-/// A plugin must name the kinds that it reads: the others are not watched. Leaves in `nodes` the kinds that it names, as an
-/// engine has them, and asks it point by point.
+/// Checks that a plugin names the kinds that it reads, since others are not watched. Reduces `nodes` to these kinds, as
+/// in an engine, and runs the plugin point by point.
 ///
 /// # Panics
-/// When the plugin fails.
+/// If the plugin fails.
 pub fn names_what_it_reads(trial: &Trial, nodes: &mut Cluster, pod: &Arc<PodInfo>) {
     nodes.retain_resources(trial.plugin().resources());
     let plugin = trial.plugin();
-    let unless_rejected = |said: Result<(), Stopped>| {
-        if let Err(Stopped::Error(error)) = said {
+    let unless_rejected = |result: Result<(), Stopped>| {
+        if let Err(Stopped::Error(error)) = result {
             panic!("{} fails for {pod:?}: {error}", plugin.name());
         }
     };
@@ -45,11 +45,11 @@ pub fn names_what_it_reads(trial: &Trial, nodes: &mut Cluster, pod: &Arc<PodInfo
     }
 }
 
-/// A type must take whatever its definition lets in: the version and scope that it says, objects with nothing but what the
-/// schema requires, and objects with every field of it. `definition` is the `CustomResourceDefinition` as JSON.
+/// Checks that a type accepts every object that its definition allows: the same version and scope, objects with only
+/// the required fields, and objects with all fields. `definition` is a `CustomResourceDefinition` as JSON.
 ///
 /// # Panics
-/// When it does not.
+/// If the check fails.
 pub fn resource_fits_definition<R: Resource + Clone>(definition: &Value) {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -71,8 +71,10 @@ pub fn resource_fits_definition<R: Resource + Clone>(definition: &Value) {
         panic!("{}: the definition serves no version {:?}", R::KIND, R::VERSION)
     };
     let schema = &version["schema"]["openAPIV3Schema"];
-    for (what, extent) in [("only what is required", Extent::Least), ("every field", Extent::Most)] {
-        let mut object = made(schema, extent);
+    for (extent_name, extent) in
+        [("only the required fields", Extent::Minimal), ("every field", Extent::Full)]
+    {
+        let mut object = example(schema, extent);
         if !object.is_object() {
             object = json!({});
         }
@@ -81,33 +83,33 @@ pub fn resource_fits_definition<R: Resource + Clone>(definition: &Value) {
             object["metadata"]["namespace"] = json!("default");
         }
         if let Err(why) = ResourceKind::of::<R>().decode(&raw::<R>(&object)) {
-            panic!("{}: an object with {what} is valid: {why}: {object}", R::KIND);
+            panic!("{}: cannot decode a valid object with {extent_name}: {why}: {object}", R::KIND);
         }
     }
 }
 
-/// Share of a schema that an object has.
+/// Fields that a generated object has.
 #[derive(Clone, Copy, PartialEq)]
 enum Extent {
-    Least,
-    Most,
+    Minimal,
+    Full,
 }
 
-/// An object that the schema lets in.
-fn made(schema: &Value, extent: Extent) -> Value {
+/// Generates an object that the schema allows.
+fn example(schema: &Value, extent: Extent) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|all| all.first()) {
         return first.clone();
     }
     if schema["x-kubernetes-int-or-string"] == true {
-        return if extent == Extent::Least { json!(1) } else { json!("50%") };
+        return if extent == Extent::Minimal { json!(1) } else { json!("50%") };
     }
     match schema["type"].as_str() {
-        Some("object") => fields(schema, extent),
+        Some("object") => example_object(schema, extent),
         Some("array") => {
-            let items = schema["minItems"].as_u64().unwrap_or(0).max(u64::from(extent == Extent::Most));
-            (0..items).map(|_| made(&schema["items"], extent)).collect()
+            let items = schema["minItems"].as_u64().unwrap_or(0).max(u64::from(extent == Extent::Full));
+            (0..items).map(|_| example(&schema["items"], extent)).collect()
         }
-        Some("boolean") => json!(extent == Extent::Most),
+        Some("boolean") => json!(extent == Extent::Full),
         Some("integer") => schema["minimum"].as_i64().unwrap_or(1).max(1).into(),
         Some("number") => schema["minimum"].as_f64().unwrap_or(1.5).into(),
         Some("string") => "x".into(),
@@ -115,17 +117,17 @@ fn made(schema: &Value, extent: Extent) -> Value {
     }
 }
 
-fn fields(schema: &Value, extent: Extent) -> Value {
+fn example_object(schema: &Value, extent: Extent) -> Value {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
-    let wanted = properties.filter(|(name, _)| extent == Extent::Most || required.contains(&name.as_str()));
+    let wanted = properties.filter(|(name, _)| extent == Extent::Full || required.contains(&name.as_str()));
     let mut object: Map<String, Value> = wanted
         .filter(|(name, _)| !["apiVersion", "kind", "metadata"].contains(&name.as_str()))
-        .map(|(name, schema)| (name.clone(), made(schema, extent)))
+        .map(|(name, schema)| (name.clone(), example(schema, extent)))
         .collect();
-    if extent == Extent::Most && schema["additionalProperties"].is_object() {
-        object.insert(Str::from("some").to_string(), made(&schema["additionalProperties"], extent));
+    if extent == Extent::Full && schema["additionalProperties"].is_object() {
+        object.insert(Str::from("some").to_string(), example(&schema["additionalProperties"], extent));
     }
     Value::Object(object)
 }

@@ -1,26 +1,26 @@
-//! Checks of plugins that judge rows: answers depend on nothing but the cluster.
+//! Checks of row-scoped plugins.
 
 use std::{collections::HashMap, sync::Arc};
 
 use harbormaster_framework::{cluster::Cluster, nodeset::NodeIdx, pod::PodInfo};
 
-use super::{Judged, failed, single_verdicts};
+use super::{RowVerdict, failed, single_verdicts};
 use crate::{trial::Trial, variants};
 
-/// Answers of a plugin for a pod: a verdict for each row, and its raw scores in walking order.
+/// A plugin's answers for a pod: a verdict for each row, and raw scores in walking order.
 #[derive(Clone, Debug, PartialEq)]
-struct Said {
-    verdicts: Option<Vec<Judged>>,
+struct Answers {
+    verdicts: Option<Vec<RowVerdict>>,
     scores: Option<Vec<i64>>,
 }
 
-impl Said {
+impl Answers {
     fn of(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Self {
         let verdicts = single_verdicts(trial, nodes, pod);
         Self { verdicts, scores: failed(trial, pod, trial.raw_scores(nodes, pod)) }
     }
 
-    /// The same without what is said of that row.
+    /// Returns the answers without those for one row.
     fn without(&self, nodes: &Cluster, row: NodeIdx) -> Self {
         let verdicts = self.verdicts.clone();
         let in_order = |scores: &Vec<i64>| {
@@ -33,90 +33,92 @@ impl Said {
     }
 }
 
-/// A plugin must say the same when it is asked again, whoever it was asked about meanwhile: no clock, no random numbers,
-/// nothing kept in the plugin itself.
+/// Checks that a plugin repeats its answers, whatever it is asked in between: it may not use a clock or random numbers,
+/// or store state.
 ///
 /// # Panics
-/// When it does not, or when the plugin fails.
+/// If the check or the plugin fails.
 pub fn answers_are_repeatable(trial: &Trial, nodes: &Cluster, pod: &PodInfo, meanwhile: &PodInfo) {
-    let first = Said::of(trial, nodes, pod);
+    let first = Answers::of(trial, nodes, pod);
     for other in [pod, meanwhile] {
-        Said::of(trial, nodes, other);
-        let again = Said::of(trial, nodes, pod);
+        Answers::of(trial, nodes, other);
+        let again = Answers::of(trial, nodes, pod);
         let name = trial.plugin().name();
-        assert_eq!(again, first, "{name}: says something else of {pod:?} when it is asked again");
+        assert_eq!(again, first, "{name}: answers differently for {pod:?} when asked again");
     }
 }
 
-/// A plugin that judges [rows](harbormaster_framework::scope::Row) must not look at other rows: what it says of a row
-/// stays as it is when another one changes, in whatever field. The pod `elsewhere` comes to each row in turn, and each
-/// node changes in one field after the other.
+/// Checks that the answers of a [row-scoped](harbormaster_framework::scope::Row) plugin for a row do not change with
+/// other rows. Adds the pod `elsewhere` to each row in turn, and changes each field of each node.
 ///
 /// # Panics
-/// When it does not, or when the plugin fails.
+/// If the check or the plugin fails.
 pub fn row_scope_holds(trial: &Trial, nodes: &mut Cluster, pod: &PodInfo, elsewhere: &Arc<PodInfo>) {
     let name = trial.plugin().name();
     answers_are_repeatable(trial, nodes, pod, elsewhere);
-    let before = Said::of(trial, nodes, pod);
+    let before = Answers::of(trial, nodes, pod);
     for row in nodes.live().clone().iter() {
         nodes.what_if().dry_run_add(row, elsewhere.clone());
-        let now = Said::of(trial, nodes, pod).without(nodes, row);
+        let now = Answers::of(trial, nodes, pod).without(nodes, row);
         nodes.what_if().dry_run_undo_add(row, &elsewhere.uid);
         let place = nodes.node(row).name();
         assert_eq!(
             now,
             before.without(nodes, row),
-            "{name}: looks at other rows: {elsewhere:?} came to {place}"
+            "{name}: depends on other rows: {elsewhere:?} was added to {place}"
         );
     }
     for row in nodes.live().clone().iter() {
         let Some(node) = nodes.node(row).object().cloned() else { continue };
         for (field, changed) in variants::of_node(&node, trial.words()) {
-            let before = Said::of(trial, nodes, pod).without(nodes, row);
+            let before = Answers::of(trial, nodes, pod).without(nodes, row);
             nodes.set_node(Arc::new(changed));
             nodes.refresh();
-            let now = Said::of(trial, nodes, pod).without(nodes, row);
+            let now = Answers::of(trial, nodes, pod).without(nodes, row);
             nodes.set_node(node.clone());
             nodes.refresh();
-            assert_eq!(now, before, "{name}: looks at other rows: {field} of {} changed", node.name);
+            assert_eq!(now, before, "{name}: depends on other rows: {field} of {} changed", node.name);
         }
     }
 }
 
-/// A plugin that judges [rows](harbormaster_framework::scope::Row) must answer alike for pods of which it
-/// [reads](harbormaster_framework::plugin::Plugin::reads) the same: what it said of one is told of the others. Each of
-/// `pods` is changed in one field of its spec after the other, and the pods are compared with each other. Returns how
-/// many read like an earlier one, and were compared with it.
+/// Checks that a [row-scoped](harbormaster_framework::scope::Row) plugin gives equal answers for pods with equal
+/// [reads](harbormaster_framework::plugin::Plugin::reads), since these pods share cached answers. Changes every field
+/// of the spec of each of `pods`, and compares the pods with each other. Returns the number of pods that were compared
+/// because their reads were equal.
 ///
 /// # Panics
-/// When it does not, or when the plugin fails.
+/// If the check or the plugin fails.
 pub fn reads_are_complete(trial: &Trial, nodes: &Cluster, pods: &[Arc<PodInfo>]) -> usize {
     let name = trial.plugin().name();
     let mut known = HashMap::new();
-    let mut alike = 0;
+    let mut compared = 0;
     for pod in pods {
         let reads = failed(trial, pod, trial.plugin().reads(pod));
-        let said = Said::of(trial, nodes, pod);
+        let answers = Answers::of(trial, nodes, pod);
         for (field, variant) in variants::of_spec(&pod.pod, trial.words()) {
             let variant = PodInfo::standalone(variant);
             if failed(trial, pod, trial.plugin().reads(&variant)) == reads {
-                alike += 1;
-                let other = Said::of(trial, nodes, &variant);
-                assert_eq!(other, said, "{name}: answers go by {field}, which it does not read, for {pod:?}");
+                compared += 1;
+                let other = Answers::of(trial, nodes, &variant);
+                assert_eq!(
+                    other, answers,
+                    "{name}: answers depend on {field}, which `reads` omits, for {pod:?}"
+                );
             }
         }
         match known.get(&reads) {
             None => {
-                known.insert(reads, (pod, said));
+                known.insert(reads, (pod, answers));
             }
             Some((first, expected)) => {
-                alike += 1;
+                compared += 1;
                 assert_eq!(
-                    said, *expected,
-                    "{name}: reads the same of {first:?} and {pod:?}, and answers differently"
+                    answers, *expected,
+                    "{name}: reads are equal for {first:?} and {pod:?}, but the answers differ"
                 );
             }
         }
     }
-    alike
+    compared
 }

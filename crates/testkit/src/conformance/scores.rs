@@ -1,4 +1,4 @@
-//! Scores end up within 0..=100, of whichever candidates.
+//! Checks of scores.
 
 use harbormaster_framework::{
     attempt::valid,
@@ -14,11 +14,11 @@ use harbormaster_framework::{
 use super::{UNTOUCHED, failed, subsets};
 use crate::trial::Trial;
 
-/// Scores must be within 0..=100 after they are normalised, of whichever rows compete: all, some, one. Rows that do not
-/// compete are left alone, and raw scores that are normalised proportionally must not be negative.
+/// Checks that normalized scores are within 0..=100 for any set of candidates: all rows, some, one. Other rows must not
+/// be touched, and raw scores that are normalized proportionally must not be negative.
 ///
 /// # Panics
-/// When they are not, or when the plugin fails.
+/// If the check or the plugin fails.
 pub fn scores_are_valid(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
     for rows in subsets(nodes).iter().filter(|rows| !rows.is_empty()) {
         let Some(scores) = normalized(trial, nodes, pod, rows) else { continue };
@@ -27,7 +27,7 @@ pub fn scores_are_valid(trial: &Trial, nodes: &Cluster, pod: &PodInfo) {
             if !rows.contains(row) {
                 assert_eq!(
                     score, UNTOUCHED,
-                    "{plugin}: normalizes row {at} for {pod:?}, which is no candidate"
+                    "{plugin}: normalizes row {at} for {pod:?}, which is not a candidate"
                 );
             } else if let Err(error) = valid(plugin, score) {
                 panic!("{error}, for {pod:?} on {} of {} candidates", nodes.node(row).name(), rows.len());
@@ -50,7 +50,7 @@ fn normalized(trial: &Trial, nodes: &Cluster, pod: &PodInfo, rows: &NodeSet) -> 
         if let Some(row) = negative {
             let (name, node) = (plugin.name(), nodes.node(row).name());
             panic!(
-                "{name}: raw score {} of {node} for {pod:?} is negative: its share of the largest means nothing",
+                "{name}: raw score {} of {node} for {pod:?} is negative, so its share of the largest is meaningless",
                 column[row.at()]
             );
         }

@@ -1,4 +1,4 @@
-//! The plugin asked directly, point by point.
+//! Runs the plugin point by point.
 
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
@@ -13,7 +13,7 @@ use harbormaster_framework::{
 };
 use harbormaster_testkit::{
     FakeApi, PodBuilder, Trial, WhatIfTrial, adding_and_removing_is_neutral, batch_equals_single, cluster,
-    index_equals_one_made_anew, node, pod, profile_with_args, trial::finished,
+    index_equals_rebuilt_one, node, pod, profile_with_args, trial::finished,
 };
 use serde_json::json;
 
@@ -50,7 +50,7 @@ fn runner() -> Runner {
     Runner::new(profile_with_args(&registry, &everywhere, &[("Tickets", json!({"mostPerPod": 6}))]))
 }
 
-/// What comes of the pod, with these nominated ones around.
+/// Runs an attempt for the pod, with these nominated pods.
 fn find_with(
     runner: &mut Runner,
     nodes: &mut Cluster,
@@ -164,7 +164,7 @@ fn a_node_is_nominated_if_less_important_holders_can_make_way_and_no_more_of_the
 #[test]
 fn the_index_equals_one_made_anew_after_random_changes() {
     for seed in 0..20 {
-        index_equals_one_made_anew::<BoxOffice>(
+        index_equals_rebuilt_one::<BoxOffice>(
             seed,
             |dice, name| node(name).label(LABEL, &dice.below(4).to_string()),
             |dice, name| wants(name, dice.below(4) as i64),

@@ -1,4 +1,4 @@
-//! Mistakes of batches: the answer for many rows is not that for each.
+//! Batch methods that disagree with their single methods.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{Trial, adding_and_removing_is_neutral, batch_equals_single, cluster, node, pod};
@@ -17,7 +17,7 @@ enum Wrong {
     KeepsPodsThatLeft,
 }
 
-/// Rejects "bad" nodes, and all when pods join in a question.
+/// Rejects "bad" nodes; rejects all nodes after a pod was added in a what-if question.
 struct Batches(Wrong);
 
 impl Plugin for Batches {

@@ -1,4 +1,4 @@
-//! A plugin listens to what never happens.
+//! A plugin that registers for events that never happen.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::Trial;
@@ -17,7 +17,7 @@ impl Resource for Team {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Listens to that.
+/// Registers for that event.
 struct Ears(EventResource, Action);
 
 impl Plugin for Ears {

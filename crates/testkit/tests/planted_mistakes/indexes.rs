@@ -1,10 +1,10 @@
-//! An index misses a change.
+//! Indexes that miss a change.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
-use harbormaster_testkit::{index_equals_one_made_anew, node, pod};
+use harbormaster_testkit::{index_equals_rebuilt_one, node, pod};
 
 use super::Planted;
 
@@ -15,7 +15,7 @@ const REMEMBERS_THE_ORDER: u8 = 4;
 const REMEMBERS_THE_ZONE: u8 = 5;
 const PANICS_AT_UNKNOWN_NODES: u8 = 6;
 
-/// Number of pods of each colour, by zone where that is remembered.
+/// Number of pods of each colour, with the zone if it is remembered.
 #[derive(Debug, Default, PartialEq)]
 struct Colours<const WRONG: u8> {
     counts: BTreeMap<Str, usize>,
@@ -69,7 +69,7 @@ impl<const WRONG: u8> Index for Colours<WRONG> {
 
 fn check<const WRONG: u8>() {
     for seed in 0..5 {
-        index_equals_one_made_anew::<Colours<WRONG>>(
+        index_equals_rebuilt_one::<Colours<WRONG>>(
             seed,
             |dice, name| node(name).label("zone", dice.pick(&["z1", "z2"])),
             |dice, name| pod(name).label("colour", dice.pick(&["red", "blue"])),
@@ -84,27 +84,27 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "does not hear of pods that leave",
-        said: "kept, and made anew; seed 0",
+        said: "index (left) differs from a rebuilt one (right); seed 0",
         check: check::<FORGETS_PODS_THAT_LEAVE>,
     },
     Planted {
         wrong: "keeps a set where several pods share a key",
-        said: "kept, and made anew; seed",
+        said: "index (left) differs from a rebuilt one (right); seed",
         check: check::<KEEPS_A_SET>,
     },
     Planted {
         wrong: "takes no notice of labels that change",
-        said: "kept, and made anew; seed",
+        said: "index (left) differs from a rebuilt one (right); seed",
         check: check::<MISSES_LABELS>,
     },
     Planted {
         wrong: "depends on the order in which pods came",
-        said: "kept, and made anew; seed",
+        said: "index (left) differs from a rebuilt one (right); seed",
         check: check::<REMEMBERS_THE_ORDER>,
     },
     Planted {
         wrong: "keeps a label of the node as it was when the pod came",
-        said: "kept, and made anew; seed",
+        said: "index (left) differs from a rebuilt one (right); seed",
         check: check::<REMEMBERS_THE_ZONE>,
     },
     Planted {

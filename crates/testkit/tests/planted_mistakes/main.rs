@@ -1,6 +1,5 @@
-//! Mistakes that authors make, planted one at a time into plugins that are right otherwise: the checks of the test kit
-//! find every one. What a plugin that judges rows must not read does not compile at all; `scope.rs` of the framework
-//! shows that.
+//! Typical mistakes, planted one at a time into otherwise correct plugins. The conformance checks find each of them.
+//! Mistakes that row scope rules out do not compile at all, as `scope.rs` in the framework shows.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
@@ -24,7 +23,7 @@ mod scores;
 struct Planted {
     /// Description of the mistake.
     wrong: &'static str,
-    /// Part of what the check says.
+    /// Part of the check's message.
     said: &'static str,
     /// Runs the check.
     check: fn(),
@@ -33,7 +32,7 @@ struct Planted {
 /// Mistakes of one kind.
 struct Family {
     name: &'static str,
-    /// Runs the checks with the plugin as it should be.
+    /// Runs the checks with the correct plugin.
     right: fn(),
     mistakes: &'static [Planted],
 }
@@ -51,7 +50,7 @@ const TABLE: [Family; 10] = [
     Family { name: "reserves", right: reserves::right, mistakes: reserves::MISTAKES },
 ];
 
-/// Message of the check; `None` if it finds nothing.
+/// Returns the check's message, or `None` if it finds nothing.
 fn found(check: fn()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(check)).err()?;
     let text = panic.downcast_ref::<String>().cloned();
@@ -64,7 +63,7 @@ fn the_checks_find_every_planted_mistake_and_pass_what_is_right() {
     let (mut table, mut missed) = (String::new(), Vec::new());
     for Family { name, right, mistakes } in TABLE {
         if let Some(said) = found(right) {
-            missed.push(format!("{name}: what is right does not pass: {said}"));
+            missed.push(format!("{name}: the correct plugin fails: {said}"));
         }
         for Planted { wrong, said, check } in mistakes {
             let told = found(*check);

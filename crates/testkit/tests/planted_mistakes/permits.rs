@@ -1,4 +1,4 @@
-//! Permit holds on to pods.
+//! Permit plugins that hold pods wrongly.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,13 +24,13 @@ enum Wrong {
     WaitsForOneTooMany,
 }
 
-/// Pods of a band go together.
+/// Releases the pods of a band together.
 struct Band {
     wrong: Wrong,
     seen: Mutex<usize>,
 }
 
-/// The UIDs of the pods of every band that have a node.
+/// UIDs of the pods of every band that have a node.
 #[derive(Debug, Default, PartialEq)]
 struct Bands(BTreeMap<Str, BTreeSet<Str>>);
 
@@ -111,17 +111,17 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "waits for no time",
-        said: "Band: has PodInfo(default/a) wait for no time, which is to reject it",
+        said: "Band: lets PodInfo(default/a) wait for zero time, which rejects it",
         check: || check(Wrong::WaitsForNothing),
     },
     Planted {
         wrong: "waits for longer than counts",
-        said: "Band: has PodInfo(default/a) wait for 3600s, of which 900s count",
+        said: "Band: lets PodInfo(default/a) wait for 3600s, more than the limit of 900s",
         check: || check(Wrong::WaitsForAnHour),
     },
     Planted {
         wrong: "counts pods by itself, and so those that gave up",
-        said: "when they come back after a time-out",
+        said: "when they return after a timeout",
         check: || check(Wrong::CountsByItself),
     },
     Planted {

@@ -1,4 +1,4 @@
-//! A plugin that judges rows forgets to say what it reads.
+//! A row-scoped plugin with incomplete reads.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{Trial, Words, random::Dice, reads_are_complete};
@@ -16,7 +16,7 @@ enum Forgets {
     HostPorts,
 }
 
-/// Reads a bit of everything.
+/// Reads many fields.
 struct Curious(Forgets);
 
 const WATTS: &str = "example.com/watts";
@@ -92,32 +92,32 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "does not say that it reads the priority",
-        said: "Curious: answers go by spec.priority, which it does not read",
+        said: "Curious: answers depend on spec.priority, which `reads` omits",
         check: || check(Forgets::Priority),
     },
     Planted {
         wrong: "does not say that it reads tolerations",
-        said: "Curious: answers go by spec.tolerations, which it does not read",
+        said: "Curious: answers depend on spec.tolerations, which `reads` omits",
         check: || check(Forgets::Tolerations),
     },
     Planted {
         wrong: "does not say that it reads the node selector",
-        said: "Curious: answers go by spec.nodeSelector, which it does not read",
+        said: "Curious: answers depend on spec.nodeSelector, which `reads` omits",
         check: || check(Forgets::NodeSelector),
     },
     Planted {
         wrong: "does not say that it reads the image",
-        said: "Curious: answers go by spec.containers[].image, which it does not read",
+        said: "Curious: answers depend on spec.containers[].image, which `reads` omits",
         check: || check(Forgets::Image),
     },
     Planted {
         wrong: "does not say that it reads a resource of its own",
-        said: "Curious: answers go by spec.containers[].resources.requests, which it does not read",
+        said: "Curious: answers depend on spec.containers[].resources.requests, which `reads` omits",
         check: || check(Forgets::Watts),
     },
     Planted {
         wrong: "does not say that it reads host ports",
-        said: "Curious: answers go by spec.containers[].ports, which it does not read",
+        said: "Curious: answers depend on spec.containers[].ports, which `reads` omits",
         check: || check(Forgets::HostPorts),
     },
 ];

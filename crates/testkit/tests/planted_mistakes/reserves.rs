@@ -1,4 +1,4 @@
-//! Reserve keeps something, or PreBind leaves something behind.
+//! Reserve or PreBind plugins that leave something behind.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -22,7 +22,7 @@ enum Wrong {
     AssumesForEver,
 }
 
-/// A room has seats; who has one stands in its status.
+/// A room with seats. Its status names their holders.
 #[derive(Clone, Debug, Deserialize)]
 struct Room {
     spec: RoomSpec,
@@ -50,7 +50,7 @@ impl Resource for Room {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// Every pod takes a seat.
+/// Gives every pod a seat.
 struct Seats {
     wrong: Wrong,
     taken: Mutex<i64>,
@@ -151,12 +151,12 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "keeps in itself what it took",
-        said: "Seats: says something else of pods after Reserve and Unreserve of PodInfo(default/a)",
+        said: "Seats: answers differently about pods after Reserve and Unreserve of PodInfo(default/a)",
         check: || check(Wrong::KeepsWhatItTook),
     },
     Planted {
         wrong: "gives back what it never took",
-        said: "Seats: says something else of pods after Unreserve of PodInfo(default/a), which was not reserved",
+        said: "Seats: answers differently about pods after Unreserve of PodInfo(default/a), which was not reserved",
         check: || check(Wrong::GivesBackWhatItDidNotTake),
     },
     Planted {
@@ -166,7 +166,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "PreBind writes something else the second time",
-        said: "Seats: PreBind of PodInfo(default/a) writes something else the second time",
+        said: "Seats: PreBind of PodInfo(default/a) writes something different the second time",
         check: || check(Wrong::WritesAnotherEachTime),
     },
     Planted {
@@ -181,7 +181,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "goes on assuming what is written",
-        said: "Seats: still assumes for PodInfo(default/a) what is written already",
+        said: "Seats: still assumes changes for PodInfo(default/a) that are already written",
         check: || check(Wrong::AssumesForEver),
     },
 ];

@@ -1,4 +1,4 @@
-//! A plugin and its custom resource do not fit each other.
+//! A plugin and its custom resource that do not match.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{
@@ -33,7 +33,7 @@ impl Resource for Quota {
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
 }
 
-/// The same kind, misunderstood.
+/// Defines a type that does not match the definition.
 macro_rules! misunderstood {
     ($name:ident, $plural:expr, $version:expr, $scope:ident, { $($field:tt)* }) => {
         #[derive(Clone, Debug, Deserialize)]
@@ -91,7 +91,7 @@ fn definition() -> Value {
     })
 }
 
-/// Lets so many pods onto a node.
+/// Limits the number of pods per node.
 struct Quotas<const WRONG: u8>;
 
 impl<const WRONG: u8> Plugin for Quotas<WRONG> {
@@ -166,12 +166,12 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "insists on a field that the definition leaves open",
-        said: "Quota: an object with only what is required is valid: ",
+        said: "Quota: cannot decode a valid object with only the required fields: ",
         check: || resource_fits_definition::<TooStrict>(&definition()),
     },
     Planted {
         wrong: "refuses a field that the definition has",
-        said: "Quota: an object with every field is valid: ",
+        said: "Quota: cannot decode a valid object with every field: ",
         check: || resource_fits_definition::<TooNarrow>(&definition()),
     },
 ];

@@ -1,4 +1,4 @@
-//! A plugin that judges rows depends on something else.
+//! A row-scoped plugin that depends on something else.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -18,7 +18,7 @@ enum Wrong {
     RemembersTheLastPod,
 }
 
-/// Lets a node have two pods, and one more for important pods.
+/// Allows two pods per node, and one more if it is important.
 struct Quiet {
     wrong: Wrong,
     asked: AtomicI64,
@@ -79,32 +79,32 @@ pub(super) fn right() {
 pub(super) const MISTAKES: &[Planted] = &[
     Planted {
         wrong: "counts the pods of all nodes",
-        said: "Quiet: looks at other rows: PodInfo(",
+        said: "Quiet: depends on other rows: PodInfo(",
         check: || check(Wrong::CountsPodsOfAllNodes),
     },
     Planted {
         wrong: "rejects a node because another one has its label",
-        said: "Quiet: looks at other rows: metadata.labels of n",
+        said: "Quiet: depends on other rows: metadata.labels of n",
         check: || check(Wrong::ComparesLabelsOfAllNodes),
     },
     Planted {
         wrong: "scores nodes by the largest of them",
-        said: "Quiet: looks at other rows: status.allocatable of n",
+        said: "Quiet: depends on other rows: status.allocatable of n",
         check: || check(Wrong::MeasuresByTheLargestNode),
     },
     Planted {
         wrong: "rejects nodes when many are tainted",
-        said: "Quiet: looks at other rows: spec.taints of n",
+        said: "Quiet: depends on other rows: spec.taints of n",
         check: || check(Wrong::CountsTaintedNodes),
     },
     Planted {
         wrong: "counts its calls",
-        said: "Quiet: says something else of PodInfo(",
+        said: "Quiet: answers differently for PodInfo(",
         check: || check(Wrong::CountsItsCalls),
     },
     Planted {
         wrong: "remembers the pod that it was asked about last",
-        said: "Quiet: says something else of PodInfo(",
+        said: "Quiet: answers differently for PodInfo(",
         check: || check(Wrong::RemembersTheLastPod),
     },
 ];

@@ -1,4 +1,4 @@
-//! Scores leave their bounds.
+//! Scores outside their bounds.
 
 use harbormaster_framework::prelude::*;
 use harbormaster_testkit::{Trial, cluster, node, pod, scores_are_valid};
@@ -15,7 +15,7 @@ const NORMALIZES_ALL_ROWS: u8 = 6;
 const DIVIDES_BY_ZERO: u8 = 7;
 const COMPARES_ROWS: u8 = 8;
 
-/// Scores by the cores of a node.
+/// Scores nodes by their cores.
 struct Cores<const WRONG: u8>;
 
 impl<const WRONG: u8> Plugin for Cores<WRONG> {
@@ -69,7 +69,7 @@ impl<const WRONG: u8> Score for Cores<WRONG> {
     }
 }
 
-/// Compares candidates where answers are kept row by row.
+/// Compares candidates although its scores are cached by row.
 struct Comparing;
 
 impl Plugin for Comparing {
@@ -124,7 +124,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "normalize touches rows that do not compete",
-        said: "Cores: normalizes row 1 for PodInfo(default/p), which is no candidate",
+        said: "Cores: normalizes row 1 for PodInfo(default/p), which is not a candidate",
         check: check::<NORMALIZES_ALL_ROWS>,
     },
     Planted {

@@ -1,4 +1,4 @@
-//! Which nodes are rejected, and why.
+//! Verdicts and their reasons.
 
 use harbormaster_testkit::{NodeBuilder, cluster, node, pod};
 
@@ -18,7 +18,7 @@ fn service(names: &[&str]) -> Requirement {
     one_of("service", names)
 }
 
-/// One case on one node `n` in region `r1` and zone `z1`.
+/// Verdict for one node `n` in region `r1` and zone `z1`.
 fn on_one_node(pods: &[PodBuilder], incoming: PodBuilder) -> &'static str {
     let pods = pods.iter().map(|p| p.clone().on("n"));
     let nodes = with_teams(cluster([at("n", "r1", "z1")], pods));
@@ -200,8 +200,8 @@ fn namespace_selectors_look_at_the_labels_of_namespaces() {
     }
 }
 
-/// kube-scheduler evaluates the namespace selector of the pod's own terms on no labels once more; that of the terms of
-/// others only on the labels of the pod's namespace.
+/// kube-scheduler evaluates the namespace selector of the pod's own terms once more on empty labels; those of other
+/// pods' terms only on the labels of the pod's namespace.
 #[test]
 fn a_negative_namespace_selector_matches_every_namespace_in_well_formed_only() {
     let not_a: &[Requirement] = &[none_of("team", &["a"])];

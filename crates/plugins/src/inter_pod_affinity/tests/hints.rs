@@ -1,4 +1,4 @@
-//! What wakes a pod that was rejected.
+//! Queueing hints.
 
 use harbormaster_framework::events::ClusterEvent;
 use harbormaster_testkit::{NodeBuilder, node, pod};
@@ -103,7 +103,7 @@ fn new_labels_of_the_pod_itself_help() {
     assert_eq!(after_pod(pod("p").label("foo", "baz"), other("bar"), other("baz")), Hint::Skip);
 }
 
-/// kube-scheduler neither resolves namespace selectors here nor looks at the labels of the other pod's namespace.
+/// As in kube-scheduler, hints neither resolve namespace selectors nor look up the labels of the other pod's namespace.
 #[test]
 fn a_namespace_selector_that_needs_labels_matches_nothing_in_hints() {
     let added = |by_labels: &[Requirement]| {

@@ -1,10 +1,10 @@
-//! What is read of a pod.
+//! Signatures.
 
 use harbormaster_testkit::pod;
 
 use super::*;
 
-/// `None`: the pod cannot be signed.
+/// Keys of the signature; `None` if the pod cannot be signed.
 fn keys(trial: &Trial, pod: PodBuilder) -> Option<Vec<&'static str>> {
     let fragments = trial.plugin().sign(&pod.info()).unwrap()?;
     Some(fragments.into_iter().map(|fragment| fragment.key).collect())

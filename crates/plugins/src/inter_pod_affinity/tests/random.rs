@@ -1,4 +1,4 @@
-//! The plugin against its definition: the same answers found by looking at every pod on every node.
+//! The plugin, compared with its definition, which visits every pod on every node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -74,10 +74,10 @@ fn random_cluster(dice: &mut Dice) -> Cluster {
     with_teams(cluster(nodes, pods))
 }
 
-/// A label pair of nodes and a number.
+/// Numbers by label of nodes.
 type Pairs = BTreeMap<(Str, Str), i64>;
 
-/// What the plugin is defined by, pod by pod.
+/// Definition of the plugin, pod by pod.
 struct Definition<'a> {
     nodes: &'a Cluster,
     pod: &'a PodInfo,
@@ -93,7 +93,7 @@ impl Definition<'_> {
             (names, _) => names.contains(&other.namespace),
         };
         let selected = term.namespace_selector.as_ref().is_some_and(|s| {
-            // Own terms: by name of the namespaces that are known, or without any labels.
+            // Own terms: by the names of known namespaces, or on empty labels.
             match owner.uid == self.pod.uid {
                 true => namespace.is_some_and(|labels| s.matches(labels)) || s.matches(&nothing),
                 false => s.matches(namespace.unwrap_or(&nothing)),
@@ -239,7 +239,7 @@ fn what_if_answers_are_those_of_the_changed_cluster() {
             }
             let cx = Cycle::with_indexes(&nodes, &indexes, &pod);
             let expected = Definition { nodes: &nodes, pod: &pod }.verdicts();
-            // Once skipped a plugin is not asked again in the attempt; where it now would skip, everything fits.
+            // If PreFilter skipped, the plugin does not run again in the attempt; everything fits.
             if slot.is_some() {
                 let found: Vec<_> = each(&nodes)
                     .map(|n| word(&trial.plugin().filter(&cx, &slot, n.idx()).map_err(rejection)))

@@ -1,4 +1,4 @@
-//! Which nodes are better than others.
+//! Scores.
 
 use harbormaster_testkit::{NodeBuilder, cluster, node, pod};
 
@@ -32,7 +32,7 @@ fn near_s1_far_from_s2(pod: PodBuilder) -> PodBuilder {
     pod.likes(8, level("region", "S1")).dislikes(5, level("az", "S2"))
 }
 
-/// The scores of `n1`, `n2`, …; `None` when PreScore skips.
+/// The scores of `n1`, `n2`, …; `None` if PreScore skips.
 fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Option<Vec<i64>> {
     batch_equals_single(trial, nodes, pod);
     let scores = trial.scores(nodes, pod).unwrap()?;
@@ -221,7 +221,7 @@ fn equal_sums_give_zero_not_a_hundred() {
     assert_eq!(scores(nodes(), pods, s("S1")), Some(vec![0, 0]));
 }
 
-/// kube-scheduler skips when no domain was touched, not when all sums are zero.
+/// As in kube-scheduler, PreScore skips if no domain was touched, not if all sums are zero.
 #[test]
 fn contributions_that_cancel_out_are_scored() {
     let nodes = || [region("n1", "China"), region("n2", "India")];

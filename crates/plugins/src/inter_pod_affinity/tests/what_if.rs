@@ -1,4 +1,4 @@
-//! Questions of the form "what if".
+//! What-if questions.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn waiting() -> Vec<(&'static str, PodBuilder)> {
     ]
 }
 
-/// Asks Filter about each node after PreFilter on `nodes` and `changes` since.
+/// Runs PreFilter on `nodes`, applies the changes, and returns the verdict for each node.
 fn changed(nodes: &Cluster, pod: &PodInfo, changes: &[(bool, &str, Arc<PodInfo>)]) -> Vec<&'static str> {
     let trial = trial();
     let indexes = trial.indexes(nodes, pod);

@@ -1,4 +1,4 @@
-//! What brings pods back.
+//! Queueing hints.
 
 use harbormaster_framework::events::ClusterEvent;
 use harbormaster_testkit::custom;

@@ -1,4 +1,4 @@
-//! What is kept equals what is made anew, whatever changes, and what a recount says.
+//! The index, compared with a rebuilt one and with a recount after random changes.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn random_pod(dice: &mut Dice, name: &str) -> PodBuilder {
     (0..dice.below(4)).fold(pod(name), |pod, _| pod.volume(random_volume(dice)))
 }
 
-/// Changes one object, or takes it away.
+/// Changes or removes an object.
 fn change_an_object(dice: &mut Dice, nodes: &mut Cluster) {
     let (name, other) = (dice.pick(&NAMES), dice.pick(&["", "a", "b", "c", "gone"]));
     let gone = dice.below(5) == 0;
@@ -68,13 +68,13 @@ fn change_an_object(dice: &mut Dice, nodes: &mut Cluster) {
     }
 }
 
-fn kept_equals_anew(nodes: &Cluster, when: &str) {
-    let mut anew = Indexes::default();
+fn check_index(nodes: &Cluster, when: &str) {
+    let mut rebuilt = Indexes::default();
     let view = ClusterView { nodes: nodes.nodes(), objects: nodes.objects() };
-    anew.add(IndexKind::of::<AttachedVolumes>(), view).unwrap();
+    rebuilt.add(IndexKind::of::<AttachedVolumes>(), view).unwrap();
     let kept = nodes.indexes().get::<AttachedVolumes>().unwrap();
-    let anew = anew.get::<AttachedVolumes>().unwrap();
-    assert_eq!(kept, anew, "kept, and made anew; {when}");
+    let rebuilt = rebuilt.get::<AttachedVolumes>().unwrap();
+    assert_eq!(kept, rebuilt, "index (left) differs from a rebuilt one (right); {when}");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_index_equals_one_made_anew_after_changes_of_pods_nodes_and_objects() {
             if let Some(trouble) = nodes.take_errors().first() {
                 panic!("seed {seed}, step {step}: {trouble}");
             }
-            kept_equals_anew(&nodes, &format!("seed {seed}, step {step}"));
+            check_index(&nodes, &format!("seed {seed}, step {step}"));
         }
     }
 }
@@ -131,7 +131,7 @@ fn what_is_kept_says_what_a_recount_of_the_pods_says() {
             .volume(VolumeSource::InTree(ebs("z")))
             .info();
         let kept = trial().verdict(&nodes, &pod, "n");
-        // Of a row that a pod has left the pods are looked at one by one.
+        // The pods of a row that a pod has left are counted one by one.
         let recounted = trial().verdict_without(&mut nodes, &pod, "n", &[("n", "guest")]);
         assert_eq!(kept, recounted, "seed {seed}");
         batch_equals_single(&trial(), &nodes, &pod);

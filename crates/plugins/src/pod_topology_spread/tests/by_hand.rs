@@ -1,4 +1,4 @@
-//! The rules once more, node by node and label by label, against the plugin in random worlds.
+//! The rules, applied node by node and label by label, compared with the plugin in random clusters.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use harbormaster_testkit::{batch_equals_single, random::Dice, tolerates};
 
 use super::*;
 
-/// Small clusters and pods where everything that matters differs.
-pub(super) struct Worlds(pub(super) Dice);
+/// Generates small clusters and pods in which every relevant property varies.
+pub(super) struct RandomClusters(pub(super) Dice);
 
-impl Worlds {
+impl RandomClusters {
     pub(super) fn cluster(&mut self) -> Cluster {
         let size = 1 + self.0.below(7) as usize;
         let nodes: Vec<NodeBuilder> = (0..size).map(|at| self.node(&format!("n{at}"))).collect();
@@ -48,7 +48,7 @@ impl Worlds {
         if self.0.one_in(3) { built } else { built.label("ok", "yes") }
     }
 
-    /// A pod of those that are counted.
+    /// A pod that constraints may count.
     pub(super) fn other(&mut self, name: &str) -> PodBuilder {
         let mut built = pod(name);
         for key in ["foo", "bar"] {
@@ -144,7 +144,7 @@ impl ByHand<'_> {
             && !(constraint.honor_node_taints && untolerated)
     }
 
-    /// The pods of every domain of a hard constraint.
+    /// Number of pods by domain of a hard constraint.
     fn domains(&self, constraint: &TopologySpreadConstraint) -> BTreeMap<Str, i64> {
         let mut domains = BTreeMap::new();
         for node in self.nodes.nodes().nodes() {
@@ -174,7 +174,7 @@ impl ByHand<'_> {
         Ok(())
     }
 
-    /// The normalised scores of all nodes.
+    /// Normalized scores of all nodes.
     fn scores(&self) -> Vec<i64> {
         let nodes: Vec<NodeRef<'_>> = self.nodes.nodes().nodes().collect();
         let scored = |node: NodeRef<'_>| !self.needs_all_keys || self.has_all_keys(node);
@@ -217,7 +217,7 @@ impl ByHand<'_> {
 
 #[test]
 fn filters_and_scores_are_as_counted_by_hand() {
-    let mut worlds = Worlds(Dice::new(42));
+    let mut worlds = RandomClusters(Dice::new(42));
     let (mut rejected, mut spread) = (0, 0);
     for world in 0..600 {
         let (nodes, pod) = (worlds.cluster(), worlds.pod("p").info());

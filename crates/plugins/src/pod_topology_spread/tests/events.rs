@@ -1,4 +1,4 @@
-//! What wakes a pod.
+//! Queueing hints.
 
 use harbormaster_framework::events::ClusterEvent;
 use harbormaster_testkit::{tolerates, tolerates_all};

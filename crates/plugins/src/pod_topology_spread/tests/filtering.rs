@@ -9,7 +9,7 @@ const FITS: &str = "fits";
 const SKEW: &str = "skew";
 const LABEL: &str = "label";
 
-/// What becomes of the pod on every node, in the order of rows.
+/// The pod's verdicts in the order of rows.
 fn verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> {
     batch_equals_single(trial, nodes, pod);
     let skew = Reject::evictable("node(s) didn't match pod topology spread constraints");
@@ -26,7 +26,7 @@ fn verdicts(trial: &Trial, nodes: &Cluster, pod: &PodInfo) -> Vec<&'static str> 
     nodes.live().iter().map(name).collect()
 }
 
-/// With pods labelled `foo` on nodes a and b in zone 1, x and y in zone 2.
+/// Verdicts with pods labelled `foo` on nodes a and b in zone 1, x and y in zone 2.
 fn on_two_zones(counts: [usize; 4], pod: PodBuilder) -> Vec<&'static str> {
     let [a, b, x, y] = counts;
     let nodes = cluster(two_zones(), foos(&[("a", a), ("b", b), ("x", x), ("y", y)]));
@@ -86,7 +86,7 @@ fn fewer_domains_than_min_domains_make_the_smallest_zero() {
 fn nodes_that_the_pods_affinity_excludes_are_no_domains() {
     let nodes = cluster(two_zones(), foos(&[("a", 2), ("b", 1), ("y", 3)]));
     let pod = |constraint| spreading([constraint]).requires_node_label("node", &["a", "y"]).info();
-    // Those excluded pass here: it is not for this plugin to reject them.
+    // Excluded nodes fit here: rejecting them is up to another plugin.
     assert_eq!(verdicts(&trial(), &nodes, &pod(hard(1, "node"))), [FITS, FITS, FITS, SKEW]);
     assert_eq!(
         verdicts(&trial(), &nodes, &pod(ignoring_affinity(hard(1, "node")))),
@@ -180,7 +180,7 @@ fn a_node_that_lacks_one_key_counts_for_no_constraint() {
     let [a, b, _, y] = two_zones();
     let nodes = cluster([a, b, bare, y], foos(&[("a", 1), ("x", 1), ("y", 0)]));
     let pod = spreading([hard(1, "zone"), hard(1, "node")]).info();
-    // Were x counted, both zones would have one pod and b would fit.
+    // If x counted, both zones would have one pod and b would fit.
     assert_eq!(verdicts(&trial(), &nodes, &pod), [SKEW, SKEW, LABEL, FITS]);
 }
 

@@ -1,10 +1,10 @@
-//! Pods that come and go in questions of the form "what if".
+//! What-if questions.
 
 use harbormaster_testkit::{adding_and_removing_is_neutral, random::Dice};
 
-use super::{by_hand::Worlds, *};
+use super::{by_hand::RandomClusters, *};
 
-/// One question: PreFilter's state, and what came and went.
+/// A question: PreFilter's state with pods added and removed.
 struct WhatIf<'a> {
     trial: &'a Trial,
     nodes: &'a Cluster,
@@ -34,7 +34,7 @@ impl<'a> WhatIf<'a> {
         self
     }
 
-    /// Which nodes fit.
+    /// Returns whether each node fits.
     fn fits(&mut self) -> Vec<bool> {
         let rows: Vec<NodeIdx> = self.nodes.live().iter().collect();
         self.with_cycle(|trial, cx, slot| {
@@ -126,7 +126,7 @@ fn a_copy_of_the_state_keeps_its_changes_to_itself() {
 
 #[test]
 fn adding_a_pod_and_removing_it_changes_nothing() {
-    let mut worlds = Worlds(Dice::new(7));
+    let mut worlds = RandomClusters(Dice::new(7));
     for _ in 0..100 {
         let mut nodes = worlds.cluster();
         let (pod, other) = (worlds.pod("p").info(), worlds.other("o").info());
@@ -136,13 +136,13 @@ fn adding_a_pod_and_removing_it_changes_nothing() {
 
 #[test]
 fn what_if_equals_the_changed_cluster() {
-    let mut worlds = Worlds(Dice::new(8));
+    let mut worlds = RandomClusters(Dice::new(8));
     let trial = trial();
     let mut changed = 0;
     for _ in 0..800 {
         let mut nodes = worlds.cluster();
         let waiting = worlds.pod("p").info();
-        // Terminating pods and empty selectors are counted in what-if questions only.
+        // Only what-if questions count terminating pods and use empty selectors.
         if waiting
             .spec
             .topology_spread

@@ -4,7 +4,7 @@ use harbormaster_testkit::batch_equals_single;
 
 use super::*;
 
-/// The scores of these candidates, in the order given.
+/// Scores of these candidates, in the given order.
 fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo, candidates: &[&str]) -> Option<Vec<i64>> {
     batch_equals_single(trial, nodes, pod);
     let rows: Vec<NodeIdx> = candidates.iter().map(|name| nodes.find(name).unwrap()).collect();
@@ -22,7 +22,7 @@ fn scores_of(trial: &Trial, nodes: &Cluster, pod: &PodInfo, candidates: &[&str])
 const HOST: &str = LABEL_HOSTNAME;
 const ALL: [&str; 4] = ["a", "b", "x", "y"];
 
-/// With pods labelled `foo` on nodes a and b in zone 1, x and y in zone 2.
+/// Scores with pods labelled `foo` on nodes a and b in zone 1, x and y in zone 2.
 fn on_two_zones(counts: [usize; 4], pod: PodBuilder, candidates: &[&str]) -> Vec<i64> {
     let [a, b, x, y] = counts;
     let nodes = cluster(two_zones(), foos(&[("a", a), ("b", b), ("x", x), ("y", y)]));
@@ -203,12 +203,12 @@ fn under_system_defaults_nodes_without_a_zone_are_in_the_empty_zone() {
     };
     let (ln4, ln5) = (4f64.ln(), 5f64.ln());
     let rounded = |score: f64| score.round() as i64;
-    // Three candidates are three hosts; two zones, the empty one among them.
+    // Three candidates are three hosts; there are two zones, including the empty one.
     assert_eq!(
         scores(&["none", "empty", "one"]),
         [2, rounded(2.0 + 4.0 * ln4 + 4.0), rounded(2.0 * ln5 + 2.0 + 2.0 * ln4 + 4.0)]
     );
-    // The zone that is missing is a domain, too.
+    // The missing zone is a domain, too.
     let ln4_hosts = 4f64.ln();
     assert_eq!(scores(&["none", "one"]), [2, rounded(2.0 * ln4_hosts + 2.0 + 2.0 * ln4 + 4.0)]);
 }

@@ -5,19 +5,19 @@ use harbormaster_framework::{
 use harbormaster_testkit::{FakeApi, node, trial::finished};
 
 use super::*;
-use crate::volume_binding::bind::NodeNow;
+use crate::volume_binding::bind::NodeMetadata;
 
-/// A pod on node `a` whose claims have been decided, and the API server.
-struct Decided {
+/// A pod reserved on node `a`, and the API server.
+struct ReservedPod {
     placement: Placement,
     server: FakeApi,
 }
 
-impl Decided {
+impl ReservedPod {
     fn of(claims: &[Value], volumes: &[Value]) -> Self {
         let mut world = world([node("a").label("zone", "a")]);
         let server = FakeApi::default();
-        server.set::<NodeNow>(json!({"metadata": {"name": "a", "labels": {"zone": "a"}}}));
+        server.set::<NodeMetadata>(json!({"metadata": {"name": "a", "labels": {"zone": "a"}}}));
         for claim in claims {
             server.set::<PersistentVolumeClaim>(claim.clone());
         }
@@ -32,7 +32,7 @@ impl Decided {
         Self { placement, server }
     }
 
-    /// What PreBind says: nothing, or why it failed.
+    /// Runs PreBind. Returns its error, or an empty string.
     fn bind_within(&self, seconds: i64) -> String {
         let args = VolumeBindingArgs { bind_timeout_seconds: seconds, ..Default::default() };
         let plugin = VolumeBinding::build(args, &BuildCycle::default()).unwrap();
@@ -57,7 +57,7 @@ impl Decided {
     }
 }
 
-/// What the controller makes of a claim that is done.
+/// The controller's changes to a bound claim.
 fn done(volume: &str) -> Value {
     let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
     json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}})
@@ -70,25 +70,25 @@ fn changed(mut object: Value, change: &Value) -> Value {
 
 #[test]
 fn a_volume_is_written_with_its_claim_and_in_the_version_that_was_looked_at() {
-    let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
-    decided.bind();
-    let [patch, ..] = &decided.server.calls()[..] else { panic!("no call") };
+    let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
+    reserved.bind();
+    let [patch, ..] = &reserved.server.calls()[..] else { panic!("no call") };
     assert_eq!((patch.verb, patch.path.url().as_str()), (Verb::Patch, "/api/v1/persistentvolumes/v"));
     let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c",
         "uid": "uid-c", "resourceVersion": "1"});
     let annotations = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
     let metadata = json!({"resourceVersion": "7", "annotations": annotations});
     assert_eq!(patch.body, json!({"metadata": metadata, "spec": {"claimRef": claim_ref}}));
-    assert_eq!(decided.volume("v")["spec"]["capacity"]["storage"], "1Gi", "the rest stays");
+    assert_eq!(reserved.volume("v")["spec"]["capacity"]["storage"], "1Gi", "the rest stays");
 }
 
 #[test]
 fn a_volume_that_people_set_aside_is_not_marked_as_bound_by_a_controller() {
     for (uid, writes_claim) in [(json!(null), true), (json!("uid-c"), false)] {
         let aside = json!({"spec": {"claimRef": {"namespace": "default", "name": "c", "uid": uid}}});
-        let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &aside)]);
-        decided.bind();
-        let body = &decided.server.calls()[0].body;
+        let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &aside)]);
+        reserved.bind();
+        let body = &reserved.server.calls()[0].body;
         assert_eq!(body["metadata"], json!({"resourceVersion": "7"}));
         assert_eq!(body["spec"].is_object(), writes_claim, "{body}");
     }
@@ -97,9 +97,9 @@ fn a_volume_that_people_set_aside_is_not_marked_as_bound_by_a_controller() {
 #[test]
 fn volumes_are_written_before_claims() {
     let claims = [claim("made", "made", &json!({})), claim("c", LOCAL, &json!({}))];
-    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
-    decided.bind();
-    let patches = decided.server.calls().into_iter().filter(|call| call.verb == Verb::Patch);
+    let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
+    reserved.bind();
+    let patches = reserved.server.calls().into_iter().filter(|call| call.verb == Verb::Patch);
     let (paths, bodies): (Vec<_>, Vec<_>) = patches.map(|call| (call.path.url(), call.body)).unzip();
     assert_eq!(
         paths,
@@ -111,40 +111,40 @@ fn volumes_are_written_before_claims() {
 #[test]
 fn a_conflict_fails_the_pod_with_the_servers_own_words_and_nothing_more_is_written() {
     let claims = [claim("c", LOCAL, &json!({})), claim("made", "made", &json!({}))];
-    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
-    decided.server.set::<PersistentVolume>(volume("v", &json!({"metadata": {"resourceVersion": "8"}})));
-    assert_eq!(decided.bind(), "/api/v1/persistentvolumes/v has been modified");
-    assert!(decided.claim("made")["metadata"]["annotations"].is_null());
-    assert!(decided.volume("v")["spec"]["claimRef"].is_null());
+    let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
+    reserved.server.set::<PersistentVolume>(volume("v", &json!({"metadata": {"resourceVersion": "8"}})));
+    assert_eq!(reserved.bind(), "/api/v1/persistentvolumes/v has been modified");
+    assert!(reserved.claim("made")["metadata"]["annotations"].is_null());
+    assert!(reserved.volume("v")["spec"]["claimRef"].is_null());
 }
 
 #[test]
 fn the_first_volume_stays_written_when_the_second_is_refused() {
     let claims = ["c", "d"].map(|name| claim(name, LOCAL, &json!({})));
-    let decided = Decided::of(&claims, &["v", "w"].map(|name| volume(name, &json!({}))));
-    decided.server.set::<PersistentVolume>(volume("w", &json!({"metadata": {"resourceVersion": "8"}})));
-    assert_eq!(decided.bind(), "/api/v1/persistentvolumes/w has been modified");
-    assert_eq!(decided.volume("v")["spec"]["claimRef"]["name"], "c");
+    let reserved = ReservedPod::of(&claims, &["v", "w"].map(|name| volume(name, &json!({}))));
+    reserved.server.set::<PersistentVolume>(volume("w", &json!({"metadata": {"resourceVersion": "8"}})));
+    assert_eq!(reserved.bind(), "/api/v1/persistentvolumes/w has been modified");
+    assert_eq!(reserved.volume("v")["spec"]["claimRef"]["name"], "c");
 }
 
 #[test]
 fn a_refusal_is_told_in_the_servers_own_words() {
-    let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
+    let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &json!({}))]);
     let refusal = ApiFailure { code: Some(403), reason: "Forbidden".to_owned(), message: "no".to_owned() };
-    decided.server.refuse(Some(refusal));
-    assert_eq!(decided.bind(), "no");
+    reserved.server.refuse(Some(refusal));
+    assert_eq!(reserved.bind(), "no");
 }
 
 #[test]
 fn prebind_ends_well_when_every_claim_has_the_volume_that_was_decided() {
     let claims = [claim("c", LOCAL, &json!({})), claim("made", "made", &json!({}))];
-    let decided = Decided::of(&claims, &[volume("v", &on("zone", "a"))]);
-    decided.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
-    decided.server.set::<PersistentVolumeClaim>(changed(claims[1].clone(), &done("new")));
-    decided.server.set::<PersistentVolume>(volume("new", &on("zone", "a")));
-    assert_eq!(decided.bind(), "");
-    assert_eq!(decided.volume("v")["spec"]["claimRef"]["uid"], "uid-c");
-    assert_eq!(decided.claim("made")["metadata"]["annotations"][SELECTED_NODE], "a");
+    let reserved = ReservedPod::of(&claims, &[volume("v", &on("zone", "a"))]);
+    reserved.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
+    reserved.server.set::<PersistentVolumeClaim>(changed(claims[1].clone(), &done("new")));
+    reserved.server.set::<PersistentVolume>(volume("new", &on("zone", "a")));
+    assert_eq!(reserved.bind(), "");
+    assert_eq!(reserved.volume("v")["spec"]["claimRef"]["uid"], "uid-c");
+    assert_eq!(reserved.claim("made")["metadata"]["annotations"][SELECTED_NODE], "a");
 }
 
 #[test]
@@ -152,49 +152,49 @@ fn a_claim_that_is_not_bound_in_time_fails_the_pod() {
     let late = "binding volumes: context deadline exceeded";
     let half = json!({"spec": {"volumeName": "v"}});
     for class in [LOCAL, "made"] {
-        let decided = Decided::of(&[claim("c", class, &json!({}))], &[volume("v", &json!({}))]);
-        assert_eq!(decided.bind(), late, "{class}");
+        let reserved = ReservedPod::of(&[claim("c", class, &json!({}))], &[volume("v", &json!({}))]);
+        assert_eq!(reserved.bind(), late, "{class}");
     }
     let claims = [claim("c", LOCAL, &json!({}))];
-    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
-    decided.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &half));
-    assert_eq!(decided.bind(), late, "the claim does not say yet that it is complete");
+    let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
+    reserved.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &half));
+    assert_eq!(reserved.bind(), late, "the claim does not say yet that it is complete");
 }
 
 #[test]
 fn without_any_time_to_wait_it_is_written_all_the_same_and_fails() {
     let claims = [claim("c", LOCAL, &json!({}))];
-    let decided = Decided::of(&claims, &[volume("v", &json!({}))]);
-    decided.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
-    assert_eq!(decided.bind_within(0), "binding volumes: context deadline exceeded");
-    assert_eq!(decided.volume("v")["spec"]["claimRef"]["uid"], "uid-c");
+    let reserved = ReservedPod::of(&claims, &[volume("v", &json!({}))]);
+    reserved.server.set::<PersistentVolumeClaim>(changed(claims[0].clone(), &done("v")));
+    assert_eq!(reserved.bind_within(0), "binding volumes: context deadline exceeded");
+    assert_eq!(reserved.volume("v")["spec"]["claimRef"]["uid"], "uid-c");
 }
 
-/// PreBind's failure for a claim that gets an existing volume, where the API server has these after the writing.
-fn matched_then(then: impl FnOnce(&Decided)) -> String {
-    let decided = Decided::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &on("zone", "a"))]);
+/// PreBind's error for a claim with an existing volume, after `then` changes the API server's objects.
+fn matched_then(then: impl FnOnce(&ReservedPod)) -> String {
+    let reserved = ReservedPod::of(&[claim("c", LOCAL, &json!({}))], &[volume("v", &on("zone", "a"))]);
     let binding = Binding {
-        api: &decided.server.api(),
+        api: &reserved.server.api(),
         node: &"a".into(),
-        decision: decided.placement.reserved::<VolumeBinding>().unwrap(),
+        decision: reserved.placement.reserved::<VolumeBinding>().unwrap(),
         at_most: Duration::from_secs(600),
     };
     finished(binding.write()).unwrap();
-    then(&decided);
+    then(&reserved);
     finished(binding.wait()).err().map(|why| why.to_string()).unwrap_or_default()
 }
 
-/// The same for a claim for which a volume is made.
-fn made_then(then: impl FnOnce(&Decided)) -> String {
-    let decided = Decided::of(&[claim("c", "made", &json!({}))], &[]);
+/// The same for a claim whose volume is provisioned.
+fn made_then(then: impl FnOnce(&ReservedPod)) -> String {
+    let reserved = ReservedPod::of(&[claim("c", "made", &json!({}))], &[]);
     let binding = Binding {
-        api: &decided.server.api(),
+        api: &reserved.server.api(),
         node: &"a".into(),
-        decision: decided.placement.reserved::<VolumeBinding>().unwrap(),
+        decision: reserved.placement.reserved::<VolumeBinding>().unwrap(),
         at_most: Duration::from_secs(600),
     };
     finished(binding.write()).unwrap();
-    then(&decided);
+    then(&reserved);
     finished(binding.wait()).err().map(|why| why.to_string()).unwrap_or_default()
 }
 
@@ -206,28 +206,28 @@ fn a_volume_that_loses_its_claim_fails_the_pod() {
         ("without UID", json!({"namespace": "default", "name": "c"})),
         ("another's", json!({"namespace": "default", "name": "d", "uid": "uid-d"})),
     ] {
-        let said = matched_then(|decided| {
-            let mut volume = decided.volume("v");
+        let error = matched_then(|reserved| {
+            let mut volume = reserved.volume("v");
             volume["spec"]["claimRef"] = claim_ref;
-            decided.server.set::<PersistentVolume>(volume);
+            reserved.server.set::<PersistentVolume>(volume);
         });
-        assert_eq!(said, reset, "{what}");
+        assert_eq!(error, reset, "{what}");
     }
-    let elsewhere = matched_then(|decided| {
-        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("other")));
+    let elsewhere = matched_then(|reserved| {
+        reserved.server.set::<PersistentVolumeClaim>(changed(reserved.claim("c"), &done("other")));
     });
     assert_eq!(elsewhere, reset, "the claim has another volume");
 }
 
 #[test]
 fn objects_that_go_while_they_are_waited_for_fail_the_pod() {
-    let gone = |decided: &Decided, path: ObjectPath| {
-        finished(decided.server.api().call(ApiCall::delete(path))).unwrap();
+    let gone = |reserved: &ReservedPod, path: ObjectPath| {
+        finished(reserved.server.api().call(ApiCall::delete(path))).unwrap();
     };
     let claim = || ObjectPath::of::<PersistentVolumeClaim>("default", "c");
-    let node = || ObjectPath::of::<NodeNow>("", "a");
-    let bind = |decided: &Decided, volume: &str| {
-        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done(volume)));
+    let node = || ObjectPath::of::<NodeMetadata>("", "a");
+    let bind = |reserved: &ReservedPod, volume: &str| {
+        reserved.server.set::<PersistentVolumeClaim>(changed(reserved.claim("c"), &done(volume)));
     };
     let no_claim = "persistentvolumeclaims \"default/c\" not found";
     assert_eq!(matched_then(|it| gone(it, claim())), format!("failed to check binding: {no_claim}"));
@@ -248,10 +248,10 @@ fn objects_that_go_while_they_are_waited_for_fail_the_pod() {
 #[test]
 fn a_claim_for_which_no_volume_could_be_made_fails_the_pod() {
     let annotated = |annotations: Value| {
-        made_then(|decided| {
-            let mut claim = decided.claim("c");
+        made_then(|reserved| {
+            let mut claim = reserved.claim("c");
             claim["metadata"]["annotations"] = annotations;
-            decided.server.set::<PersistentVolumeClaim>(claim);
+            reserved.server.set::<PersistentVolumeClaim>(claim);
         })
     };
     assert_eq!(annotated(json!(null)), "selectedNode annotation reset for PVC \"c\"");
@@ -267,14 +267,14 @@ fn a_volume_that_the_node_does_not_reach_in_the_end_fails_the_pod() {
     let moved = |node: &str| {
         format!("pv {node:?} node affinity doesn't match node \"a\": no matching NodeSelectorTerms")
     };
-    let relabelled = matched_then(|decided| {
-        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("v")));
-        decided.server.set::<NodeNow>(json!({"metadata": {"name": "a", "labels": {"zone": "b"}}}));
+    let relabelled = matched_then(|reserved| {
+        reserved.server.set::<PersistentVolumeClaim>(changed(reserved.claim("c"), &done("v")));
+        reserved.server.set::<NodeMetadata>(json!({"metadata": {"name": "a", "labels": {"zone": "b"}}}));
     });
     assert_eq!(relabelled, moved("v"));
-    let made_elsewhere = made_then(|decided| {
-        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("new")));
-        decided.server.set::<PersistentVolume>(volume("new", &on("zone", "b")));
+    let made_elsewhere = made_then(|reserved| {
+        reserved.server.set::<PersistentVolumeClaim>(changed(reserved.claim("c"), &done("new")));
+        reserved.server.set::<PersistentVolume>(volume("new", &on("zone", "b")));
     });
     assert_eq!(made_elsewhere, moved("new"));
 }
@@ -282,18 +282,18 @@ fn a_volume_that_the_node_does_not_reach_in_the_end_fails_the_pod() {
 #[test]
 fn the_volume_of_an_in_tree_disk_is_looked_for_as_its_driver_sees_it() {
     let key = "topology.kubernetes.io/zone";
-    let said = made_then(|decided| {
+    let error = made_then(|reserved| {
         let ebs = json!({"spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}}});
-        decided.server.set::<PersistentVolumeClaim>(changed(decided.claim("c"), &done("new")));
-        decided.server.set::<PersistentVolume>(changed(volume("new", &on(key, "a")), &ebs));
+        reserved.server.set::<PersistentVolumeClaim>(changed(reserved.claim("c"), &done("new")));
+        reserved.server.set::<PersistentVolume>(changed(volume("new", &on(key, "a")), &ebs));
         let labels = json!({"topology.ebs.csi.aws.com/zone": "a"});
-        decided.server.set::<NodeNow>(json!({"metadata": {"name": "a", "labels": labels}}));
+        reserved.server.set::<NodeMetadata>(json!({"metadata": {"name": "a", "labels": labels}}));
         let annotations = json!({"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"});
-        decided
+        reserved
             .server
             .set::<CsiNode>(json!({"metadata": {"name": "a", "annotations": annotations}, "spec": {}}));
     });
-    assert_eq!(said, "");
+    assert_eq!(error, "");
 }
 
 #[test]

@@ -2,7 +2,7 @@ use harbormaster_testkit::node;
 
 use super::*;
 
-/// Two nodes, one in each zone.
+/// Two nodes, one per zone.
 fn zones() -> Cluster {
     world([node("a").label("zone", "a"), node("b").label("zone", "b")])
 }
@@ -12,8 +12,8 @@ fn a_volume_ties_the_pod_to_the_nodes_from_which_it_can_be_used() {
     let mut world = zones();
     set_custom::<PersistentVolumeClaim>(&mut world, [bound_claim("c", "v"), bound_claim("free", "w")]);
     set_custom::<PersistentVolume>(&mut world, [volume("v", &on("zone", "a")), volume("w", &json!({}))]);
-    assert_eq!(lacks(&world, user(&["c", "free"]), "a"), "");
-    assert_eq!(lacks(&world, user(&["free", "c"]), "b"), REACH);
+    assert_eq!(rejection_on(&world, user(&["c", "free"]), "a"), "");
+    assert_eq!(rejection_on(&world, user(&["free", "c"]), "b"), REACH);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_volume_that_names_its_node_by_field_can_be_used_from_everywhere() {
         &mut world,
         [volume("v", &json!({"spec": {"nodeAffinity": {"required": terms}}}))],
     );
-    assert_eq!(lacks(&world, user(&["c"]), "b"), "", "as upstream, which looks at labels alone");
+    assert_eq!(rejection_on(&world, user(&["c"]), "b"), "", "as upstream, which looks at labels alone");
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn the_first_volume_that_will_not_do_is_told_of_beside_what_waiting_claims_lack(
         (&["gone", "waits"], format!("{VOLUME}, {OBJECT}"), format!("{VOLUME}, {OBJECT}")),
         (&["waits", "c"], VOLUME.to_owned(), format!("{REACH}, {VOLUME}")),
     ] {
-        assert_eq!(lacks(&world, user(claims), "a"), on_a, "{claims:?}");
-        assert_eq!(lacks(&world, user(claims), "b"), on_b, "{claims:?}");
+        assert_eq!(rejection_on(&world, user(claims), "a"), on_a, "{claims:?}");
+        assert_eq!(rejection_on(&world, user(claims), "b"), on_b, "{claims:?}");
     }
 }
 
@@ -82,10 +82,10 @@ fn an_in_tree_disk_is_looked_for_by_the_drivers_label_where_a_driver_serves_it()
         ("served-by-label-of-driver", ""),
         ("unserved-with-label-of-driver", REACH),
     ] {
-        assert_eq!(lacks(&world, user(&["c"]), node), expected, "{node}");
+        assert_eq!(rejection_on(&world, user(&["c"]), node), expected, "{node}");
     }
     set_custom::<PersistentVolume>(&mut world, [ebs("aws://a/nonsense")]);
-    assert_eq!(lacks(&world, user(&["c"]), "plain"), "", "nobody has to translate it there");
+    assert_eq!(rejection_on(&world, user(&["c"]), "plain"), "", "nobody has to translate it there");
     let pod = user(&["c"]).info();
     let all = world.nodes().live().clone();
     let error = trial().batch_verdicts(&world, &pod, &all).unwrap_err().to_string();
@@ -107,8 +107,8 @@ fn a_free_in_tree_disk_is_looked_for_by_its_own_label_even_where_a_driver_serves
         json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"drivers": []}})
     };
     set_custom::<CsiNode>(&mut world, ["label-of-kubernetes", "label-of-driver"].map(served));
-    assert_eq!(lacks(&world, user(&["c"]), "label-of-kubernetes"), "");
-    assert_eq!(lacks(&world, user(&["c"]), "label-of-driver"), VOLUME);
+    assert_eq!(rejection_on(&world, user(&["c"]), "label-of-kubernetes"), "");
+    assert_eq!(rejection_on(&world, user(&["c"]), "label-of-driver"), VOLUME);
 }
 
 #[test]
@@ -119,13 +119,13 @@ fn a_claim_for_which_a_node_is_selected_fits_there_only_and_is_matched_with_no_v
     set_custom::<PersistentVolume>(&mut world, [volume("v", &json!({}))]);
     set_custom::<PersistentVolumeClaim>(&mut world, [selected(LOCAL)]);
     assert_eq!(
-        lacks(&world, user(&["c"]), "a"),
+        rejection_on(&world, user(&["c"]), "a"),
         VOLUME,
         "nobody makes one, and the one there is does not count"
     );
     set_custom::<PersistentVolumeClaim>(&mut world, [selected("made")]);
-    assert_eq!(lacks(&world, user(&["c"]), "a"), "");
-    assert_eq!(lacks(&world, user(&["c"]), "b"), VOLUME);
+    assert_eq!(rejection_on(&world, user(&["c"]), "a"), "");
+    assert_eq!(rejection_on(&world, user(&["c"]), "b"), VOLUME);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_volume_must_be_what_the_claim_asks_for() {
         set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", LOCAL, claimed)]);
         set_custom::<PersistentVolume>(&mut world, [volume("v", offered)]);
         let expected = if fits { "" } else { VOLUME };
-        assert_eq!(lacks(&world, user(&["c"]), "a"), expected, "{what}");
+        assert_eq!(rejection_on(&world, user(&["c"]), "a"), expected, "{what}");
     }
 }
 
@@ -195,7 +195,7 @@ fn a_volume_that_was_set_aside_is_taken_whatever_its_phase_and_labels_and_no_oth
         let mut world = zones();
         set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", LOCAL, &gold)]);
         set_custom::<PersistentVolume>(&mut world, [aside]);
-        assert_eq!(lacks(&world, user(&["c"]), "a"), expected, "{what}");
+        assert_eq!(rejection_on(&world, user(&["c"]), "a"), expected, "{what}");
     }
     let mut world = zones();
     set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", LOCAL, &json!({}))]);
@@ -203,8 +203,8 @@ fn a_volume_that_was_set_aside_is_taken_whatever_its_phase_and_labels_and_no_oth
         &mut world,
         [aside(json!("uid-c"), &elsewhere), volume("free", &json!({}))],
     );
-    assert_eq!(lacks(&world, user(&["c"]), "a"), VOLUME, "a free one does not stand in for it");
-    assert_eq!(lacks(&world, user(&["c"]), "b"), "");
+    assert_eq!(rejection_on(&world, user(&["c"]), "a"), VOLUME, "a free one does not stand in for it");
+    assert_eq!(rejection_on(&world, user(&["c"]), "b"), "");
 }
 
 #[test]
@@ -213,11 +213,11 @@ fn two_claims_need_two_volumes_and_one_claim_named_twice_needs_one() {
     let claims = ["c", "d"].map(|name| claim(name, LOCAL, &json!({})));
     set_custom::<PersistentVolumeClaim>(&mut world, claims);
     set_custom::<PersistentVolume>(&mut world, [volume("v", &json!({}))]);
-    assert_eq!(lacks(&world, user(&["c", "d"]), "a"), VOLUME);
-    assert_eq!(lacks(&world, user(&["c", "c"]), "a"), "");
+    assert_eq!(rejection_on(&world, user(&["c", "d"]), "a"), VOLUME);
+    assert_eq!(rejection_on(&world, user(&["c", "c"]), "a"), "");
     set_custom::<PersistentVolume>(&mut world, [volume("w", &on("zone", "a"))]);
-    assert_eq!(lacks(&world, user(&["c", "d"]), "a"), "");
-    assert_eq!(lacks(&world, user(&["c", "d"]), "b"), VOLUME);
+    assert_eq!(rejection_on(&world, user(&["c", "d"]), "a"), "");
+    assert_eq!(rejection_on(&world, user(&["c", "d"]), "b"), VOLUME);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn smaller_claims_choose_first_so_that_larger_ones_find_something() {
     set_custom::<PersistentVolumeClaim>(&mut world, [asks("large", "5Gi"), asks("small", "1Gi")]);
     let has = |name: &str, storage: &str| volume(name, &json!({"spec": {"capacity": {"storage": storage}}}));
     set_custom::<PersistentVolume>(&mut world, [has("v", "5Gi"), has("w", "6Gi")]);
-    assert_eq!(lacks(&world, user(&["large", "small"]), "a"), "");
+    assert_eq!(rejection_on(&world, user(&["large", "small"]), "a"), "");
 }
 
 #[test]
@@ -250,11 +250,11 @@ fn a_volume_is_made_where_the_class_allows_it() {
         class["allowedTopologies"] = topologies;
         set_custom::<StorageClass>(&mut world, [class]);
         set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", "made", &json!({}))]);
-        assert_eq!(["a", "b"].map(|node| lacks(&world, user(&["c"]), node)), expected, "{what}");
+        assert_eq!(["a", "b"].map(|node| rejection_on(&world, user(&["c"]), node)), expected, "{what}");
     }
 }
 
-/// A capacity of class `made`; without `zone` it speaks of no node.
+/// A capacity of class `made`; without `zone` it applies to no node.
 fn capacity(name: &str, zone: Option<&str>, more: &Value) -> Value {
     let topology = zone.map(|zone| json!({"matchLabels": {"zone": zone}}));
     let mut capacity = json!({"metadata": {"name": name, "namespace": "csi"}, "storageClassName": "made", "nodeTopology": topology});
@@ -316,7 +316,7 @@ fn a_volume_is_made_where_enough_is_left_if_the_driver_tells() {
         set_custom::<CsiDriver>(&mut world, driver);
         set_custom::<CsiStorageCapacity>(&mut world, capacity);
         set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", "made", claimed)]);
-        assert_eq!(lacks(&world, user(&["c"]), "a"), expected, "{what}");
+        assert_eq!(rejection_on(&world, user(&["c"]), "a"), expected, "{what}");
     }
 }
 
@@ -335,8 +335,8 @@ fn each_claim_alone_must_find_capacity_and_together_they_may_exceed_it() {
     );
     set_custom::<CsiStorageCapacity>(&mut world, [capacity("k", Some("a"), &json!({"capacity": "1Gi"}))]);
     set_custom::<PersistentVolumeClaim>(&mut world, ["c", "d"].map(|name| claim(name, "made", &json!({}))));
-    assert_eq!(lacks(&world, user(&["c", "d"]), "a"), "");
-    assert_eq!(lacks(&world, user(&["c", "d"]), "b"), CAPACITY);
+    assert_eq!(rejection_on(&world, user(&["c", "d"]), "a"), "");
+    assert_eq!(rejection_on(&world, user(&["c", "d"]), "b"), CAPACITY);
 }
 
 #[test]
@@ -367,6 +367,6 @@ fn the_first_claim_that_cannot_be_made_decides_between_no_volume_and_no_room() {
         (["full-1", "none-0"], VOLUME),
         (["none-0", "full-tied"], CAPACITY),
     ] {
-        assert_eq!(lacks(&world, user(&claims), "a"), expected, "{claims:?}");
+        assert_eq!(rejection_on(&world, user(&claims), "a"), expected, "{claims:?}");
     }
 }

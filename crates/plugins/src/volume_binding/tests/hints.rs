@@ -11,7 +11,7 @@ enum Woken {
 }
 use Woken::{No, Yes};
 
-/// Whether a change wakes a pod that names claim `c`, has an ephemeral volume `data` and an inline volume of driver `inline`.
+/// Hint for a pod that names claim `c` and has an ephemeral volume `data` and an inline volume of driver `inline`.
 fn after<R: Resource + Clone>(old: Option<&Value>, new: Option<&Value>) -> Woken {
     let pod = user(&["c"]).volume(VolumeSource::InlineCsi("inline".into())).spec(|spec| {
         spec.volumes

@@ -1,28 +1,27 @@
-//! Which volume a claim gets, against a model that looks at everything.
+//! Choice of volumes, compared with a model that visits all of them.
 
 use harbormaster_framework::index::IndexKind;
 use harbormaster_testkit::{node, random::Dice};
 
 use super::*;
-use crate::volume_binding::decision::Match;
+use crate::volume_binding::decision::VolumeMatch;
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const SIZES: [&str; 4] = ["1Gi", "2Gi", "2048Mi", "4Gi"];
 
-/// What Reserve would give the claims on that node, as `claim=volume` in the order of the claims' names; `None` if the node
-/// will not do.
-fn given(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
+/// Reserve's choice on the node, as `claim=volume` in the order of the claims' names; `None` if the node does not fit.
+fn reserved_volumes(world: &mut Cluster, pod: &PodInfo, node: &str) -> Option<Vec<String>> {
     world.add_index(IndexKind::of::<Supply>());
     let claims = Claims::of(&Cycle::new(world, pod)).unwrap().unwrap();
     let row = world.find(node).unwrap();
     let found = claims.on(world.objects(), world.indexes().get().unwrap(), world.nodes().node(row)).ok()?;
-    let shown = |Match { claim, volume }: &Match| format!("{}={}", claim.name, volume.name);
-    let mut given: Vec<String> = Decision::of(&found).matches.iter().map(shown).collect();
-    given.sort();
-    Some(given)
+    let shown = |VolumeMatch { claim, volume }: &VolumeMatch| format!("{}={}", claim.name, volume.name);
+    let mut reserved_volumes: Vec<String> = Decision::of(&found).matches.iter().map(shown).collect();
+    reserved_volumes.sort();
+    Some(reserved_volumes)
 }
 
-/// The same by looking at all volumes for each claim, the smallest claim first.
+/// The same choice by visiting all volumes for each claim, smallest claim first.
 fn model(world: &Cluster, claims: &[&str], zone: &str) -> Option<Vec<String>> {
     let objects = world.objects();
     let mut claims: Vec<_> = claims
@@ -30,14 +29,14 @@ fn model(world: &Cluster, claims: &[&str], zone: &str) -> Option<Vec<String>> {
         .map(|name| objects.get::<PersistentVolumeClaim>("default", name).unwrap().unwrap())
         .collect();
     claims.sort_by_key(|claim| claim.requested);
-    let mut given: Vec<(String, String)> = Vec::new();
+    let mut reserved_volumes: Vec<(String, String)> = Vec::new();
     for claim in claims {
         let fits = |volume: &&Custom<PersistentVolume>| {
             let labels = [("zone", zone)].into_iter().collect();
             volume.capacity >= claim.requested
                 && volume.class == claim.class
                 && volume.node_affinity.as_ref().is_none_or(|affinity| affinity.matches(&labels, ""))
-                && given.iter().all(|(_, taken)| *volume.metadata.name != **taken)
+                && reserved_volumes.iter().all(|(_, taken)| *volume.metadata.name != **taken)
         };
         let volumes: Vec<_> = objects.all::<PersistentVolume>().unwrap().collect();
         let own = |volume: &&&Custom<PersistentVolume>| {
@@ -52,12 +51,12 @@ fn model(world: &Cluster, claims: &[&str], zone: &str) -> Option<Vec<String>> {
                 .filter(|volume| volume.claim_ref.is_none() && fits(volume))
                 .min_by_key(|volume| (volume.capacity, volume.metadata.name.clone())),
         };
-        given.push((claim.metadata.name.to_string(), best?.metadata.name.to_string()));
+        reserved_volumes.push((claim.metadata.name.to_string(), best?.metadata.name.to_string()));
     }
-    let mut given: Vec<String> =
-        given.into_iter().map(|(claim, volume)| format!("{claim}={volume}")).collect();
-    given.sort();
-    Some(given)
+    let mut reserved_volumes: Vec<String> =
+        reserved_volumes.into_iter().map(|(claim, volume)| format!("{claim}={volume}")).collect();
+    reserved_volumes.sort();
+    Some(reserved_volumes)
 }
 
 fn random_volume(dice: &mut Dice, name: &str) -> Value {
@@ -86,7 +85,7 @@ fn every_claim_gets_the_smallest_volume_and_the_first_by_name_of_equal_ones() {
         let mut dice = Dice::new(seed);
         let mut world = world(ZONES.map(|zone| node(zone).label("zone", zone)));
         let mut volumes: Vec<Value> = (0..8).map(|at| random_volume(&mut dice, &format!("v{at}"))).collect();
-        // A claim for which two are set aside is left to chance upstream.
+        // If two volumes are set aside for a claim, upstream's choice is random.
         let mut seen = Vec::new();
         volumes.retain(|volume| {
             let of = volume["spec"]["claimRef"]["name"].clone();
@@ -109,7 +108,11 @@ fn every_claim_gets_the_smallest_volume_and_the_first_by_name_of_equal_ones() {
             } else {
                 refused += 1;
             }
-            assert_eq!(given(&mut world, &pod, zone), expected, "seed {seed}, zone {zone}, {claims:?}");
+            assert_eq!(
+                reserved_volumes(&mut world, &pod, zone),
+                expected,
+                "seed {seed}, zone {zone}, {claims:?}"
+            );
         }
     }
     assert!(placed > 100 && refused > 100, "{placed} {refused}");

@@ -3,7 +3,7 @@ use harbormaster_testkit::{node, rejection};
 
 use super::*;
 
-fn said(cluster: &Cluster, pod: PodBuilder) -> String {
+fn rejection_message(cluster: &Cluster, pod: PodBuilder) -> String {
     match trial().pre_filter(cluster, &pod.info()) {
         Ok(PreFilterAnswer::Skip) => "skip".to_owned(),
         Ok(PreFilterAnswer::Continue(None)) => String::new(),
@@ -25,8 +25,8 @@ fn with_claim(claim: Value) -> Cluster {
 #[test]
 fn a_pod_without_claims_is_none_of_its_business() {
     let world = world([node("n")]);
-    assert_eq!(said(&world, pod("p")), "skip");
-    assert_eq!(said(&world, pod("p").volume(VolumeSource::InlineCsi("csi".into()))), "skip");
+    assert_eq!(rejection_message(&world, pod("p")), "skip");
+    assert_eq!(rejection_message(&world, pod("p").volume(VolumeSource::InlineCsi("csi".into()))), "skip");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_claim_that_cannot_be_used_rejects_the_pod_with_upstreams_words() {
         ),
         (claim("c", LOCAL, &json!({})), ""),
     ] {
-        assert_eq!(said(&with_claim(claim), user(&["c"])), expected);
+        assert_eq!(rejection_message(&with_claim(claim), user(&["c"])), expected);
     }
 }
 
@@ -63,11 +63,11 @@ fn the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume_and_must_be_th
         claim("p-data", LOCAL, &json!({"metadata": {"ownerReferences": [owner]}}))
     };
     let waiting = "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-data\"";
-    assert_eq!(said(&world([node("n")]), pod()), waiting);
+    assert_eq!(rejection_message(&world([node("n")]), pod()), waiting);
     let foreign = "PVC default/p-data was not created for pod default/p (pod is not owner)";
-    assert_eq!(said(&with_claim(owned("uid-q")), pod()), foreign);
-    assert_eq!(said(&with_claim(claim("p-data", LOCAL, &json!({}))), pod()), foreign);
-    assert_eq!(said(&with_claim(owned("uid-p")), pod()), "");
+    assert_eq!(rejection_message(&with_claim(owned("uid-q")), pod()), foreign);
+    assert_eq!(rejection_message(&with_claim(claim("p-data", LOCAL, &json!({}))), pod()), foreign);
+    assert_eq!(rejection_message(&with_claim(owned("uid-p")), pod()), "");
 }
 
 #[test]
@@ -94,16 +94,19 @@ fn a_claim_without_volume_that_does_not_wait_rejects_the_pod() {
         ("waits by its annotation", claim("c", "now", &old_class(LOCAL)), ""),
         ("does not wait by its annotation", claim("c", LOCAL, &old_class("now")), immediate),
     ] {
-        assert_eq!(said(&with_claim(claim), user(&["c"])), expected, "{what}");
+        assert_eq!(rejection_message(&with_claim(claim), user(&["c"])), expected, "{what}");
     }
 }
 
 #[test]
 fn the_first_claim_in_trouble_is_told_of_before_any_immediate_one() {
     let mut world = with_claim(claim("now", "now", &json!({})));
-    assert_eq!(said(&world, user(&["now", "gone"])), "persistentvolumeclaim \"gone\" not found");
+    assert_eq!(rejection_message(&world, user(&["now", "gone"])), "persistentvolumeclaim \"gone\" not found");
     set_custom::<PersistentVolumeClaim>(&mut world, [claim("waits", LOCAL, &json!({}))]);
-    assert_eq!(said(&world, user(&["waits", "now"])), "pod has unbound immediate PersistentVolumeClaims");
+    assert_eq!(
+        rejection_message(&world, user(&["waits", "now"])),
+        "pod has unbound immediate PersistentVolumeClaims"
+    );
 }
 
 #[test]

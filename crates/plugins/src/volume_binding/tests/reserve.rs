@@ -35,10 +35,10 @@ fn a_volume_that_was_decided_on_is_taken_for_the_next_pod_until_it_is_given_back
     let mut world = waiting(&["c", "d"], &[volume("v", &json!({}))]);
     let placement = reserve(&mut world, &named("p", &["c"]), "a");
     assert_eq!(claimed_by(&world, "v"), "c uid-c");
-    assert_eq!(lacks(&world, user(&["d"]), "a"), VOLUME);
+    assert_eq!(rejection_on(&world, user(&["d"]), "a"), VOLUME);
     assert!(trial().unreserve(&mut world, &placement).is_empty(), "what was written stays");
     assert_eq!(claimed_by(&world, "v"), "");
-    assert_eq!(lacks(&world, user(&["d"]), "a"), "");
+    assert_eq!(rejection_on(&world, user(&["d"]), "a"), "");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_node_that_was_selected_counts_for_the_next_pod_until_it_is_given_back() {
     set_custom::<PersistentVolumeClaim>(&mut world, [claim("c", "made", &json!({}))]);
     let placement = reserve(&mut world, &named("p", &["c"]), "a");
     assert_eq!(selected_node(&world, "c"), "a");
-    assert_eq!(["a", "b"].map(|node| lacks(&world, user(&["c"]), node)), ["", VOLUME]);
+    assert_eq!(["a", "b"].map(|node| rejection_on(&world, user(&["c"]), node)), ["", VOLUME]);
     trial().unreserve(&mut world, &placement);
     assert_eq!(selected_node(&world, "c"), "");
 }
@@ -112,7 +112,7 @@ fn two_pods_with_one_claim_go_where_its_volume_was_decided_on() {
     let local = |name: &str, zone: &str| volume(name, &on("zone", zone));
     let mut world = waiting(&["shared"], &[local("v", "a"), local("w", "b")]);
     reserve(&mut world, &named("p", &["shared"]), "b");
-    assert_eq!(["a", "b"].map(|node| lacks(&world, user(&["shared"]), node)), [VOLUME, ""]);
+    assert_eq!(["a", "b"].map(|node| rejection_on(&world, user(&["shared"]), node)), [VOLUME, ""]);
     reserve(&mut world, &named("q", &["shared"]), "b");
     assert_eq!(
         (claimed_by(&world, "v").as_str(), claimed_by(&world, "w").as_str()),

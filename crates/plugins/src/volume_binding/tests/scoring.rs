@@ -13,7 +13,7 @@ fn scoring(shape: &[(i32, i32)]) -> Trial {
     Trial::of(VolumeBinding::build(args, &cx).unwrap())
 }
 
-/// As upstream's tests have it: the fuller, the better.
+/// The shape of upstream's tests: fuller storage is better.
 const RISING: [(i32, i32); 2] = [(0, 0), (100, 10)];
 
 fn sized(name: &str, class: &str, storage: &str) -> Value {

@@ -1,5 +1,4 @@
-//! What is kept of volumes and capacities equals what is made anew, whatever changes; and batches that decide from it say
-//! what single nodes are told.
+//! The index, compared with a rebuilt one after random changes, and batches compared with single verdicts.
 
 use harbormaster_framework::index::{IndexKind, Indexes};
 use harbormaster_testkit::{batch_equals_single, node, random::Dice, remove_custom};
@@ -93,11 +92,15 @@ fn the_index_equals_one_made_anew_after_changes_of_nodes_volumes_and_capacities(
             if let Some(trouble) = world.take_errors().first() {
                 panic!("seed {seed}, step {step}: {trouble}");
             }
-            let mut anew = Indexes::default();
+            let mut rebuilt = Indexes::default();
             let view = ClusterView { nodes: world.nodes(), objects: world.objects() };
-            anew.add(IndexKind::of::<Supply>(), view).unwrap();
+            rebuilt.add(IndexKind::of::<Supply>(), view).unwrap();
             let kept = world.indexes().get::<Supply>().unwrap();
-            assert_eq!(kept, anew.get().unwrap(), "kept, and made anew; seed {seed}, step {step}");
+            assert_eq!(
+                kept,
+                rebuilt.get().unwrap(),
+                "index (left) differs from a rebuilt one (right); seed {seed}, step {step}"
+            );
         }
     }
 }
@@ -119,7 +122,7 @@ fn batches_say_of_every_node_what_it_is_told_alone() {
         }
         batch_equals_single(&trial(), &world, &pod.clone().info());
         for name in NAMES.iter().filter(|name| world.find(name).is_some()) {
-            match lacks(&world, pod.clone(), name).as_str() {
+            match rejection_on(&world, pod.clone(), name).as_str() {
                 "" => fitting += 1,
                 _ => lacking += 1,
             }

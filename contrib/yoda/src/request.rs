@@ -1,33 +1,33 @@
-//! What a pod wants of cards, said by its labels.
+//! Cards that a pod requests with its labels.
 
 use harbormaster::api::Labels;
 use thiserror::Error;
 
-/// How many cards; 1 if another label asks for cards and this one is missing.
+/// Number of cards; 1 if only other labels request cards.
 pub const NUMBER: &str = "scv/number";
-/// MiB on each of them, shared with other pods that say how much they need. Without it the pod has its cards to itself.
+/// Memory in MiB on each card, shared with other pods that set this label. Without it, the pod gets whole cards.
 pub const MEMORY: &str = "scv/memory";
-/// The least clock of a card's memory, in MHz.
+/// Minimum memory clock in MHz.
 pub const CLOCK: &str = "scv/clock";
-/// The level of the node, a label of pods and nodes.
+/// Level of the node; a label on pods and nodes.
 pub const LEVEL: &str = "scv/Level";
-/// The pod's place in the queue: higher goes first.
+/// Priority of the pod in the queue; higher values are tried first.
 pub const PRIORITY: &str = "scv/priority";
 
-/// What a pod wants. All of it must be satisfied by the same cards.
+/// Cards that a pod requests. Each card must satisfy all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// How many cards.
+pub struct Request {
+    /// Number of cards.
     pub number: u32,
-    /// MiB on each; `None`: whole cards.
+    /// Memory in MiB on each card; `None` requests whole cards.
     pub memory: Option<u64>,
-    /// The least clock.
+    /// Minimum memory clock in MHz.
     pub clock: Option<u64>,
-    /// The level of the node.
+    /// Level of the node.
     pub level: Option<Level>,
 }
 
-/// How good a node's cards are, as its administrator says.
+/// Quality of a node's cards, as set by its administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// `Low`
@@ -39,7 +39,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level of that name.
+    /// Parses a level.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "Low" => Some(Self::Low),
@@ -50,23 +50,23 @@ impl Level {
     }
 }
 
-/// A label that says nothing.
+/// An invalid label.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("label {label}: {value:?} is not {expected}")]
 pub struct BadLabel {
-    /// Which one.
+    /// Key of the label.
     pub label: &'static str,
-    /// What it says.
+    /// Value of the label.
     pub value: String,
-    /// What it might have said.
+    /// Description of valid values.
     pub expected: &'static str,
 }
 
-impl Wish {
-    /// What the labels ask for; `None`: no cards.
+impl Request {
+    /// Reads the request from labels; returns `None` if the pod requests no cards.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// If a label is invalid.
     pub fn of(labels: &Labels) -> Result<Option<Self>, BadLabel> {
         if labels.is_empty() {
             return Ok(None);
@@ -78,22 +78,22 @@ impl Wish {
         if number.is_none() && memory.is_none() && clock.is_none() && level.is_none() {
             return Ok(None);
         }
-        // No node has more cards than fit into a u32, so no pod that wants them fits.
+        // No node has more than u32::MAX cards, so a pod that requests more does not fit.
         let number = u32::try_from(number.unwrap_or(1)).unwrap_or(u32::MAX);
         Ok(Some(Self { number, memory, clock, level }))
     }
 }
 
-/// What [`PRIORITY`] says; 0 without it.
+/// Returns the value of [`PRIORITY`], or 0 if it is missing.
 ///
 /// # Errors
-/// When it is not a number.
+/// If it is not a number.
 pub fn priority(labels: &Labels) -> Result<i64, BadLabel> {
     let priority = read(labels, PRIORITY, "a whole number", |text| text.parse().ok())?;
     Ok(priority.unwrap_or(0))
 }
 
-/// What [`LEVEL`] says, if it can be read.
+/// Returns the value of [`LEVEL`], if it is present and valid.
 pub fn level(labels: &Labels) -> Option<Level> {
     labels.get(LEVEL).and_then(|text| Level::parse(text))
 }
@@ -120,23 +120,23 @@ mod tests {
 
     use super::*;
 
-    fn wish(pairs: &[(&str, &str)]) -> Result<Option<Wish>, String> {
-        Wish::of(&labels(pairs)).map_err(|bad| bad.to_string())
+    fn request(pairs: &[(&str, &str)]) -> Result<Option<Request>, String> {
+        Request::of(&labels(pairs)).map_err(|bad| bad.to_string())
     }
 
     #[test]
     fn any_label_but_the_priority_asks_for_cards() {
-        let one = Wish { number: 1, memory: None, clock: None, level: None };
+        let one = Request { number: 1, memory: None, clock: None, level: None };
         for (pairs, expected) in [
             (&[][..], None),
             (&[("app", "web"), (PRIORITY, "7")], None),
-            (&[(NUMBER, "2")], Some(Wish { number: 2, ..one })),
-            (&[(MEMORY, "8000")], Some(Wish { memory: Some(8000), ..one })),
-            (&[(CLOCK, "5705")], Some(Wish { clock: Some(5705), ..one })),
-            (&[(LEVEL, "High")], Some(Wish { level: Some(Level::High), ..one })),
-            (&[(NUMBER, "99999999999")], Some(Wish { number: u32::MAX, ..one })),
+            (&[(NUMBER, "2")], Some(Request { number: 2, ..one })),
+            (&[(MEMORY, "8000")], Some(Request { memory: Some(8000), ..one })),
+            (&[(CLOCK, "5705")], Some(Request { clock: Some(5705), ..one })),
+            (&[(LEVEL, "High")], Some(Request { level: Some(Level::High), ..one })),
+            (&[(NUMBER, "99999999999")], Some(Request { number: u32::MAX, ..one })),
         ] {
-            assert_eq!(wish(pairs), Ok(expected), "{pairs:?}");
+            assert_eq!(request(pairs), Ok(expected), "{pairs:?}");
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
             (CLOCK, "", "label scv/clock: \"\" is not a whole number above zero"),
             (LEVEL, "high", "label scv/Level: \"high\" is not High, Medium or Low"),
         ] {
-            assert_eq!(wish(&[(label, value)]), Err(expected.to_owned()));
+            assert_eq!(request(&[(label, value)]), Err(expected.to_owned()));
         }
         let bad = priority(&labels(&[(PRIORITY, "urgent")])).unwrap_err();
         assert_eq!(bad.to_string(), "label scv/priority: \"urgent\" is not a whole number");
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn bug_8_no_cards_is_not_a_number_of_cards() {
         let expected = "label scv/number: \"0\" is not a whole number above zero";
-        assert_eq!(wish(&[(NUMBER, "0")]), Err(expected.to_owned()));
+        assert_eq!(request(&[(NUMBER, "0")]), Err(expected.to_owned()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which volumes of which drivers a pod needs.
+//! The volumes that a pod needs, with their drivers.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::storage::{
     migration,
 };
 
-/// A volume as its driver tells it from others.
+/// A volume as its driver identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DriverVolume {
-    /// One that exists.
+    /// A volume that exists.
     Existing {
         /// The driver.
         driver: Str,
-        /// The driver's name of the volume.
+        /// The driver's name for the volume.
         handle: Str,
     },
-    /// One that is going to be made for a claim.
-    Awaited {
+    /// A volume that will be provisioned for a claim.
+    Unprovisioned {
         /// The driver.
         driver: Str,
         /// The claim's namespace.
@@ -39,24 +39,24 @@ pub(super) enum DriverVolume {
 impl DriverVolume {
     /// The driver.
     pub(super) fn driver(&self) -> &Str {
-        let (Self::Existing { driver, .. } | Self::Awaited { driver, .. }) = self;
+        let (Self::Existing { driver, .. } | Self::Unprovisioned { driver, .. }) = self;
         driver
     }
 }
 
-/// The different volumes that a pod needs, or why that cannot be told.
-pub(super) type Asked = Result<Vec<DriverVolume>, Refusal>;
+/// The distinct volumes that a pod needs, or the reason why they cannot be determined.
+pub(super) type NeededVolumes = Result<Vec<DriverVolume>, VolumeError>;
 
-/// Why it cannot be told which volumes a pod needs.
+/// Reason why a pod's volumes cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum VolumeError {
     /// A claim does not exist.
     NotFound(String),
-    /// Something is not as it should be.
+    /// An object is inconsistent.
     Failed(String),
 }
 
-impl Refusal {
+impl VolumeError {
     pub(super) fn stop(&self) -> Stop {
         match self {
             Self::NotFound(reason) => Reject::unresolvable(reason.clone()).into(),
@@ -65,28 +65,28 @@ impl Refusal {
     }
 }
 
-/// The volumes that a pending pod needs. With `migrated`, on nodes that leave in-tree disks to CSI drivers.
-pub(super) fn volumes_of(objects: &Objects, pod: &PodInfo, migrated: bool) -> Asked {
+/// Returns the volumes that a pending pod needs. `migrated` is true for nodes where CSI drivers serve in-tree disks.
+pub(super) fn volumes_of(objects: &Objects, pod: &PodInfo, migrated: bool) -> NeededVolumes {
     let mut all = Vec::new();
     for volume in &pod.spec.volumes {
-        let found = match claim::claim_of(pod, &volume.name, &volume.source) {
+        let needed = match claim::claim_of(pod, &volume.name, &volume.source) {
             Some(claimed) => {
                 let (namespace, name) = (&pod.namespace, &claimed.name);
                 let not_found = || {
                     let why = claim::not_found(name);
-                    Refusal::NotFound(format!("looking up PVC {namespace}/{name}: {why}"))
+                    VolumeError::NotFound(format!("looking up PVC {namespace}/{name}: {why}"))
                 };
                 let claim = claim_of(objects, pod, &claimed)?.ok_or_else(not_found)?;
                 of_claim(objects, claim, migrated)
             }
             None => in_pod(volume).filter(|_| migrated).transpose()?,
         };
-        all.extend(found.filter(|volume| !all.contains(volume)));
+        all.extend(needed.filter(|volume| !all.contains(volume)));
     }
     Ok(all)
 }
 
-/// The volumes of pods that are on a node with a CSINode. Claims that do not exist count for nothing.
+/// Returns the volumes of pods on a node with a CSINode. Ignores claims that do not exist.
 pub(super) fn volumes_of_pods(
     objects: &Objects,
     pods: &[Arc<PodInfo>],
@@ -94,42 +94,42 @@ pub(super) fn volumes_of_pods(
     let mut all = FxHashSet::default();
     for pod in pods {
         for volume in &pod.spec.volumes {
-            let found = match claim::claim_of(pod, &volume.name, &volume.source) {
+            let needed = match claim::claim_of(pod, &volume.name, &volume.source) {
                 Some(claimed) => {
-                    let claim = claim_of(objects, pod, &claimed).map_err(|refusal| refusal.stop())?;
+                    let claim = claim_of(objects, pod, &claimed).map_err(|error| error.stop())?;
                     claim.and_then(|claim| of_claim(objects, claim, true))
                 }
-                None => in_pod(volume).transpose().map_err(|refusal| refusal.stop())?,
+                None => in_pod(volume).transpose().map_err(|error| error.stop())?,
             };
-            all.extend(found);
+            all.extend(needed);
         }
     }
     Ok(all)
 }
 
-/// The claim that a pod's volume stands for; `None` if there is no such claim.
+/// Returns the claim of a pod's volume, or `None` if it does not exist.
 fn claim_of<'a>(
     objects: &'a Objects,
     pod: &PodInfo,
     claimed: &Claimed,
-) -> Result<Option<&'a Custom<PersistentVolumeClaim>>, Refusal> {
+) -> Result<Option<&'a Custom<PersistentVolumeClaim>>, VolumeError> {
     if claimed.name.is_empty() {
-        return Err(Refusal::Failed("PersistentVolumeClaim had no name".to_owned()));
+        return Err(VolumeError::Failed("PersistentVolumeClaim had no name".to_owned()));
     }
-    let claim = found::<PersistentVolumeClaim>(objects, &pod.namespace, &claimed.name);
+    let claim = lookup::<PersistentVolumeClaim>(objects, &pod.namespace, &claimed.name);
     match claim {
         Some(claim) if claimed.ephemeral && !claim::is_made_for(claim, pod) => {
-            Err(Refusal::Failed(claim::not_made_for(claim, pod)))
+            Err(VolumeError::Failed(claim::not_made_for(claim, pod)))
         }
         claim => Ok(claim),
     }
 }
 
-/// An in-tree disk in a pod, as its driver tells it from others.
-pub(super) fn in_pod(volume: &PodVolume) -> Option<Result<DriverVolume, Refusal>> {
+/// Returns the driver's volume for an in-tree disk in a pod.
+pub(super) fn in_pod(volume: &PodVolume) -> Option<Result<DriverVolume, VolumeError>> {
     let VolumeSource::InTree(disk) = &volume.source else { return None };
     let failed = |why: String| {
-        Refusal::Failed(format!("converting volume({}) from inline to csi: {why}", volume.name))
+        VolumeError::Failed(format!("converting volume({}) from inline to csi: {why}", volume.name))
     };
     let handle = migration::inline_handle(disk)?.map_err(failed);
     Some(handle.map(|handle| DriverVolume::Existing { driver: driver_of(disk), handle }))
@@ -139,16 +139,16 @@ fn driver_of(disk: &InTreeDisk) -> Str {
     migration::of_disk(disk).map_or_else(Str::default, |migration| migration.driver.into())
 }
 
-/// The volume of a claim, or the one that is going to be made for it; `None` if it is none of a CSI driver, or cannot be
-/// told.
+/// Returns the volume of a claim, or the one that will be provisioned for it. Returns `None` if it belongs to no CSI
+/// driver or cannot be determined.
 pub(super) fn of_claim(
     objects: &Objects,
     claim: &Custom<PersistentVolumeClaim>,
     migrated: bool,
 ) -> Option<DriverVolume> {
-    match found::<PersistentVolume>(objects, "", &claim.volume_name) {
+    match lookup::<PersistentVolume>(objects, "", &claim.volume_name) {
         Some(volume) => of_volume(volume, migrated),
-        None => awaited(objects, claim, migrated),
+        None => unprovisioned(objects, claim, migrated),
     }
 }
 
@@ -165,20 +165,24 @@ fn of_volume(volume: &PersistentVolume, migrated: bool) -> Option<DriverVolume> 
     is_known.then_some(DriverVolume::Existing { driver, handle })
 }
 
-fn awaited(objects: &Objects, claim: &Custom<PersistentVolumeClaim>, migrated: bool) -> Option<DriverVolume> {
-    let class = found::<StorageClass>(objects, "", &claim.class)?;
+fn unprovisioned(
+    objects: &Objects,
+    claim: &Custom<PersistentVolumeClaim>,
+    migrated: bool,
+) -> Option<DriverVolume> {
+    let class = lookup::<StorageClass>(objects, "", &claim.class)?;
     let driver = match migration::of_plugin(&class.provisioner) {
         Some(migration) if migration.is_on && migrated => migration.driver.into(),
         Some(_) => return None,
         None => class.provisioner.clone(),
     };
     let Metadata { namespace, name, .. } = &claim.metadata;
-    let volume = DriverVolume::Awaited { driver, namespace: namespace.clone(), claim: name.clone() };
+    let volume = DriverVolume::Unprovisioned { driver, namespace: namespace.clone(), claim: name.clone() };
     (!volume.driver().is_empty()).then_some(volume)
 }
 
-/// An object that may not exist, of a kind that is kept.
-pub(super) fn found<'a, R: Resource>(
+/// Returns an object of a watched kind, if it exists.
+pub(super) fn lookup<'a, R: Resource>(
     objects: &'a Objects,
     namespace: &str,
     name: &str,
