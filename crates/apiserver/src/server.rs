@@ -582,12 +582,10 @@ fn parsed(request: &Request, bytes: &[u8]) -> Result<Value> {
 fn yaml(bytes: &[u8]) -> Result<Value> {
     let text = std::str::from_utf8(bytes).map_err(|e| Failure::bad_request(format!("yaml: {e}")))?;
     let wrong = |why: String| Failure::bad_request(format!("error converting YAML to JSON: {why}"));
-    let mut repeated = Vec::new();
-    let value =
-        harbormaster_yaml::parse(text).map_err(|e| wrong(e.to_string()))?.into_json_at("", &mut repeated);
-    match repeated.first() {
-        Some(key) => Err(wrong(format!("key \"{key}\" already set in map"))),
-        None => Ok(value),
+    let document = harbormaster_yaml::parse(text).map_err(|e| wrong(e.to_string()))?;
+    match document.repeated_keys().first() {
+        Some((key, _)) => Err(wrong(format!("key \"{key}\" already set in map"))),
+        None => Ok(document.into_json()),
     }
 }
 

@@ -4,9 +4,7 @@ use std::{fmt, sync::Arc};
 
 use thiserror::Error;
 
-use harbormaster_yaml::Position;
-
-use crate::positions::Positions;
+use harbormaster_yaml::{Node, Position};
 
 /// One thing that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -122,16 +120,16 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// Which file a configuration was read from, and where its fields stand there.
+/// The file that a configuration was read from, for errors about its fields.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     file: Arc<str>,
-    positions: Arc<Positions>,
+    document: Arc<Node>,
 }
 
 impl Source {
-    pub(crate) fn new(file: &str, positions: Positions) -> Self {
-        Self { file: file.into(), positions: Arc::new(positions) }
+    pub(crate) fn new(file: &str, document: Arc<Node>) -> Self {
+        Self { file: file.into(), document }
     }
 
     /// An error about a field.
@@ -139,16 +137,16 @@ impl Source {
         let field = field.into();
         ConfigError {
             file: self.file.to_string(),
-            position: self.positions.nearest(&field),
+            position: self.document.field(&field).map(|written| written.at),
             field,
             message: message.into(),
             help: None,
         }
     }
 
-    /// Whether the field itself is written down.
+    /// Returns true if the field itself is written in the file.
     pub(crate) fn is_written(&self, field: &str) -> bool {
-        self.positions.has(field)
+        self.document.field(field).is_some_and(|written| written.is_exact)
     }
 
     /// An error about a place.

@@ -8,8 +8,8 @@
 //! Messages are kube-scheduler's; file, line and column are added. Texts are arguments here: nothing reads files.
 //!
 //! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging),
-//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates` with `emulation`; below them `positions` (of fields in a file),
-//! `decode` (tree to structs), `error` and `fields` (messages). `schema` is what editors are told, made of the types that are decoded.
+//! `plan` (expanding), `in_tree` (kube-scheduler's table), `gates` with `emulation`; below them `decode` (tree to structs),
+//! `error` and `fields` (messages). `schema` makes the schema for editors from the types that are decoded.
 
 mod args_rules;
 mod config;
@@ -27,7 +27,6 @@ mod old_versions;
 mod plan;
 mod plugin_args;
 mod plugins;
-mod positions;
 mod schema;
 mod validate;
 mod write;

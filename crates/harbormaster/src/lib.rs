@@ -101,11 +101,12 @@ pub mod config {
 
 /// Manifests, and what a simulation says of their pods.
 pub mod simulation {
+    pub use harbormaster_manifests::{Location, ManifestError, ManifestErrors, Source, Validate};
     pub use harbormaster_sim::{
-        ManifestError, ManifestErrors, Place, PodReport, Report, Source, Validate,
+        PodReport, Report,
         report::{ClaimReport, Fate, Status},
-        volumes::Gets,
     };
+    pub use harbormaster_world::volumes::ClaimedVolume;
 }
 
 /// A make-believe cluster for end-to-end tests: see [`Scheduler::sandbox`](crate::Scheduler::sandbox).

@@ -13,9 +13,10 @@ use harbormaster_driver::{
     Health, HttpExtenders, LeaderElection, LeaseElection,
 };
 use harbormaster_framework::registry::{Build, Registry};
+use harbormaster_manifests::{ManifestErrors, Source};
 use harbormaster_sandbox::{Options, Sandbox, SandboxError};
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Inventory, ManifestErrors, Reading, Report, Source};
+use harbormaster_sim::{Inventory, Reading, Report};
 
 use crate::witness::Witness;
 

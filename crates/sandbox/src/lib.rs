@@ -43,7 +43,7 @@ use std::time::Duration;
 pub use board::{Board, News, PodState, PodView, Update};
 pub use clock::Clock;
 pub use controllers::Controllers;
-pub use harbormaster_sim::{Source, Validate};
+pub use harbormaster_manifests::{Source, Validate};
 pub use kubelet::{FAIL_AFTER, READY_AFTER, RUN_FOR, STOPPED};
 pub use sandbox::{Sandbox, SandboxError};
 

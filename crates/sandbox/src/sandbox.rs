@@ -10,8 +10,8 @@ use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, ku
 use harbormaster_config::ConfigErrors;
 use harbormaster_core::EngineConfig;
 use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig};
+use harbormaster_manifests::ManifestErrors;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::ManifestErrors;
 use tokio::{
     net::TcpListener,
     sync::oneshot,

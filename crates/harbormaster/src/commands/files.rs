@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read as _, path::Path};
 
-use harbormaster_sim::Source;
+use harbormaster_yaml::Source;
 
 /// Files of these kinds are read from directories.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];

@@ -13,9 +13,8 @@ use std::{
 use clap::{Args, ValueEnum};
 use harbormaster_config::FeatureGates;
 use harbormaster_core::Notes;
-use harbormaster_sandbox::{Board, Clock, News, PodState, Sandbox, Scheduler, Update};
+use harbormaster_sandbox::{Board, Clock, News, PodState, Sandbox, Scheduler, Update, Validate};
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::Validate;
 
 use super::{Ended, Failed, Program, files, log, log_output::Output, run::Signals};
 use crate::scheduler;

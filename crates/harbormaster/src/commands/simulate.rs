@@ -11,10 +11,11 @@ use harbormaster_api::similar::did_you_mean;
 use harbormaster_config::FeatureGates;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
+use harbormaster_manifests::Validate;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
-    Inventory, PodExplanation, PodReport, Reading, Report, Validate, explain_independently,
-    explain_simulated, report::Fate,
+    Inventory, PodExplanation, PodReport, Reading, Report, explain_independently, explain_simulated,
+    report::Fate,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 

@@ -1,6 +1,9 @@
 //! Pods of workloads, as their controllers would create them.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use harbormaster_api::{Node, wire::Decoder};
 use harbormaster_objects::{
@@ -10,19 +13,32 @@ use harbormaster_objects::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    daemons::{Fit, fits, target, tie, tolerate},
-    inventory::key,
-    volumes::brought,
+    daemons::{NodeFit, fits, target, tie, tolerate},
+    volumes::pod_claims,
 };
 
-/// More pods than this in one workload are a typing error.
+/// Limit of pods per workload; more are assumed to be a typing error.
 const MAX_PODS: i64 = 1_000_000;
 
-/// A field and what is wrong with it.
-type Wrong = (&'static str, String);
+/// A field of a workload that is out of range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadError {
+    /// Its path.
+    pub field: &'static str,
+    /// Description of the mistake.
+    pub message: String,
+}
 
-/// Kinds whose pods are made here.
-pub(crate) fn is_workload(kind: &Kind) -> bool {
+impl fmt::Display for WorkloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+impl std::error::Error for WorkloadError {}
+
+/// Returns true for the kinds whose pods are created here.
+pub fn is_workload(kind: &Kind) -> bool {
     let known = [
         "apps/Deployment",
         "apps/ReplicaSet",
@@ -35,32 +51,32 @@ pub(crate) fn is_workload(kind: &Kind) -> bool {
     known.contains(&format!("{}/{}", kind.group, kind.kind).as_str())
 }
 
-/// The pods that there are.
+/// The pods that exist.
 #[derive(Debug, Default)]
-pub(crate) struct Existing {
-    /// `namespace/name` of all.
+pub struct ExistingPods {
+    /// `namespace/name` of all pods.
     names: HashSet<String>,
-    /// By the key of the owner.
-    of: HashMap<String, Vec<Owned>>,
+    /// Pods by the key of their owner.
+    by_owner: HashMap<String, Vec<OwnedPod>>,
 }
 
-/// A pod that somebody owns.
+/// A pod with an owner.
 #[derive(Debug)]
-struct Owned {
+struct OwnedPod {
     name: String,
-    /// The node that it is on or meant for; empty for none.
+    /// The node that it runs on or is tied to; empty for none.
     node: String,
     created: String,
     is_ending: bool,
 }
 
-impl Existing {
-    /// Another pod.
-    pub(crate) fn add(&mut self, pod: &Value) {
+impl ExistingPods {
+    /// Adds a pod.
+    pub fn add(&mut self, pod: &Value) {
         self.names.insert(format!("{}/{}", namespace(pod), name(pod)));
         let Some(owner) = controller(pod) else { return };
         let owner = format!("{}/{}/{}", text(owner, "/kind"), namespace(pod), text(owner, "/name"));
-        self.of.entry(owner).or_default().push(Owned {
+        self.by_owner.entry(owner).or_default().push(OwnedPod {
             name: name(pod).to_owned(),
             node: target(pod).unwrap_or_default().to_owned(),
             created: text(pod, "/metadata/creationTimestamp").to_owned(),
@@ -68,37 +84,41 @@ impl Existing {
         });
     }
 
-    /// Whether the owner of that key has any.
-    pub(crate) fn any_of(&self, key: &str) -> bool {
-        self.of.contains_key(key)
+    /// Returns true if the owner with that key has pods.
+    pub fn any_of(&self, key: &str) -> bool {
+        self.by_owner.contains_key(key)
     }
 
-    fn owned_by(&self, key: &str) -> &[Owned] {
-        self.of.get(key).map_or(&[], Vec::as_slice)
+    fn owned_by(&self, key: &str) -> &[OwnedPod] {
+        self.by_owner.get(key).map_or(&[], Vec::as_slice)
     }
 }
 
-/// A workload whose pods may have to be made.
+/// A workload whose pods may have to be created.
 #[derive(Debug)]
-pub(crate) struct Workload {
-    /// `Deployment default/web`.
-    pub(crate) label: String,
-    /// `Deployment/default/web`.
-    pub(crate) key: String,
-    /// Whether it comes from a cluster.
-    pub(crate) is_live: bool,
-    /// Where its manifest stands.
-    pub(crate) order: usize,
+pub struct Workload {
+    /// Kind and name for users: `Deployment default/web`.
+    pub label: String,
+    /// Its [`key`]: `Deployment/default/web`.
+    pub key: String,
+    /// True if it comes from a cluster.
+    pub is_live: bool,
+    /// Position of its manifest in the input.
+    pub order: usize,
     kind: String,
     value: Value,
-    /// How many pods it wants; a DaemonSet's depend on the nodes.
-    wanted: usize,
+    /// Number of pods that it should have; 0 for a DaemonSet, whose pods depend on the nodes.
+    replicas: usize,
 }
 
 impl Workload {
-    pub(crate) fn new(label: String, order: usize, value: Value) -> Result<Self, Wrong> {
+    /// Reads a workload.
+    ///
+    /// # Errors
+    /// The field that is out of range.
+    pub fn new(label: String, order: usize, value: Value) -> Result<Self, WorkloadError> {
         let kind = text(&value, "/kind").to_owned();
-        let wanted = wanted(&kind, &value)?;
+        let replicas = replicas(&kind, &value)?;
         Ok(Self {
             label,
             key: key(&kind, &value),
@@ -106,41 +126,36 @@ impl Workload {
             order,
             kind,
             value,
-            wanted,
+            replicas,
         })
     }
 
-    /// The key of its owner.
-    pub(crate) fn owner(&self) -> Option<String> {
+    /// Returns the key of its owner.
+    pub fn owner(&self) -> Option<String> {
         let owner = controller(&self.value)?;
         Some(format!("{}/{}/{}", text(owner, "/kind"), namespace(&self.value), text(owner, "/name")))
     }
 
-    /// A Deployment owns its pods through a ReplicaSet: here one of the same name.
-    pub(crate) fn replica_set(&self) -> Option<Value> {
+    /// Returns the ReplicaSet of a Deployment; here it has the same name.
+    pub fn replica_set(&self) -> Option<Value> {
         let metadata = json!({"name": name(&self.value), "namespace": namespace(&self.value)});
         let spec = json!({"selector": self.value["spec"]["selector"]});
         let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec});
         (self.kind == "Deployment").then_some(set)
     }
 
-    /// The pods that its controller would make beside those that there are.
-    pub(crate) fn missing_pods(
-        &self,
-        existing: &Existing,
-        nodes: &[Node],
-        decoder: &mut Decoder,
-    ) -> Vec<Value> {
+    /// Returns the pods that its controller would create in addition to the existing ones.
+    pub fn missing_pods(&self, existing: &ExistingPods, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
         match self.kind.as_str() {
             "DaemonSet" => self.daemons(existing, nodes, decoder),
             "StatefulSet" => {
                 let first = number(&self.value, "/spec/ordinals/start");
                 let all =
-                    (first..).take(self.wanted).map(|ordinal| format!("{}-{ordinal}", name(&self.value)));
+                    (first..).take(self.replicas).map(|ordinal| format!("{}-{ordinal}", name(&self.value)));
                 all.filter(|name| !self.is_taken(existing, name)).map(|name| self.pod(&name)).collect()
             }
             _ => {
-                let lacking = self.wanted.saturating_sub(existing.owned_by(&self.key).len());
+                let lacking = self.replicas.saturating_sub(existing.owned_by(&self.key).len());
                 let all = (1_usize..).map(|number| format!("{}-{number}", name(&self.value)));
                 let free = all.filter(|name| !self.is_taken(existing, name));
                 free.take(lacking).map(|name| self.pod(&name)).collect()
@@ -148,17 +163,17 @@ impl Workload {
         }
     }
 
-    /// The names of the pods that its controller would delete since it wants fewer: those without a node first, then the
+    /// Returns the names of the pods that its controller would delete to scale down: pods without a node first, then the
     /// youngest; of a StatefulSet those with the highest ordinals.
-    pub(crate) fn surplus_pods(&self, existing: &Existing) -> Vec<String> {
+    pub fn surplus_pods(&self, existing: &ExistingPods) -> Vec<String> {
         let is_scaled = ["ReplicaSet", "ReplicationController", "StatefulSet"].contains(&self.kind.as_str());
         if !self.is_live || !is_scaled {
             return Vec::new();
         }
         let pods = existing.owned_by(&self.key).iter();
-        let mut pods: Vec<&Owned> = pods.filter(|pod| !pod.is_ending).collect();
-        let surplus = pods.len().saturating_sub(self.wanted);
-        let ordinal = |pod: &Owned| pod.name.rsplit('-').next().and_then(|end| end.parse::<u64>().ok());
+        let mut pods: Vec<&OwnedPod> = pods.filter(|pod| !pod.is_ending).collect();
+        let surplus = pods.len().saturating_sub(self.replicas);
+        let ordinal = |pod: &OwnedPod| pod.name.rsplit('-').next().and_then(|end| end.parse::<u64>().ok());
         if self.kind == "StatefulSet" {
             pods.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
         } else {
@@ -170,12 +185,12 @@ impl Workload {
         pods.iter().take(surplus).map(|pod| format!("{}/{}", namespace(&self.value), pod.name)).collect()
     }
 
-    /// Number of pods that it wants.
-    pub(crate) fn wanted(&self) -> usize {
-        self.wanted
+    /// Returns the number of pods that it should have.
+    pub fn replicas(&self) -> usize {
+        self.replicas
     }
 
-    fn is_taken(&self, existing: &Existing, name: &str) -> bool {
+    fn is_taken(&self, existing: &ExistingPods, name: &str) -> bool {
         existing.names.contains(&format!("{}/{name}", namespace(&self.value)))
     }
 
@@ -212,24 +227,24 @@ impl Workload {
         if self.kind == "StatefulSet"
             && let Some(spec) = spec.as_object_mut()
         {
-            brought::mount(&self.value, pod_name, spec);
+            pod_claims::mount(&self.value, pod_name, spec);
         }
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     }
 
-    /// The claims that one of its pods has of its own.
-    pub(crate) fn claims_of(&self, pod_name: &str) -> Vec<Value> {
+    /// Returns the claims of one of its pods.
+    pub fn claims_of(&self, pod_name: &str) -> Vec<Value> {
         let is_set = self.kind == "StatefulSet";
-        brought::of_stateful_set(&self.value, pod_name).filter(|_| is_set).collect()
+        pod_claims::of_stateful_set(&self.value, pod_name).filter(|_| is_set).collect()
     }
 
-    /// One pod for each node that the template allows and that has none yet.
-    fn daemons(&self, existing: &Existing, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
+    /// Returns one pod for each node that the template allows and that has none yet.
+    fn daemons(&self, existing: &ExistingPods, nodes: &[Node], decoder: &mut Decoder) -> Vec<Value> {
         let mut general = self.pod(name(&self.value));
         tolerate(&mut general["spec"]);
         let Ok(decoded) = decoder.pod_value(&general) else { return vec![general] };
         let has: HashSet<&str> = existing.owned_by(&self.key).iter().map(|pod| pod.node.as_str()).collect();
-        let lacks = |(node, fit): (&Node, Fit)| fit == Fit::Runs && !has.contains(node.name.as_str());
+        let lacks = |(node, fit): (&Node, NodeFit)| fit == NodeFit::Runs && !has.contains(node.name.as_str());
         let pod = |node: &Node| {
             let mut pod = general.clone();
             pod["metadata"]["name"] = format!("{}-{}", name(&self.value), node.name).into();
@@ -240,12 +255,20 @@ impl Workload {
     }
 }
 
-fn wanted(kind: &str, workload: &Value) -> Result<usize, Wrong> {
-    let of = |spec: &Value, field: &str, path: &'static str, default| match &spec[field] {
+/// Returns the key by which workloads are told apart: `Kind/namespace/name`.
+pub fn key(kind: &str, object: &Value) -> String {
+    format!("{kind}/{}/{}", namespace(object), name(object))
+}
+
+fn replicas(kind: &str, workload: &Value) -> Result<usize, WorkloadError> {
+    let of = |spec: &Value, key: &str, field: &'static str, default| match &spec[key] {
         Value::Null => Ok(default),
         value => match value.as_i64() {
             Some(n @ 0..=MAX_PODS) => Ok(n),
-            _ => Err((path, format!("expected a number from 0 to {MAX_PODS}, got {value}"))),
+            _ => {
+                let message = format!("expected a number from 0 to {MAX_PODS}, got {value}");
+                Err(WorkloadError { field, message })
+            }
         },
     };
     let spec = &workload["spec"];

@@ -1,4 +1,4 @@
-//! Volumes by what they are looked for.
+//! Volumes by class and by claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use harbormaster_plugins::storage::{PersistentVolume, matching};
 /// The names of volumes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    /// By class, the smallest first: those that no claim has.
+    /// Unclaimed volumes by class, the smallest first.
     free: BTreeMap<Str, BTreeSet<(Quantity, Str)>>,
-    /// By namespace and name of the claim that they name.
+    /// Claimed volumes by namespace and name of their claim.
     claimed: BTreeMap<(Str, Str), BTreeSet<Str>>,
 }
 
@@ -46,12 +46,12 @@ impl Index {
         }
     }
 
-    /// Volumes that name the claim, by name.
+    /// Returns the volumes that name a claim, in the order of their names.
     pub(super) fn of_claim(&self, namespace: &Str, name: &Str) -> impl Iterator<Item = &Str> {
         self.claimed.get(&(namespace.clone(), name.clone())).into_iter().flatten()
     }
 
-    /// Volumes of a class that no claim has and that hold at least that much, the smallest first.
+    /// Returns unclaimed volumes of a class with at least this capacity, the smallest first.
     pub(super) fn free(&self, class: &Str, at_least: Quantity) -> impl Iterator<Item = &Str> {
         let of_class = self.free.get(class).into_iter();
         of_class.flat_map(move |all| all.range((at_least, Str::default())..)).map(|(_, name)| name)

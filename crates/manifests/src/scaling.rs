@@ -1,11 +1,11 @@
-//! Deployments of a dump whose `replicas` somebody has changed since.
+//! Deployments of a dump whose `replicas` were edited afterwards.
 
 use harbormaster_objects::value::{controller, text};
 use serde_json::{Value, json};
 
 use crate::manifests::Manifest;
 
-/// Number of pods that the Deployment wanted when its controller last saw it.
+/// Number of pods that the Deployment requested when its controller last saw it.
 const DESIRED: &str = "/metadata/annotations/deployment.kubernetes.io~1desired-replicas";
 const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
 
@@ -24,13 +24,14 @@ impl Set {
         text(&self.value, REVISION).parse().unwrap_or_default()
     }
 
-    /// Whether the controller last saw another number of pods that were wanted.
+    /// Returns true if the controller last saw another number of replicas.
     fn is_behind(&self, wanted: i64) -> bool {
         text(&self.value, DESIRED).parse::<i64>().is_ok_and(|seen| seen != wanted)
     }
 }
 
-/// Gives ReplicaSets the replicas that their Deployments want now, as their controller would. Says of which it did.
+/// Scales ReplicaSets to the replicas of their Deployments, as the Deployment controller would. Returns a line for each
+/// Deployment with such a change.
 pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {
     let is = |object: &Manifest, kind: &str| object.kind.kind == kind && object.kind.group == "apps";
     let wanted = |deployment: &Manifest| {

@@ -1,4 +1,4 @@
-//! Dumps of clusters: what in them only the server could say goes, and what they lack is made anew.
+//! Dumps of clusters: removes the fields that only a server sets, and restores objects that dumps lack.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -13,39 +13,40 @@ use harbormaster_objects::{
 };
 use serde_json::{Value, json};
 
-use crate::{documents::Place, manifests::Manifest};
+use crate::{documents::Location, manifests::Manifest};
 
 /// The namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// What is seen of a dump while it is read.
+/// References between the objects of the input, collected while it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Dump {
     uids: HashSet<String>,
     namespaces: BTreeSet<String>,
-    /// Priority classes of pods that have their priority already.
-    classes: BTreeMap<String, Value>,
-    /// Runtime classes of pods that have their overhead already.
+    /// Priority classes of pods whose priority is set.
+    priority_classes: BTreeMap<String, Value>,
+    /// Runtime classes of pods whose overhead is set.
     runtime_classes: BTreeMap<String, Value>,
-    /// By identity: replica sets that own pods.
-    sets: BTreeMap<String, Set>,
-    /// Kinds that there are.
+    /// ReplicaSets that own pods, by UID.
+    sets: BTreeMap<String, ReplicaSetPods>,
+    /// Kinds in the input.
     kinds: HashSet<String>,
-    /// By kind: objects that others name.
+    /// Names of referenced objects, by kind.
     named: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
+/// A ReplicaSet as its pods name it.
 #[derive(Debug)]
-struct Set {
+struct ReplicaSetPods {
     namespace: String,
     name: String,
     pods: usize,
-    place: Place,
+    location: Location,
 }
 
 impl Dump {
-    /// Takes out of an object what only the server that it came from could say, and remembers what it refers to.
-    pub(crate) fn take(&mut self, kind: &Kind, object: &mut Value, place: &Place) {
+    /// Removes the fields of an object that only a server sets, and records the objects that it refers to.
+    pub(crate) fn take(&mut self, kind: &Kind, object: &mut Value, location: &Location) {
         for field in ["resourceVersion", "managedFields", "selfLink"] {
             remove(&mut object["metadata"], field);
         }
@@ -55,7 +56,7 @@ impl Dump {
         match kind.rules {
             Rules::Claim => {
                 self.name("PersistentVolume", text(object, "/spec/volumeName"));
-                // A new claim may mean a class that whoever reads this makes.
+                // The class of a new claim may exist only where the input is used.
                 if !uid(object).is_empty() {
                     self.name("StorageClass", text(object, "/spec/storageClassName"));
                 }
@@ -83,7 +84,7 @@ impl Dump {
             remove(&mut object["metadata"], "namespace");
         }
         if kind.rules == Rules::Pod {
-            self.pod(object, place);
+            self.pod(object, location);
         }
     }
 
@@ -93,7 +94,7 @@ impl Dump {
         }
     }
 
-    /// Kinds of which objects name some and there are none; one line for all.
+    /// Returns a line with the kinds that are referred to and missing altogether.
     pub(crate) fn lacks(&self) -> Option<String> {
         let lacking = self.named.iter().filter(|(kind, _)| !self.kinds.contains(**kind));
         let names = lacking.map(|(kind, names)| {
@@ -112,7 +113,7 @@ impl Dump {
         })
     }
 
-    fn pod(&mut self, pod: &mut Value, place: &Place) {
+    fn pod(&mut self, pod: &mut Value, location: &Location) {
         if !uid(pod).is_empty() {
             take_merged_keys(&mut pod["spec"]);
             // Only a running pod can have them.
@@ -124,7 +125,7 @@ impl Dump {
         {
             let policy =
                 pod.pointer("/spec/preemptionPolicy").cloned().unwrap_or("PreemptLowerPriority".into());
-            self.classes.entry(class.to_owned()).or_insert_with(|| {
+            self.priority_classes.entry(class.to_owned()).or_insert_with(|| {
                 json!({
                     "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class},
                     "value": priority, "preemptionPolicy": policy,
@@ -137,22 +138,22 @@ impl Dump {
             self.runtime_classes.entry(class.to_owned()).or_insert_with(value);
         }
         if let Some(owner) = controller(pod).filter(|owner| owner["kind"] == "ReplicaSet") {
-            let set = self.sets.entry(text(owner, "/uid").to_owned()).or_insert_with(|| Set {
+            let set = self.sets.entry(text(owner, "/uid").to_owned()).or_insert_with(|| ReplicaSetPods {
                 namespace: namespace(pod).to_owned(),
                 name: text(owner, "/name").to_owned(),
                 pods: 0,
-                place: place.clone(),
+                location: location.clone(),
             });
             set.pods += 1;
         }
     }
 
-    /// What the objects refer to and is not among them.
+    /// Returns objects that are referred to and missing, as far as they can be restored.
     pub(crate) fn missing(
         &self,
         objects: &[Manifest],
         kind: &dyn Fn(&str) -> Option<Arc<Kind>>,
-    ) -> Vec<(Arc<Kind>, Value, Place)> {
+    ) -> Vec<(Arc<Kind>, Value, Location)> {
         let all = |rules: Rules| objects.iter().filter(move |object| object.kind.rules == rules);
         let named = |rules| all(rules).map(|object| object.name.as_str()).collect::<HashSet<_>>();
         let mut missing = Vec::new();
@@ -161,7 +162,7 @@ impl Dump {
             let needed = self.namespaces.iter().filter(|name| !known.contains(name.as_str()));
             missing.extend(needed.filter(|name| !NAMESPACES.contains(&name.as_str())).map(|name| {
                 let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-                (kind.clone(), value, Place::default())
+                (kind.clone(), value, Location::default())
             }));
         }
         if let Some(kind) = kind("PriorityClass") {
@@ -169,13 +170,13 @@ impl Dump {
             let is_known = |name: &str| {
                 known.contains(name) || SYSTEM_CLASSES.iter().any(|(system, ..)| *system == name)
             };
-            let needed = self.classes.iter().filter(|(name, _)| !is_known(name));
-            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Place::default())));
+            let needed = self.priority_classes.iter().filter(|(name, _)| !is_known(name));
+            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Location::default())));
         }
         if let Some(kind) = kind("RuntimeClass") {
             let known = named(Rules::RuntimeClass);
             let needed = self.runtime_classes.iter().filter(|(name, _)| !known.contains(name.as_str()));
-            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Place::default())));
+            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Location::default())));
         }
         if let Some(kind) = kind("ReplicaSet") {
             let deployments: Vec<Value> = all(Rules::Workload)
@@ -184,27 +185,27 @@ impl Dump {
                 .collect();
             for deployment in deployments {
                 let sets = self.sets_of(&deployment);
-                missing.extend(sets.into_iter().map(|(value, place)| (kind.clone(), value, place)));
+                missing.extend(sets.into_iter().map(|(value, location)| (kind.clone(), value, location)));
             }
         }
         missing
     }
 
-    /// Where a dump has a Deployment and pods but not the ReplicaSets between them, these are made anew, so that the
-    /// Deployment knows its pods. The one with the most pods is taken for the current one: it wants what is missing.
-    fn sets_of(&self, deployment: &Value) -> Vec<(Value, Place)> {
-        let is_missing = |(uid, set): &(&String, &Set)| {
+    /// Restores the ReplicaSets between a Deployment and its pods, so that the Deployment owns them. The ReplicaSet with
+    /// the most pods counts as the current one: it gets the replicas that are missing.
+    fn sets_of(&self, deployment: &Value) -> Vec<(Value, Location)> {
+        let is_missing = |(uid, set): &(&String, &ReplicaSetPods)| {
             let of_deployment = set.name.rsplit_once('-').is_some_and(|(owner, _)| owner == name(deployment));
             of_deployment && set.namespace == namespace(deployment) && !self.uids.contains(uid.as_str())
         };
-        let mut sets: Vec<(&String, &Set)> = self.sets.iter().filter(is_missing).collect();
+        let mut sets: Vec<(&String, &ReplicaSetPods)> = self.sets.iter().filter(is_missing).collect();
         sets.sort_by_key(|(_, set)| std::cmp::Reverse(set.pods));
         let pods: usize = sets.iter().map(|(_, set)| set.pods).sum();
         let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
         let lacking = usize::try_from(wanted).unwrap_or(usize::MAX).saturating_sub(pods);
-        let of = |(i, (uid, set)): (usize, (&String, &Set))| {
+        let of = |(i, (uid, set)): (usize, (&String, &ReplicaSetPods))| {
             let replicas = set.pods + if i == 0 { lacking } else { 0 };
-            (replica_set(deployment, &set.name, uid, replicas), set.place.clone())
+            (replica_set(deployment, &set.name, uid, replicas), set.location.clone())
         };
         sets.into_iter().enumerate().map(of).collect()
     }
@@ -233,8 +234,8 @@ fn replica_set(deployment: &Value, set_name: &str, set_uid: &str, replicas: usiz
     })
 }
 
-/// Takes what the server has added to selectors because of `matchLabelKeys` and `mismatchLabelKeys` out of them again:
-/// it adds it to every new pod, and refuses those that have it.
+/// Removes the requirements that the server has added to selectors because of `matchLabelKeys` and `mismatchLabelKeys`.
+/// A server adds them to every new pod, and refuses pods that have them.
 fn take_merged_keys(spec: &mut Value) {
     list_mut(spec, "/topologySpreadConstraints").iter_mut().for_each(take_keys);
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -262,7 +263,7 @@ fn take_keys(term: &mut Value) {
     }
 }
 
-/// A runtime class that gives pods this overhead. How its containers run does not matter here.
+/// Returns a runtime class with this overhead. Its handler is irrelevant here.
 fn runtime_class(name: &str, overhead: Option<&Value>) -> Value {
     let mut class = json!({
         "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "unknown",

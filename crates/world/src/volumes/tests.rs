@@ -46,7 +46,7 @@ fn key(name: &str) -> ClaimKey {
 /// `phase of the claim, its volume, last reason`
 fn outcome(volumes: &mut Volumes, name: &str) -> String {
     let changes = volumes.take_changes();
-    let reason = changes.said.last().map_or("", |said| said.reason);
+    let reason = changes.events.last().map_or("", |event| event.reason);
     let claim = volumes.claim(&key(name)).unwrap();
     [text(claim, "/status/phase"), text(claim, "/spec/volumeName"), reason].join(" ").trim_end().to_owned()
 }
@@ -127,8 +127,8 @@ fn a_claim_that_waits_gets_what_the_scheduler_says() {
     ];
     let mut volumes = settled(Provisioners::Ready, &objects);
     let changes = volumes.take_changes();
-    assert_eq!(changes.said[0].message, "waiting for first consumer to be created before binding");
-    assert_eq!((changes.said[0].tone, changes.made.len()), (Tone::Well, 0));
+    assert_eq!(changes.events[0].message, "waiting for first consumer to be created before binding");
+    assert_eq!((changes.events[0].severity, changes.created.len()), (Severity::Normal, 0));
 
     let mut given = volumes.clone();
     given.set_aside("v", &key("c"));
@@ -215,7 +215,7 @@ fn claims_with_numbers_get_volumes_in_one_zone_after_the_other() {
     objects.push(class("fast", "csi.example.com", "Immediate"));
     let mut volumes = settled(Provisioners::Ready, &objects);
     let zone = |volume: &Value| volume.pointer("/spec/nodeAffinity").unwrap().to_string();
-    let zones: BTreeSet<String> = volumes.take_changes().made.iter().map(zone).collect();
+    let zones: BTreeSet<String> = volumes.take_changes().created.iter().map(zone).collect();
     assert_eq!(zones.len(), 3, "{zones:?}");
 }
 
@@ -272,11 +272,11 @@ fn what_becomes_of_a_volume_without_its_claim_is_said_by_its_policy() {
 #[test]
 fn a_claim_that_goes_with_its_pod_takes_the_volume_that_was_made_for_it_along() {
     let mut volumes = settled(Provisioners::Floating, &[claim("c", "fast"), class("fast", "x", "Immediate")]);
-    assert_eq!(volumes.gets(&key("c")), Some(Gets::Provisioned(BTreeMap::new())));
+    assert_eq!(volumes.claimed_volume(&key("c")), Some(ClaimedVolume::Provisioned(BTreeMap::new())));
     volumes.take_changes();
     assert_eq!(volumes.remove_claim(&key("c")).as_ref().map(name), Some("c"));
     assert_eq!(volumes.take_changes().deleted.len(), 1);
-    assert_eq!((volumes.gets(&key("c")), volumes.remove_claim(&key("c"))), (None, None));
+    assert_eq!((volumes.claimed_volume(&key("c")), volumes.remove_claim(&key("c"))), (None, None));
 }
 
 #[test]
@@ -326,17 +326,17 @@ fn pods_bring_the_claims_of_their_ephemeral_volumes_and_templates() {
     let template = json!({"metadata": {"name": "data", "labels": {"kind": "fast"}}, "spec": {"accessModes": ["ReadWriteOnce"]}});
     let set = json!({"metadata": {"name": "db", "namespace": "shop"},
         "spec": {"selector": {"matchLabels": {"app": "db"}}, "volumeClaimTemplates": [template]}});
-    let made: Vec<Value> = brought::of_stateful_set(&set, "db-3").collect();
+    let made: Vec<Value> = pod_claims::of_stateful_set(&set, "db-3").collect();
     let metadata = json!({"name": "data-db-3", "namespace": "shop", "labels": {"kind": "fast", "app": "db"}});
     assert_eq!((&made[0]["metadata"], &made[0]["spec"]), (&metadata, &template["spec"]));
     let mut spec = json!({"volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]});
-    brought::mount(&set, "db-3", spec.as_object_mut().unwrap());
+    pod_claims::mount(&set, "db-3", spec.as_object_mut().unwrap());
     let data = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-db-3"}});
     assert_eq!(spec["volumes"], json!([data, {"name": "tmp", "emptyDir": {}}]));
 
     let pod = json!({"metadata": {"name": "p", "namespace": "shop", "uid": "u"},
         "spec": {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]}});
-    let made: Vec<Value> = brought::of_pod(&pod).collect();
+    let made: Vec<Value> = pod_claims::of_pod(&pod).collect();
     assert_eq!(
         (name(&made[0]), made[0]["metadata"]["ownerReferences"][0]["uid"].as_str()),
         ("p-scratch", Some("u"))

@@ -1,14 +1,47 @@
-//! Mistakes in manifests, for people.
+//! Mistakes in manifests, as users read them.
 
 use std::{collections::HashMap, fmt};
 
-use crate::documents::{Fields, Place};
+use harbormaster_api::wire::DecodeError;
+use harbormaster_objects::{FieldError, rules::Refusal};
 
-/// One thing that is wrong with the manifests.
+use crate::documents::{DocumentTrees, Location};
+
+/// A field of an object and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldProblem {
+    /// Its path; empty for the whole object.
+    pub field: String,
+    /// Description of the mistake.
+    pub message: String,
+}
+
+impl From<FieldError> for FieldProblem {
+    fn from(error: FieldError) -> Self {
+        Self { field: error.field, message: error.problem }
+    }
+}
+
+impl From<DecodeError> for FieldProblem {
+    fn from(error: DecodeError) -> Self {
+        Self { field: error.path, message: error.problem }
+    }
+}
+
+/// Returns the fields for which an object is refused.
+pub(crate) fn problems(refusal: Refusal) -> Vec<FieldProblem> {
+    match refusal {
+        Refusal::Unfit(message) => vec![FieldProblem { field: String::new(), message }],
+        Refusal::Forbidden { field, why } => vec![FieldProblem { field: field.to_owned(), message: why }],
+        Refusal::Invalid(errors) => errors.into_iter().map(FieldProblem::from).collect(),
+    }
+}
+
+/// A mistake in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
-    /// The document and, if known, the object's place in it.
-    pub place: Place,
+    /// The document and, if known, the object in it.
+    pub location: Location,
     /// The line of the field, counted from 1.
     pub line: Option<u64>,
     /// For example `Pod default/web`; empty if it is not known.
@@ -20,9 +53,9 @@ pub struct ManifestError {
 }
 
 impl ManifestError {
-    /// Adds the line, and shows numbers and booleans in the way in which they are written there.
-    pub(crate) fn locate(&mut self, fields: &Fields) {
-        let Some(found) = fields.find(&self.place, &self.field) else { return };
+    /// Adds the line, and shows numbers and booleans as they are written there.
+    pub(crate) fn locate(&mut self, trees: &DocumentTrees) {
+        let Some(found) = trees.find(&self.location, &self.field) else { return };
         self.line = Some(found.line);
         if !found.written.is_empty()
             && let Some(at) = self.message.find(", got ")
@@ -38,10 +71,10 @@ impl ManifestError {
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&*self.place.file, self.line) {
-            ("", _) => write!(f, "objects[{}]", self.place.document)?,
+        match (&*self.location.file, self.line) {
+            ("", _) => write!(f, "objects[{}]", self.location.document)?,
             (file, Some(line)) => write!(f, "{file}:{line}")?,
-            (file, None) => write!(f, "{file}: document {}", self.place.document)?,
+            (file, None) => write!(f, "{file}: document {}", self.location.document)?,
         }
         for part in [&self.object, &self.field].into_iter().filter(|part| !part.is_empty()) {
             write!(f, ": {part}")?;
@@ -50,21 +83,21 @@ impl fmt::Display for ManifestError {
     }
 }
 
-/// Everything that is wrong with the manifests; one line for each mistake when printed, however many objects make it.
+/// All mistakes in the manifests. Prints one line for each mistake, however many objects make it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines(.0).join("\n"))]
 pub struct ManifestErrors(pub Vec<ManifestError>);
 
-/// One line for each mistake, with the first object that makes it and the number of all others.
+/// Returns one line for each mistake, with the first object that makes it and the number of all others.
 pub(crate) fn lines(errors: &[ManifestError]) -> Vec<String> {
-    let mut places = HashMap::new();
+    let mut groups_by_key = HashMap::new();
     let mut groups: Vec<(&ManifestError, usize, Option<u64>)> = Vec::new();
     for error in errors {
         let kind = error.object.split(' ').next().unwrap_or_default();
-        // What names no field may be about anything.
+        // Without a field, the message may be about anything.
         let subject = if error.field.is_empty() { error.object.as_str() } else { kind };
-        let key = (&error.place.file, subject, error.field.as_str(), error.message.as_str());
-        let at = *places.entry(key).or_insert(groups.len());
+        let key = (&error.location.file, subject, error.field.as_str(), error.message.as_str());
+        let at = *groups_by_key.entry(key).or_insert(groups.len());
         match groups.get_mut(at) {
             None => groups.push((error, 0, None)),
             Some((_, others, next)) => {

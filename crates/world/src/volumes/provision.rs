@@ -1,9 +1,9 @@
-//! Volumes that are made for claims.
+//! Provisioning of volumes.
 //!
-//! Where a volume can be used from is told by labels of the node that it is made for. Which labels these are, the driver's
-//! entry in the node's CSINode says (`topologyKeys`; none means from everywhere); without an entry it is the labels that
-//! the class's `allowedTopologies` name; without these the node's zone, as clouds have it; and a node without a zone has
-//! volumes that can be used from everywhere.
+//! The topology of a volume consists of labels of the node that it is provisioned for. The driver's entry in the node's
+//! CSINode names their keys (`topologyKeys`; none means that all nodes can use the volume). Without an entry they are the
+//! keys of the class's `allowedTopologies`, and without these the zone, as in clouds. If the node has no zone, all nodes
+//! can use the volume.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,27 +19,27 @@ use harbormaster_plugins::storage::{
 use serde_json::{Value, json};
 
 use super::{
-    ClaimKey, Kept, Provisioners, Tone, Volumes, claim_reference,
+    ClaimKey, DecodedObject, Provisioners, Severity, Volumes, claim_reference,
     claiming::{CONTROLLER, annotate},
 };
 
-/// By whom a volume was made.
+/// Annotation with the provisioner of a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// Who is to make a claim's volume, under its name and the former one.
+/// Annotations with the provisioner of a claim's volume, current and former.
 const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
-/// Why no volume is made: what is said of the claim.
-type Refusal = (Tone, &'static str, String);
+/// Reason why no volume is provisioned, for an event about the claim.
+type Refusal = (Severity, &'static str, String);
 
-/// A part of the cluster: labels of its nodes, each with the values that it may have. Without labels it is all of it.
-type Place = BTreeMap<Str, BTreeSet<Str>>;
+/// A part of the cluster: labels of its nodes with their possible values. Without labels it is the whole cluster.
+type Topology = BTreeMap<Str, BTreeSet<Str>>;
 
 impl Volumes {
-    /// Makes a volume for a claim, or says why it cannot be.
+    /// Provisions a volume for a claim, or reports why that is impossible.
     pub(super) fn provision(&mut self, key: &ClaimKey, claim: &Custom<PersistentVolumeClaim>) {
-        if let Err((tone, reason, message)) = self.try_provision(key, claim) {
-            self.say(key, CONTROLLER, tone, reason, message);
+        if let Err((severity, reason, message)) = self.try_provision(key, claim) {
+            self.report(key, CONTROLLER, severity, reason, message);
             self.set_claim_phase(key, "Pending");
         }
     }
@@ -49,36 +49,39 @@ impl Volumes {
         key: &ClaimKey,
         claim: &Custom<PersistentVolumeClaim>,
     ) -> Result<(), Refusal> {
-        let kept = self.class_to_make(claim)?;
-        let provisioner = kept.read.provisioner.as_str();
+        let class = self.class_to_provision(claim)?;
+        let provisioner = class.read.provisioner.as_str();
         self.change_claim(key, |claim| PROVISIONER.iter().for_each(|by| annotate(claim, by, provisioner)));
         if self.provisioners == Provisioners::Elsewhere {
-            return Err((Tone::Stuck, "ExternalProvisioning", waiting_for(provisioner)));
+            return Err((Severity::Stuck, "ExternalProvisioning", waiting_for(provisioner)));
         }
-        let affinity = self.affinity_for(claim, &kept.read).inspect_err(|_| {
-            // The scheduler is to decide again.
+        let affinity = self.affinity_for(claim, &class.read).inspect_err(|_| {
+            // The scheduler must decide again.
             self.change_claim(key, unselect_node);
         })?;
         let Some(value) = self.claim(key) else { return Ok(()) };
-        let volume = made(value, &kept.value, affinity);
+        let volume = new_volume(value, &class.value, affinity);
         let name = text(&volume, "/metadata/name").to_owned();
         if self.is_floating(claim) {
             self.floating.insert(name.clone());
         }
         self.put_volume(&volume);
-        self.open.made.insert(name.clone());
+        self.pending.created.insert(name.clone());
         self.given.insert(name.clone(), true);
         let message = format!("Successfully provisioned volume {name}");
-        self.say(key, provisioner, Tone::Well, "ProvisioningSucceeded", message);
+        self.report(key, provisioner, Severity::Normal, "ProvisioningSucceeded", message);
         self.bind(key, &name);
         Ok(())
     }
 
-    /// The class of which a volume can be made for the claim.
-    fn class_to_make(&self, claim: &PersistentVolumeClaim) -> Result<Kept<StorageClass>, Refusal> {
+    /// Returns the class from which the claim's volume is provisioned.
+    fn class_to_provision(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<DecodedObject<StorageClass>, Refusal> {
         if claim.class.is_empty() {
             let why = "no persistent volumes available for this claim and no storage class is set";
-            return Err((Tone::Stuck, "FailedBinding", why.to_owned()));
+            return Err((Severity::Stuck, "FailedBinding", why.to_owned()));
         }
         let class = self.classes.get(claim.class.as_str());
         let class = class.ok_or_else(|| failed(class::not_found(&claim.class)))?;
@@ -88,7 +91,7 @@ impl Volumes {
         }
     }
 
-    /// From where the claim's volume is to be used.
+    /// Returns the node affinity of the claim's volume.
     fn affinity_for(
         &self,
         claim: &Custom<PersistentVolumeClaim>,
@@ -100,7 +103,7 @@ impl Volumes {
         let Some(node) = claim::selected_node(claim) else {
             return Ok(match self.is_floating(claim) {
                 true => affinity(allowed(class)),
-                false => affinity(self.one_of_all(class, &claim.metadata.name)),
+                false => affinity(self.pick_topology(class, &claim.metadata.name)),
             });
         };
         let labels = self.nodes.get(node).filter(|labels| class.allows(labels));
@@ -108,12 +111,12 @@ impl Volumes {
         Ok(affinity([self.topology(class, node, labels)]))
     }
 
-    /// Whether the place of the claim's volume is decided later.
+    /// Returns true if the topology of the claim's volume stays open.
     fn is_floating(&self, claim: &Custom<PersistentVolumeClaim>) -> bool {
         self.provisioners == Provisioners::Floating && claim::selected_node(claim).is_none()
     }
 
-    /// Says on which node the first pod is that uses a volume whose place was open.
+    /// Fixes the topology of a volume that was open: `node` runs the first pod that uses it.
     pub fn land(&mut self, volume: &str, node: &str) {
         if !self.floating.remove(volume) {
             return;
@@ -124,8 +127,8 @@ impl Volumes {
         self.change_volume(volume, |volume| set_affinity(volume, affinity));
     }
 
-    /// From where a volume can be used that is made for that node.
-    fn topology(&self, class: &StorageClass, node: &str, labels: &Labels) -> Place {
+    /// Returns the topology of a volume that is provisioned for a node.
+    fn topology(&self, class: &StorageClass, node: &str, labels: &Labels) -> Topology {
         let of_node = |key: &Str| Some((key.clone(), BTreeSet::from([labels.get(key)?.clone()])));
         let driver = driver_of(class);
         let entry =
@@ -139,8 +142,8 @@ impl Volumes {
         of_node(&Str::from(LABEL_ZONE)).into_iter().collect()
     }
 
-    /// One of all places in which volumes of the class can be made; none if there is but everywhere.
-    fn one_of_all(&self, class: &StorageClass, claim: &str) -> Option<Place> {
+    /// Picks one of the topologies in which volumes of the class can be provisioned.
+    fn pick_topology(&self, class: &StorageClass, claim: &str) -> Option<Topology> {
         let driver = driver_of(class);
         let has_driver = |node: &Str| {
             let entry = self.drivers.get(node.as_str());
@@ -149,17 +152,18 @@ impl Volumes {
         let needs_driver = self.nodes.keys().any(has_driver);
         let allowed = self.nodes.iter().filter(|(_, labels)| class.allows(labels));
         let nodes = allowed.filter(|(node, _)| !needs_driver || has_driver(node));
-        let all: BTreeSet<Place> = nodes.map(|(node, labels)| self.topology(class, node, labels)).collect();
+        let all: BTreeSet<Topology> =
+            nodes.map(|(node, labels)| self.topology(class, node, labels)).collect();
         let at = spread(claim) % u64::try_from(all.len()).unwrap_or(u64::MAX).max(1);
         all.into_iter().nth(usize::try_from(at).unwrap_or_default())
     }
 }
 
 fn failed(why: String) -> Refusal {
-    (Tone::Warning, "ProvisioningFailed", why)
+    (Severity::Warning, "ProvisioningFailed", why)
 }
 
-/// The controller's words.
+/// Returns the controller's message.
 fn waiting_for(provisioner: &str) -> String {
     format!(
         "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system \
@@ -173,13 +177,13 @@ fn unselect_node(claim: &mut Value) {
     }
 }
 
-/// The driver that makes volumes of the class.
+/// Returns the driver that provisions volumes of the class.
 fn driver_of(class: &StorageClass) -> &str {
     let provisioner = class.provisioner.as_str();
     migration::of_plugin(provisioner).map_or(provisioner, |migration| migration.driver)
 }
 
-/// Claims of one StatefulSet have numbers in a row, as external-provisioner counts on.
+/// Claims of one StatefulSet have consecutive numbers; external-provisioner relies on that, too.
 fn spread(claim: &str) -> u64 {
     let numbered =
         claim.rsplit_once('-').and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?)));
@@ -188,30 +192,32 @@ fn spread(claim: &str) -> u64 {
     sum + u64::from(number)
 }
 
-/// The parts of the cluster that the class allows, as it says it; none if it allows all of it.
-fn allowed(class: &StorageClass) -> Vec<Place> {
-    let place = |term: &TopologyTerm| {
+/// Returns the topologies that a class allows; none if it allows the whole cluster.
+fn allowed(class: &StorageClass) -> Vec<Topology> {
+    let topology = |term: &TopologyTerm| {
         let all = term.match_label_expressions.iter();
         all.map(|one| (one.key.clone(), one.values.iter().cloned().collect())).collect()
     };
-    class.allowed_topologies.iter().map(place).collect()
+    class.allowed_topologies.iter().map(topology).collect()
 }
 
-/// The affinity of a volume that can be used from these parts of the cluster; `null` if it can from everywhere.
-fn affinity(places: impl IntoIterator<Item = Place>) -> Value {
-    let term = |place: Place| {
+/// Returns the node affinity for these topologies; `null` if all nodes can use the volume.
+fn affinity(topologies: impl IntoIterator<Item = Topology>) -> Value {
+    let term = |topology: Topology| {
         let one = |(key, values)| json!({"key": key, "operator": "In", "values": values});
-        json!({"matchExpressions": place.into_iter().map(one).collect::<Vec<Value>>()})
+        json!({"matchExpressions": topology.into_iter().map(one).collect::<Vec<Value>>()})
     };
-    let places: Vec<Place> = places.into_iter().collect();
-    match places.is_empty() || places.iter().any(Place::is_empty) {
+    let topologies: Vec<Topology> = topologies.into_iter().collect();
+    match topologies.is_empty() || topologies.iter().any(Topology::is_empty) {
         true => Value::Null,
-        false => json!({"required": {"nodeSelectorTerms": places.into_iter().map(term).collect::<Vec<_>>()}}),
+        false => {
+            json!({"required": {"nodeSelectorTerms": topologies.into_iter().map(term).collect::<Vec<_>>()}})
+        }
     }
 }
 
-/// The labels that tell from where a volume can be used that was made for one node.
-pub(super) fn place_of(volume: &Value) -> BTreeMap<String, String> {
+/// Returns the topology of a volume that was provisioned for one node.
+pub(super) fn topology_of(volume: &Value) -> BTreeMap<String, String> {
     let term = volume.pointer("/spec/nodeAffinity/required/nodeSelectorTerms/0").unwrap_or(&Value::Null);
     let label = |one: &Value| match list(one, "/values") {
         [Value::String(value)] => Some((text(one, "/key").to_owned(), value.clone())),
@@ -229,8 +235,8 @@ fn set_affinity(volume: &mut Value, affinity: Value) {
     }
 }
 
-/// A volume for a claim of that class.
-fn made(claim: &Value, class: &Value, affinity: Value) -> Value {
+/// Returns a new volume for a claim.
+fn new_volume(claim: &Value, class: &Value, affinity: Value) -> Value {
     let name = match uid(claim) {
         "" => format!("pvc-{}-{}", namespace(claim), name(claim)),
         uid => format!("pvc-{uid}"),
@@ -264,7 +270,7 @@ fn made(claim: &Value, class: &Value, affinity: Value) -> Value {
     volume
 }
 
-/// Where the data is: in a disk of the in-tree plugin that the provisioner names, or with a CSI driver.
+/// Returns the volume source: a disk of the in-tree plugin that the provisioner names, or a CSI volume.
 fn source(provisioner: &str, name: &str) -> (&'static str, Value) {
     match provisioner {
         "kubernetes.io/gce-pd" => ("gcePersistentDisk", json!({"pdName": name})),

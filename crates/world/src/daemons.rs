@@ -1,4 +1,4 @@
-//! What the DaemonSet controller does to the pods that it makes, and which nodes it makes them for.
+//! Pods of DaemonSets as their controller creates them, and the nodes that get one.
 
 use harbormaster_api::{
     Node, Pod,
@@ -8,7 +8,7 @@ use harbormaster_api::{
 use harbormaster_objects::value::{list, text};
 use serde_json::{Value, json};
 
-/// What the controller lets its pods tolerate, whatever their template says, with the effects.
+/// Taints, with their effects, that pods of DaemonSets always tolerate.
 const TOLERATED: &[(&str, &str)] = &[
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -19,37 +19,37 @@ const TOLERATED: &[(&str, &str)] = &[
 ];
 const TOLERATED_BY_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// What a node is to a DaemonSet.
+/// Relation of a node to a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
-    /// It is to have a pod.
+pub enum NodeFit {
+    /// The node gets a pod.
     Runs,
-    /// It gets no pod, and may keep the one that it has.
+    /// The node gets no pod, and keeps the one that it has.
     Keeps,
-    /// It is to have none.
+    /// The node has no pod.
     Refuses,
 }
 
-/// What each of `nodes` is to a DaemonSet, of which `pod` is any pod after [`tolerate`].
-pub fn fits<'a>(pod: &'a Pod, nodes: &'a [Node]) -> impl Iterator<Item = (&'a Node, Fit)> {
+/// Returns the relation of each node to a DaemonSet; `pod` is any of its pods after [`tolerate`].
+pub fn fits<'a>(pod: &'a Pod, nodes: &'a [Node]) -> impl Iterator<Item = (&'a Node, NodeFit)> {
     let demands = RequiredNodeAffinity::new(pod.spec.node_selector.as_ref(), pod.spec.node_affinity.as_ref());
     nodes.iter().map(move |node| {
         let is_elsewhere = pod.node_name.as_ref().is_some_and(|only| *only != node.name);
         let fit = match is_elsewhere || !demands.matches(&node.labels, &node.name) {
-            true => Fit::Refuses,
+            true => NodeFit::Refuses,
             false => taints_leave(pod, node),
         };
         (node, fit)
     })
 }
 
-fn taints_leave(pod: &Pod, node: &Node) -> Fit {
+fn taints_leave(pod: &Pod, node: &Node) -> NodeFit {
     let is_free_of =
         |effect: TaintEffect| node.taints.iter().all(|t| t.effect != effect || is_tolerated(pod, t));
     match (is_free_of(TaintEffect::NoExecute), is_free_of(TaintEffect::NoSchedule)) {
-        (true, true) => Fit::Runs,
-        (true, false) => Fit::Keeps,
-        (false, _) => Fit::Refuses,
+        (true, true) => NodeFit::Runs,
+        (true, false) => NodeFit::Keeps,
+        (false, _) => NodeFit::Refuses,
     }
 }
 
@@ -57,7 +57,7 @@ fn is_tolerated(pod: &Pod, taint: &Taint) -> bool {
     pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint, false))
 }
 
-/// Adds the controller's own tolerations to the spec of a pod.
+/// Adds the controller's tolerations to the spec of a pod.
 pub fn tolerate(spec: &mut Value) {
     let own = (spec["hostNetwork"] == true).then_some(&TOLERATED_BY_HOST_NETWORK);
     let tolerations: Vec<Value> = TOLERATED
@@ -74,14 +74,14 @@ pub fn tolerate(spec: &mut Value) {
     }
 }
 
-/// Ties the spec of a pod to a node, in a way that leaves the placing to the scheduler.
+/// Ties the spec of a pod to a node by affinity, so that the scheduler still binds it.
 pub fn tie(spec: &mut Value, node: &str) {
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
         json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
 }
 
-/// The node that a pod runs on or is tied to.
+/// Returns the node that a pod runs on or is tied to.
 pub fn target(pod: &Value) -> Option<&str> {
     const TERMS: &str =
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    fn fit_of(template: Value, node: Value) -> Fit {
+    fn fit_of(template: Value, node: Value) -> NodeFit {
         let mut decoder = Decoder::new();
         let (mut node, mut pod) = (node, json!({"metadata": {"name": "p"}, "spec": template}));
         node["metadata"]["name"] = "n".into();
@@ -123,20 +123,20 @@ mod tests {
         };
         let pressure = "node.kubernetes.io/network-unavailable";
         for (template, node, expected) in [
-            (json!({}), json!({}), Fit::Runs),
-            (json!({"nodeSelector": {"disk": "ssd"}}), labelled.clone(), Fit::Runs),
-            (json!({"nodeSelector": {"disk": "hdd"}}), labelled, Fit::Refuses),
-            (named("In"), json!({}), Fit::Runs),
-            (named("NotIn"), json!({}), Fit::Refuses),
-            (json!({"nodeName": "other"}), json!({}), Fit::Refuses),
-            (json!({}), tainted("a", "NoSchedule"), Fit::Keeps),
-            (json!({}), tainted("a", "PreferNoSchedule"), Fit::Runs),
-            (json!({}), tainted("a", "NoExecute"), Fit::Refuses),
-            (json!({"tolerations": [{"operator": "Exists"}]}), tainted("a", "NoExecute"), Fit::Runs),
-            (json!({}), tainted("node.kubernetes.io/unreachable", "NoExecute"), Fit::Runs),
-            (json!({}), tainted("node.kubernetes.io/unschedulable", "NoSchedule"), Fit::Runs),
-            (json!({}), tainted(pressure, "NoSchedule"), Fit::Keeps),
-            (json!({"hostNetwork": true}), tainted(pressure, "NoSchedule"), Fit::Runs),
+            (json!({}), json!({}), NodeFit::Runs),
+            (json!({"nodeSelector": {"disk": "ssd"}}), labelled.clone(), NodeFit::Runs),
+            (json!({"nodeSelector": {"disk": "hdd"}}), labelled, NodeFit::Refuses),
+            (named("In"), json!({}), NodeFit::Runs),
+            (named("NotIn"), json!({}), NodeFit::Refuses),
+            (json!({"nodeName": "other"}), json!({}), NodeFit::Refuses),
+            (json!({}), tainted("a", "NoSchedule"), NodeFit::Keeps),
+            (json!({}), tainted("a", "PreferNoSchedule"), NodeFit::Runs),
+            (json!({}), tainted("a", "NoExecute"), NodeFit::Refuses),
+            (json!({"tolerations": [{"operator": "Exists"}]}), tainted("a", "NoExecute"), NodeFit::Runs),
+            (json!({}), tainted("node.kubernetes.io/unreachable", "NoExecute"), NodeFit::Runs),
+            (json!({}), tainted("node.kubernetes.io/unschedulable", "NoSchedule"), NodeFit::Runs),
+            (json!({}), tainted(pressure, "NoSchedule"), NodeFit::Keeps),
+            (json!({"hostNetwork": true}), tainted(pressure, "NoSchedule"), NodeFit::Runs),
         ] {
             assert_eq!(fit_of(template.clone(), node.clone()), expected, "{template} {node}");
         }

@@ -2,7 +2,7 @@ use super::*;
 
 fn read_with(validate: Validate, text: &str) -> Result<Manifests, String> {
     let source = Source { name: "f.yaml".into(), text: text.into() };
-    Manifests::read(&[source], Intake { validate, ..Intake::default() }, |_, _| Ok(()))
+    Manifests::read(&[source], ReadOptions { validate, ..ReadOptions::default() }, |_, _| Ok(()))
         .map_err(|e| e.to_string())
 }
 
@@ -196,7 +196,7 @@ items:
 ";
     let mut stored = HashMap::new();
     let source = Source { name: "f.yaml".into(), text: text.into() };
-    let manifests = Manifests::read(&[source], Intake::default(), |manifest, value| {
+    let manifests = Manifests::read(&[source], ReadOptions::default(), |manifest, value| {
         stored.insert(manifest.label(), value);
         Ok(())
     })
@@ -220,7 +220,7 @@ items:
 fn unreadable_text_does_not_hide_the_errors_of_other_files() {
     let sources = ["kind: [\n", "apiVersion: v1\nkind: Pod\n"]
         .map(|text| Source { name: "f".into(), text: text.into() });
-    let errors = Manifests::read(&sources, Intake::default(), |_, _| Ok(())).map(|_| ()).unwrap_err();
+    let errors = Manifests::read(&sources, ReadOptions::default(), |_, _| Ok(())).map(|_| ()).unwrap_err();
     assert_eq!(errors.0.len(), 2, "{errors}");
     assert!(errors.to_string().contains("name or generateName"), "{errors}");
 }
@@ -266,7 +266,7 @@ fn an_object_that_replaces_one_of_an_earlier_file_is_told_of() {
         source("a.yaml", &(node("n1", 1) + &node("n2", 1))),
         source("b.yaml", &(node("n1", 2) + &node("n2", 1))),
     ];
-    let read = Manifests::read(&sources, Intake::default(), |_, _| Ok(())).unwrap();
+    let read = Manifests::read(&sources, ReadOptions::default(), |_, _| Ok(())).unwrap();
     assert_eq!(read.notices(), ["b.yaml replaces 1 object of a.yaml: Node n1"]);
     assert_eq!(read.objects[0].value()["status"]["allocatable"]["cpu"], "2");
 }
@@ -296,11 +296,11 @@ spec: {nodeName: gone, containers: [{name: c, image: i}]}
 
 #[test]
 fn pods_on_missing_nodes_are_told_of_or_wait_again() {
-    let read = |intake: Intake<'_>| {
+    let read = |intake: ReadOptions<'_>| {
         let source = Source { name: "f.yaml".into(), text: ON_NODES.into() };
         Manifests::read(&[source], intake, |_, _| Ok(())).unwrap()
     };
-    let kept = read(Intake::default());
+    let kept = read(ReadOptions::default());
     assert_eq!(
         kept.notices(),
         [
@@ -308,7 +308,7 @@ fn pods_on_missing_nodes_are_told_of_or_wait_again() {
           wait for a node"
         ]
     );
-    let waiting = read(Intake { reschedule_missing: true, ..Intake::default() });
+    let waiting = read(ReadOptions { reschedule_missing: true, ..ReadOptions::default() });
     assert_eq!(
         waiting.notices(),
         [
@@ -319,7 +319,11 @@ fn pods_on_missing_nodes_are_told_of_or_wait_again() {
     let names: Vec<&str> = waiting.objects.iter().map(|object| object.name.as_str()).collect();
     assert_eq!(names, ["here", "stays", "lost"]);
     assert_eq!(waiting.objects[2].value()["spec"].get("nodeName"), None);
-    assert!(read(Intake { more_nodes: &["gone".to_owned()], ..Intake::default() }).notices().is_empty());
+    assert!(
+        read(ReadOptions { extra_nodes: &["gone".to_owned()], ..ReadOptions::default() })
+            .notices()
+            .is_empty()
+    );
 }
 
 #[test]

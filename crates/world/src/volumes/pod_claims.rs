@@ -1,9 +1,9 @@
-//! The claims that pods bring along: those of ephemeral volumes, and those of a StatefulSet's `volumeClaimTemplates`.
+//! Claims that belong to pods: those of ephemeral volumes, and those of a StatefulSet's `volumeClaimTemplates`.
 
 use harbormaster_objects::value::{list, name, namespace, text, uid};
 use serde_json::{Map, Value, json};
 
-/// The claims for a pod's ephemeral volumes, which are the pod's own.
+/// Returns the claims of a pod's ephemeral volumes; the pod owns them.
 pub fn of_pod(pod: &Value) -> impl Iterator<Item = Value> + '_ {
     list(pod, "/spec/volumes").iter().filter_map(|volume| {
         let template = volume.pointer("/ephemeral/volumeClaimTemplate")?;
@@ -17,7 +17,7 @@ pub fn of_pod(pod: &Value) -> impl Iterator<Item = Value> + '_ {
     })
 }
 
-/// The claims that a pod of a StatefulSet has of its own.
+/// Returns the claims for one pod of a StatefulSet.
 pub fn of_stateful_set(set: &Value, pod: &str) -> impl Iterator<Item = Value> {
     list(set, "/spec/volumeClaimTemplates").iter().map(move |template| {
         let mut claim = of_template(template, namespace(set), &claim_name(template, pod));
@@ -29,7 +29,7 @@ pub fn of_stateful_set(set: &Value, pod: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Lets the spec of a pod of a StatefulSet name these claims, in place of volumes of the same names.
+/// Adds volumes for these claims to the spec of a StatefulSet's pod, in place of volumes of the same names.
 pub fn mount(set: &Value, pod: &str, spec: &mut Map<String, Value>) {
     let templates = list(set, "/spec/volumeClaimTemplates");
     if templates.is_empty() {

@@ -1,4 +1,4 @@
-//! What becomes of volumes: those that nobody claims are there for all, those whose claim is gone are kept or deleted.
+//! Phases of volumes: unclaimed volumes are available, and volumes whose claim is gone are released or deleted.
 
 use harbormaster_objects::value::text;
 use harbormaster_plugins::storage::matching;
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Volumes {
-    /// Decides what becomes of a volume. The claim that it is for says whether they are bound.
+    /// Sets the phase of a volume, or deletes it. Binding is decided when its claim is settled.
     pub fn settle_volume(&mut self, name: &str) {
         let Some(volume) = self.volumes.get(name).map(|kept| kept.read.clone()) else { return };
         if volume.metadata.deletion_timestamp.is_some() {
@@ -21,28 +21,28 @@ impl Volumes {
         let claim = self.claims.get(&key).filter(|claim| matching::names(claimed, &claim.read));
         match claim.map(|claim| claim.read.volume_name.as_str()) {
             Some(has) if has == name => {}
-            // It was given to the claim, which is going to have it.
+            // It is reserved for the claim, which will be bound to it.
             Some("") if !claimed.uid.is_empty() => {}
             Some("") => self.set_phase(name, "Available"),
             Some(_) => self.give_back(name),
-            // It is set aside for a claim that may still come.
+            // It is reserved for a claim that may still be created.
             None if claimed.uid.is_empty() => self.set_phase(name, "Available"),
             None => self.release(name),
         }
     }
 
-    /// The claim of the volume is gone: the volume goes as well, or waits for somebody to look after its data.
+    /// Handles a volume whose claim is gone: deletes it, or keeps it for its data, as its reclaim policy says.
     pub fn release(&mut self, name: &str) {
         let Some(volume) = self.volume(name) else { return };
         if text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete" {
             let gone = self.take_volume(name);
-            self.open.deleted.extend(gone);
+            self.pending.deleted.extend(gone);
         } else {
             self.set_phase(name, "Released");
         }
     }
 
-    /// Its claim has another volume.
+    /// Makes a volume available whose claim has another one.
     fn give_back(&mut self, name: &str) {
         self.change_volume(name, |volume| {
             let was_free = annotation(volume, BOUND_BY_CONTROLLER).is_some();

@@ -1,4 +1,4 @@
-//! What a claim gets: a volume that is there, one that is made, or nothing for now.
+//! Binding of claims: to a volume that exists, to a new one, or to none for now.
 
 use harbormaster_framework::resource::Custom;
 use harbormaster_objects::value::{text, uid};
@@ -8,20 +8,21 @@ use harbormaster_plugins::storage::{
 };
 use serde_json::{Value, json};
 
-use super::{ClaimKey, Provisioners, Tone, Volumes, claim_reference};
+use super::{ClaimKey, Provisioners, Severity, Volumes, claim_reference};
 
-/// The controller in events.
+/// Name of the controller in events.
 pub(super) const CONTROLLER: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Of claims and volumes that were brought together by the controller or a scheduler, not by people.
+/// Set on claims and volumes that were bound by the controller or a scheduler, not by people.
 pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Mark the class of claims that name none, and stand for `spec.storageClassName`.
+/// Annotations of the default class.
 const DEFAULT_MARKS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// Replaces `spec.storageClassName` in old claims.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl Volumes {
-    /// Decides what becomes of a claim.
+    /// Gives a claim its class and volume, as far as possible.
     pub fn settle_claim(&mut self, key: &ClaimKey) {
         self.give_default_class(key);
         let Some(claim) = self.claims.get(key).map(|kept| kept.read.clone()) else { return };
@@ -34,7 +35,7 @@ impl Volumes {
         }
     }
 
-    /// A claim that names no class gets the default one, even if that is younger than the claim.
+    /// Sets the default class of a claim that names none, even if the class is younger than the claim.
     fn give_default_class(&mut self, key: &ClaimKey) {
         let Some(claim) = self.claim(key) else { return };
         let names_one = claim.pointer("/spec/storageClassName").is_some_and(|class| !class.is_null())
@@ -59,10 +60,10 @@ impl Volumes {
         let waits = class.is_some_and(|class| class.waits_for_consumer());
         if waits && claim::selected_node(claim).is_none() {
             let message = "waiting for first consumer to be created before binding";
-            self.say(key, CONTROLLER, Tone::Well, "WaitForFirstConsumer", message.to_owned());
+            self.report(key, CONTROLLER, Severity::Normal, "WaitForFirstConsumer", message.to_owned());
             return self.set_claim_phase(key, "Pending");
         }
-        // Whoever waits for its pod's node has been given what there is by the scheduler.
+        // A claim that waits for its pod's node would have an existing volume from the scheduler by now.
         match self.smallest(claim).filter(|_| !waits) {
             Some(volume) => self.bind(key, &volume),
             None => self.provision(key, claim),
@@ -86,7 +87,7 @@ impl Volumes {
         large_enough.find(fits).map(ToString::to_string)
     }
 
-    /// Looks after a claim that names its volume.
+    /// Checks a claim that names its volume.
     fn check_volume(&mut self, key: &ClaimKey, claim: &Custom<PersistentVolumeClaim>) {
         let is_complete = claim::is_fully_bound(claim);
         let volume = self.volumes.get(claim.volume_name.as_str()).map(|kept| kept.read.clone());
@@ -108,21 +109,21 @@ impl Volumes {
             }
             Some(_) => {
                 let message = format!("volume {volume_name:?} already bound to a different claim.");
-                self.say(key, CONTROLLER, Tone::Warning, "FailedBinding", message);
+                self.report(key, CONTROLLER, Severity::Warning, "FailedBinding", message);
                 self.set_claim_phase(key, "Pending");
             }
             None => match mismatch(&volume, claim).filter(|_| !is_complete) {
                 None => self.bind(key, &volume_name),
                 Some(why) => {
                     let message = format!("Cannot bind to requested volume {volume_name:?}: {why}");
-                    self.say(key, CONTROLLER, Tone::Warning, "VolumeMismatch", message);
+                    self.report(key, CONTROLLER, Severity::Warning, "VolumeMismatch", message);
                     self.set_claim_phase(key, "Pending");
                 }
             },
         }
     }
 
-    /// Lets claim and volume point to each other.
+    /// Makes claim and volume refer to each other.
     pub(super) fn bind(&mut self, key: &ClaimKey, volume_name: &str) {
         let (Some(claim), Some(volume)) = (self.claim(key), self.volume(volume_name)) else { return };
         if is_bound(claim, volume) {
@@ -156,11 +157,11 @@ impl Volumes {
     }
 
     fn lose(&mut self, key: &ClaimKey, reason: &'static str, message: &str) {
-        // What a simulation lacks is likely to be somewhere: dumps seldom have everything.
+        // Dumps seldom have everything: the volume probably exists.
         if self.provisioners == Provisioners::Floating {
             return;
         }
-        self.say(key, CONTROLLER, Tone::Warning, reason, message.to_owned());
+        self.report(key, CONTROLLER, Severity::Warning, reason, message.to_owned());
         self.set_claim_phase(key, "Lost");
     }
 
@@ -171,7 +172,7 @@ impl Volumes {
     }
 }
 
-/// Whether claim and volume, which point to each other, say all that there is to be said of it.
+/// Returns true if a claim and its volume are fully bound to each other.
 fn is_bound(claim: &Value, volume: &Value) -> bool {
     let is_of = |object: &Value| text(object, "/status/phase") == "Bound";
     annotation(claim, BIND_COMPLETED).is_some()
@@ -182,7 +183,7 @@ fn is_bound(claim: &Value, volume: &Value) -> bool {
         && claim.pointer("/status/capacity") == volume.pointer("/spec/capacity")
 }
 
-/// What keeps a claim from having the volume that it names, in the controller's words.
+/// Returns the reason why a claim cannot have the volume that it names, in the controller's words.
 fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<&'static str> {
     let allows = |mode| volume.access_modes.contains(mode);
     match () {

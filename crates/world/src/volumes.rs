@@ -1,18 +1,18 @@
-//! What becomes of claims and volumes: what the volume controllers of kube-controller-manager and the provisioners of CSI
-//! drivers would do next. Nothing is written here: the sandbox carries it out, and [`mod@crate::simulate`] plays with it.
+//! Claims and volumes: the decisions of kube-controller-manager's volume controllers and of CSI drivers' provisioners.
+//! Nothing is written here; the caller applies the [`Changes`].
 //!
-//! Reading order: [`Volumes`] (what there is, and what is to be changed), `claiming` (what a claim gets), `reclaiming`
-//! (what becomes of a volume that nobody claims), `provision` (volumes that are made, and where), [`brought`] (the claims
-//! that pods bring along), `index` (volumes by what they are looked for).
+//! Reading order: [`Volumes`] (objects and pending changes), `claiming` (binding claims), `reclaiming` (volumes without a
+//! claim), `provision` (new volumes and their topology), [`pod_claims`] (claims that belong to pods), `index` (volumes by
+//! class and claim).
 //!
 //! Simpler than the originals: nothing fails, nothing takes time, and volumes are neither resized nor recycled. Claims in
-//! use are not protected from being deleted.
+//! use are not protected from deletion.
 //!
-//! Invariant: settling what has been settled changes nothing.
+//! Invariant: settling twice changes nothing the second time.
 
-pub mod brought;
 mod claiming;
 mod index;
+pub mod pod_claims;
 mod provision;
 mod reclaiming;
 
@@ -30,123 +30,124 @@ use serde_json::{Value, json};
 
 use self::index::Index;
 
-/// The resource of claims, as the API server's store names it.
+/// Name of the resource of claims in the API server's store.
 pub const CLAIMS: &str = "persistentvolumeclaims";
-/// The resource of volumes.
+/// Name of the resource of volumes.
 pub const VOLUMES: &str = "persistentvolumes";
-/// The API of classes and drivers.
+/// API version of classes and drivers.
 const STORAGE: &str = "storage.k8s.io/v1";
 
 /// Namespace and name of a claim.
 pub type ClaimKey = (String, String);
 
-/// Who makes volumes for claims.
+/// Provisioners that create volumes for claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provisioners {
-    /// Nobody, or somebody else: kube-controller-manager alone.
+    /// None here: only kube-controller-manager's part is simulated.
     #[default]
     Elsewhere,
-    /// Those of all classes are there. For claims that do not wait for a pod they make volumes somewhere: for claims with
-    /// numbers at their end one place after the other.
+    /// The provisioners of all classes. They spread volumes for claims that do not wait for a pod over all topologies, in
+    /// the order of the numbers at the end of the claims' names.
     Ready,
-    /// They make such volumes wherever the class allows, until [`Volumes::land`] says where.
+    /// The provisioners of all classes. Volumes for claims that do not wait for a pod may be anywhere that the class
+    /// allows, until [`Volumes::land`] fixes their topology.
     Floating,
 }
 
-/// Claims, volumes and what they depend on.
+/// Claims, volumes and the objects that they depend on.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
     provisioners: Provisioners,
-    claims: BTreeMap<ClaimKey, Kept<PersistentVolumeClaim>>,
-    volumes: BTreeMap<String, Kept<PersistentVolume>>,
-    classes: BTreeMap<String, Kept<StorageClass>>,
-    /// By node.
-    drivers: BTreeMap<String, Kept<CsiNode>>,
+    claims: BTreeMap<ClaimKey, DecodedObject<PersistentVolumeClaim>>,
+    volumes: BTreeMap<String, DecodedObject<PersistentVolume>>,
+    classes: BTreeMap<String, DecodedObject<StorageClass>>,
+    /// CSINodes by node.
+    drivers: BTreeMap<String, DecodedObject<CsiNode>>,
     nodes: BTreeMap<Str, Labels>,
     index: Index,
-    /// Volumes whose place is not decided yet.
+    /// Volumes whose topology is open.
     floating: BTreeSet<String>,
-    /// Volumes that claims have got here, and whether these were made.
+    /// Volumes that were bound here; true for those that were also provisioned here.
     given: BTreeMap<String, bool>,
-    open: Open,
+    pending: PendingChanges,
 }
 
-/// An object, and what plugins read of it.
+/// An object as JSON, and as plugins read it.
 #[derive(Debug)]
-struct Kept<R> {
+struct DecodedObject<R> {
     value: Value,
     read: Arc<Custom<R>>,
 }
 
-/// What has changed since it was told.
+/// Changes since the last [`Volumes::take_changes`].
 #[derive(Clone, Debug, Default)]
-struct Open {
-    made: BTreeSet<String>,
+struct PendingChanges {
+    created: BTreeSet<String>,
     volumes: BTreeSet<String>,
     claims: BTreeSet<ClaimKey>,
     deleted: Vec<Value>,
-    said: Vec<Said>,
+    events: Vec<ClaimEvent>,
 }
 
-/// What is to be written, in this order: a claim has its volume only when the volume says so.
+/// Changes to write, in this order: a claim is bound only when its volume is.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// New volumes.
-    pub made: Vec<Value>,
-    /// Volumes as they are to be, with their status.
+    pub created: Vec<Value>,
+    /// Changed volumes with their status.
     pub volumes: Vec<Value>,
-    /// Claims as they are to be, with their status.
+    /// Changed claims with their status.
     pub claims: Vec<Value>,
-    /// Volumes that go.
+    /// Deleted volumes.
     pub deleted: Vec<Value>,
-    /// What is said of claims.
-    pub said: Vec<Said>,
+    /// Events about claims.
+    pub events: Vec<ClaimEvent>,
 }
 
-/// What is said of a claim: an event.
+/// An event about a claim.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub struct ClaimEvent {
     /// The claim.
     pub claim: Value,
-    /// Who says it.
+    /// The component that reports it.
     pub component: String,
-    /// Whether something is wrong.
-    pub tone: Tone,
+    /// Meaning for the claim.
+    pub severity: Severity,
     /// For example `ProvisioningSucceeded`.
     pub reason: &'static str,
-    /// For people.
+    /// Text for users.
     pub message: String,
 }
 
-/// What a claim gets.
+/// The volume that a claim is bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Gets {
-    /// A volume that is there: its name.
+pub enum ClaimedVolume {
+    /// The name of a volume that existed.
     Volume(String),
-    /// One that would be made: the labels of the nodes from which it could be used. Without any it could from all.
+    /// A volume that would be provisioned: the labels of the nodes that can use it. Without labels all nodes can.
     Provisioned(BTreeMap<String, String>),
 }
 
-/// What an event means for the claim.
+/// Meaning of an event for the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// All goes well.
-    Well,
-    /// The claim gets no volume as things are. A `Normal` event all the same.
+pub enum Severity {
+    /// All is well.
+    Normal,
+    /// The claim gets no volume for now. The event's type is `Normal` nevertheless.
     Stuck,
-    /// As before; a `Warning`.
+    /// The claim gets no volume for now. The event's type is `Warning`.
     Warning,
 }
 
-impl<R> Clone for Kept<R> {
+impl<R> Clone for DecodedObject<R> {
     fn clone(&self) -> Self {
         Self { value: self.value.clone(), read: self.read.clone() }
     }
 }
 
-impl<R: Resource> Kept<R> {
-    /// `None` for objects that plugins cannot read.
+impl<R: Resource> DecodedObject<R> {
+    /// Returns `None` for objects that plugins cannot read.
     fn of(value: Value) -> Option<Self> {
         let resource = ResourceName::of::<R>().to_string().into();
         let key = CustomKey { resource, namespace: namespace(&value).into(), name: name(&value).into() };
@@ -157,12 +158,12 @@ impl<R: Resource> Kept<R> {
 }
 
 impl Volumes {
-    /// Nothing yet.
+    /// Returns an empty world.
     pub fn new(provisioners: Provisioners) -> Self {
         Self { provisioners, ..Self::default() }
     }
 
-    /// An object as it is now: a claim, a volume, a class or what a node says of its drivers. Others are of no interest.
+    /// Sets the current version of a claim, volume, class or CSINode. Other objects are ignored.
     pub fn put(&mut self, object: &Value) {
         match (text(object, "/apiVersion"), text(object, "/kind")) {
             ("v1", PersistentVolumeClaim::KIND) => self.put_claim(object),
@@ -173,7 +174,7 @@ impl Volumes {
         }
     }
 
-    /// An object is gone. It does not matter if another one has its name by now.
+    /// Removes an object, unless another one has its name by now.
     pub fn remove(&mut self, object: &Value) {
         let own = name(object);
         match (text(object, "/apiVersion"), text(object, "/kind")) {
@@ -189,50 +190,52 @@ impl Volumes {
         }
     }
 
-    /// All nodes with their labels.
+    /// Sets all nodes with their labels.
     pub fn set_nodes(&mut self, nodes: impl Iterator<Item = (Str, Labels)>) {
         self.nodes = nodes.collect();
     }
 
-    /// A claim as it is now.
+    /// Returns the current version of a claim.
     pub fn claim(&self, key: &ClaimKey) -> Option<&Value> {
         self.claims.get(key).map(|kept| &kept.value)
     }
 
-    /// A volume as it is now.
+    /// Returns the current version of a volume.
     pub fn volume(&self, name: &str) -> Option<&Value> {
         self.volumes.get(name).map(|kept| &kept.value)
     }
 
-    /// The volume that a claim names.
+    /// Returns the volume that a claim names.
     pub fn volume_of(&self, key: &ClaimKey) -> Option<&str> {
         let volume = &self.claims.get(key)?.read.volume_name;
         (!volume.is_empty()).then_some(volume)
     }
 
-    /// The class that a claim names; empty for none.
+    /// Returns the class that a claim names; empty for none.
     pub fn class_of(&self, key: &ClaimKey) -> Option<&str> {
         Some(&self.claims.get(key)?.read.class)
     }
 
-    /// What a claim has got here; `None` if it has nothing, or had it before.
-    pub fn gets(&self, key: &ClaimKey) -> Option<Gets> {
+    /// Returns the volume that a claim was bound to here; `None` if it is unbound, or was bound before.
+    pub fn claimed_volume(&self, key: &ClaimKey) -> Option<ClaimedVolume> {
         let claim = self.claims.get(key).filter(|claim| claim::is_fully_bound(&claim.read))?;
         let volume = claim.read.volume_name.as_str();
         Some(match self.given.get(volume)? {
-            false => Gets::Volume(volume.to_owned()),
-            true => Gets::Provisioned(self.volume(volume).map(provision::place_of).unwrap_or_default()),
+            false => ClaimedVolume::Volume(volume.to_owned()),
+            true => ClaimedVolume::Provisioned(
+                self.volume(volume).map(provision::topology_of).unwrap_or_default(),
+            ),
         })
     }
 
-    /// A claim of a pod that is gone goes with it, and its volume if that is not to be kept.
+    /// Removes the claim of a deleted pod, and releases its volume.
     pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<Value> {
         let claim = self.claims.remove(key)?;
         self.release(claim.read.volume_name.as_str());
         Some(claim.value)
     }
 
-    /// Decides what becomes of everything.
+    /// Settles all volumes and claims.
     pub fn settle(&mut self) {
         for name in self.volumes.keys().cloned().collect::<Vec<_>>() {
             self.settle_volume(&name);
@@ -242,29 +245,30 @@ impl Volumes {
         }
     }
 
-    /// What has been decided since the last call.
+    /// Returns the changes since the last call.
     pub fn take_changes(&mut self) -> Changes {
-        let Open { made, mut volumes, claims, deleted, said } = std::mem::take(&mut self.open);
-        volumes.retain(|name| !made.contains(name));
+        let PendingChanges { created, mut volumes, claims, deleted, events } =
+            std::mem::take(&mut self.pending);
+        volumes.retain(|name| !created.contains(name));
         let of =
             |names: BTreeSet<String>| names.iter().filter_map(|name| self.volume(name)).cloned().collect();
         Changes {
-            made: of(made),
+            created: of(created),
             volumes: of(volumes),
             claims: claims.iter().filter_map(|key| self.claim(key)).cloned().collect(),
             deleted,
-            said,
+            events,
         }
     }
 
-    /// Says of a volume that was not there before that it is the claim's, as a scheduler does.
+    /// Reserves a volume for a claim, as a scheduler does.
     pub fn set_aside(&mut self, volume: &str, key: &ClaimKey) {
         let Some(claim) = self.claims.get(key) else { return };
         let reference = claim_reference(&claim.value);
         self.change_volume(volume, |volume| volume["spec"]["claimRef"] = reference);
     }
 
-    /// Says for which node a volume is to be made for the claim, as a scheduler does.
+    /// Selects the node for which the claim's volume is provisioned, as a scheduler does.
     pub fn select_node(&mut self, key: &ClaimKey, node: &str) {
         self.change_claim(key, |it| it["metadata"]["annotations"][claim::SELECTED_NODE] = node.into());
     }
@@ -278,7 +282,7 @@ impl Volumes {
             return;
         }
         self.take_volume(name(object));
-        if let Some(kept) = Kept::of(object.clone()) {
+        if let Some(kept) = DecodedObject::of(object.clone()) {
             self.index.add(&kept.read);
             self.volumes.insert(name(object).to_owned(), kept);
         }
@@ -295,10 +299,10 @@ impl Volumes {
         let mut new = old.value.clone();
         change(&mut new);
         if new != old.value
-            && let Some(kept) = Kept::of(new)
+            && let Some(kept) = DecodedObject::of(new)
         {
             self.claims.insert(key.clone(), kept);
-            self.open.claims.insert(key.clone());
+            self.pending.claims.insert(key.clone());
         }
     }
 
@@ -307,43 +311,51 @@ impl Volumes {
         let mut new = old.value.clone();
         change(&mut new);
         if new != old.value
-            && let Some(kept) = Kept::of(new)
+            && let Some(kept) = DecodedObject::of(new)
         {
             self.take_volume(name);
             self.index.add(&kept.read);
             self.volumes.insert(name.to_owned(), kept);
-            self.open.volumes.insert(name.to_owned());
+            self.pending.volumes.insert(name.to_owned());
         }
     }
 
-    fn say(&mut self, key: &ClaimKey, component: &str, tone: Tone, reason: &'static str, message: String) {
+    fn report(
+        &mut self,
+        key: &ClaimKey,
+        component: &str,
+        severity: Severity,
+        reason: &'static str,
+        message: String,
+    ) {
         let Some(claim) = self.claim(key).cloned() else { return };
-        self.open.said.push(Said { claim, component: component.to_owned(), tone, reason, message });
+        let component = component.to_owned();
+        self.pending.events.push(ClaimEvent { claim, component, severity, reason, message });
     }
 }
 
-/// Namespace and name of a claim.
+/// Returns namespace and name of a claim.
 pub fn claim_key(claim: &Value) -> ClaimKey {
     (namespace(claim).to_owned(), name(claim).to_owned())
 }
 
-/// Whether it is the version that is known. What has no version may be anything.
+/// Returns true if the object is the known version. An object without a version may differ.
 fn is_known(known: &Value, object: &Value) -> bool {
     let version = text(object, "/metadata/resourceVersion");
     !version.is_empty() && text(known, "/metadata/resourceVersion") == version && uid(known) == uid(object)
 }
 
-fn put<K: Ord, R: Resource>(all: &mut BTreeMap<K, Kept<R>>, key: K, object: &Value) {
+fn put<K: Ord, R: Resource>(all: &mut BTreeMap<K, DecodedObject<R>>, key: K, object: &Value) {
     if all.get(&key).is_some_and(|kept| is_known(&kept.value, object)) {
         return;
     }
-    match Kept::of(object.clone()) {
+    match DecodedObject::of(object.clone()) {
         Some(kept) => drop(all.insert(key, kept)),
         None => drop(all.remove(&key)),
     }
 }
 
-fn remove<K, Q, R>(all: &mut BTreeMap<K, Kept<R>>, key: &Q, object: &Value)
+fn remove<K, Q, R>(all: &mut BTreeMap<K, DecodedObject<R>>, key: &Q, object: &Value)
 where
     K: Ord + std::borrow::Borrow<Q>,
     Q: Ord + ?Sized,
@@ -353,7 +365,7 @@ where
     }
 }
 
-/// What a volume says of its claim.
+/// Returns a volume's reference to its claim.
 fn claim_reference(claim: &Value) -> Value {
     let mut reference = json!({"apiVersion": "v1", "kind": PersistentVolumeClaim::KIND, "namespace": namespace(claim),
         "name": name(claim)});

@@ -1,7 +1,7 @@
-//! From the text of manifests to the objects that an API server would make of them.
+//! From the text of manifests to the objects that an API server would store.
 //!
-//! An object is looked at twice. First as it is written: its kind, its types, fields that nobody knows. Then, when all
-//! objects are known, by the rules of the API server ([`harbormaster_objects::rules`]).
+//! Every object is checked twice: first as it is written (its kind, types, unknown fields), then, when all objects are
+//! known, by the rules of the API server ([`harbormaster_objects::rules`]).
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,38 +13,30 @@ use harbormaster_api::similar::{similar, suggestion};
 use harbormaster_objects::{
     FieldError, Kind,
     kinds::{self, REVIEW, Rules},
-    rules::{self, Refusal},
-    schema,
+    rules, schema,
     value::{controller, has_condition, name, namespace, remove, text, uid},
 };
+use harbormaster_yaml::Source;
 use serde_json::Value;
 
 use crate::{
-    documents::{self, Fields, Place, Written},
+    admission::Classes,
+    documents::{self, DocumentObject, DocumentTrees, Location},
     dump::Dump,
-    known::Known,
-    mistakes::{self, ManifestError, ManifestErrors},
+    error::{self, FieldProblem, ManifestError, ManifestErrors, problems},
+    notices::{ignored_line, missing_nodes_line, shortened},
     scaling,
 };
 
-/// Text with the name under which errors mention it.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// For example the path of a file.
-    pub name: String,
-    /// YAML or JSON.
-    pub text: String,
-}
-
-/// What becomes of fields that nobody knows or that are given twice, as `kubectl --validate` says it.
+/// Treatment of fields that are unknown or given twice, in the words of `kubectl --validate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Validate {
-    /// They are mistakes.
+    /// They are errors.
     #[default]
     Strict,
-    /// They are told of.
+    /// They are warnings.
     Warn,
-    /// They are left out.
+    /// They are dropped silently.
     Ignore,
 }
 
@@ -61,61 +53,61 @@ impl FromStr for Validate {
     }
 }
 
-/// Treatment of the objects of manifests.
+/// Settings for reading manifests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Intake<'a> {
+pub struct ReadOptions<'a> {
     /// Treatment of unknown fields.
     pub validate: Validate,
-    /// Whether pods on nodes that are missing wait for a node again.
+    /// True if pods on missing nodes become pending again.
     pub reschedule_missing: bool,
-    /// Nodes that there are beside those of the manifests.
-    pub more_nodes: &'a [String],
+    /// Names of nodes that exist in addition to those of the manifests.
+    pub extra_nodes: &'a [String],
 }
 
 /// An object of a manifest.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// What it is.
+    /// Its kind.
     pub kind: Arc<Kind>,
-    /// Its namespace; empty for kinds without.
+    /// Its namespace; empty for cluster-scoped kinds.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Where it stands. What is missing in a dump and was added stands nowhere.
-    pub place: Place,
-    /// How many objects stand before it.
-    pub(crate) order: usize,
+    /// Its location in the input; the default for objects that a dump lacks and that were restored.
+    pub location: Location,
+    /// Number of objects before it in the input.
+    pub order: usize,
     /// The node that a pod is bound to.
     node: Option<Box<str>>,
-    /// Few bytes until it is looked at.
+    /// Encoded, to save memory.
     json: Box<str>,
 }
 
 impl Manifest {
-    pub(crate) fn new(kind: Arc<Kind>, value: &Value, place: Place) -> Self {
+    pub(crate) fn new(kind: Arc<Kind>, value: &Value, location: Location) -> Self {
         let (namespace, name) = (namespace(value).to_owned(), name(value).to_owned());
         let node = text(value, "/spec/nodeName");
         let node = (kind.rules == Rules::Pod && !node.is_empty()).then(|| node.into());
-        Self { kind, namespace, name, place, order: usize::MAX, node, json: value.to_string().into() }
+        Self { kind, namespace, name, location, order: usize::MAX, node, json: value.to_string().into() }
     }
 
-    /// The same with another content.
+    /// Returns the same manifest with another content.
     pub(crate) fn with(&self, value: &Value) -> Self {
-        Self { order: self.order, ..Self::new(self.kind.clone(), value, self.place.clone()) }
+        Self { order: self.order, ..Self::new(self.kind.clone(), value, self.location.clone()) }
     }
 
-    /// The object as it is written, without what only the server that it came from could say.
+    /// Returns the object as it is written, without the fields that only a server sets.
     pub fn value(&self) -> Value {
         // What was encoded here can be decoded.
         serde_json::from_str(&self.json).unwrap_or_default()
     }
 
-    /// `Pod default/web`.
+    /// Returns kind and name: `Pod default/web`.
     pub fn label(&self) -> String {
         label(&self.kind, &self.namespace, &self.name)
     }
 
-    /// Owners come before what they own.
+    /// Position among the kinds: owners come before the objects that they own.
     fn rank(&self) -> u8 {
         match (self.kind.rules, self.kind.kind.as_str()) {
             (Rules::Namespace, _) => 0,
@@ -140,56 +132,61 @@ fn label(kind: &Kind, namespace: &str, name: &str) -> String {
 /// All objects of some manifests, owners before what they own.
 #[derive(Debug, Default)]
 pub struct Manifests {
-    /// What there is.
+    /// The objects.
     pub objects: Vec<Manifest>,
-    /// How many objects of which kind were left out.
+    /// Number of ignored objects by kind.
     pub ignored: BTreeMap<String, usize>,
-    /// Number of objects of each version and kind that nothing here defines.
+    /// Number of objects by version and kind that no definition in the input covers.
     pub undefined: BTreeMap<(String, String), usize>,
-    /// What the user should know; one line each.
+    /// Warnings for the user; one line each.
     pub warnings: Vec<String>,
-    /// Number of pods on each node that is not there. Empty if they wait for a node again.
+    /// Number of pods on each missing node. Empty if they become pending again.
     pub missing_nodes: BTreeMap<String, usize>,
-    /// What rules look at.
-    pub(crate) known: Known,
+    classes: Classes,
 }
 
-/// A field and what is wrong with it.
-pub(crate) type Wrong = (String, String);
-
 impl Manifests {
-    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. `each` is given every object in
-    /// the form in which an API server would store it, once, and may refuse it.
+    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. Calls `each` once with every object
+    /// in the form in which an API server would store it; `each` may refuse it.
     ///
     /// # Errors
-    /// Everything that is wrong, with file, line, object and field.
+    /// All mistakes, with file, line, object and field.
     pub fn read(
         sources: &[Source],
-        how: Intake<'_>,
-        mut each: impl FnMut(&Manifest, Value) -> Result<(), (String, String)>,
+        options: ReadOptions<'_>,
+        mut each: impl FnMut(&Manifest, Value) -> Result<(), FieldProblem>,
     ) -> Result<Self, ManifestErrors> {
-        let mut reader = Reader::new(how.validate);
+        let mut reader = Reader::new(options.validate);
         for source in sources {
             let file: Arc<str> = source.name.as_str().into();
             match documents::read(&file, &source.text) {
                 Ok(objects) => objects.into_iter().for_each(|object| reader.object(object)),
-                Err(unreadable) => reader.errors.push(ManifestError {
-                    place: Place { file, document: unreadable.document, ..Place::default() },
-                    line: unreadable.line,
+                Err(error) => reader.errors.push(ManifestError {
+                    location: Location { file, document: error.document, ..Location::default() },
+                    line: error.line,
                     object: String::new(),
                     field: String::new(),
-                    message: unreadable.message,
+                    message: error.message,
                 }),
             }
         }
         reader.custom_resources();
         reader.complete();
-        reader.place(how);
+        reader.check_nodes(options);
         reader.admit(&mut each);
         reader.finish(sources)
     }
 
-    /// What the user should know besides; one line each.
+    /// Applies the API server's rules to a new object of a kind, which may name classes among the manifests.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn admit(&self, kind: &Kind, object: &mut Value) -> Result<(), FieldProblem> {
+        let admitted = self.classes.admission(kind).create(object);
+        admitted.map_err(|refusal| problems(refusal).into_iter().next().unwrap_or_default())
+    }
+
+    /// Returns warnings, and lines about ignored objects and missing nodes.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.warnings.clone();
         let mut ignored = self.ignored.clone();
@@ -202,51 +199,18 @@ impl Manifests {
     }
 }
 
-/// `ignored: 3 HorizontalPodAutoscaler`.
-pub(crate) fn ignored_line(ignored: &BTreeMap<String, usize>) -> Option<String> {
-    let kinds: Vec<String> = ignored.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-    (!kinds.is_empty()).then(|| format!("ignored: {}", kinds.join(", ")))
-}
-
-/// So many names are shown in a line.
-const SHOWN: usize = 5;
-
-/// `a, b, and 3 more`.
-fn shortened(names: &[String]) -> String {
-    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown}, and {more} more"),
-    }
-}
-
-/// `3 pods are on nodes that the input does not have: …`.
-pub(crate) fn missing_nodes_line(nodes: &BTreeMap<String, usize>) -> Option<String> {
-    let mut by_count: Vec<(&String, &usize)> = nodes.iter().collect();
-    by_count.sort_by_key(|(_, pods)| std::cmp::Reverse(**pods));
-    let names: Vec<String> = by_count.iter().map(|(node, pods)| format!("{node} ({pods})")).collect();
-    let pods: usize = nodes.values().sum();
-    let are = if pods == 1 { "pod is" } else { "pods are" };
-    let names = shortened(&names);
-    (pods > 0).then(|| {
-        format!(
-            "{pods} {are} on nodes that the input does not have, and count nowhere: {names}; --reschedule-missing has \
-             them wait for a node"
-        )
-    })
-}
-
 struct Reader {
     validate: Validate,
     kinds: Vec<Arc<Kind>>,
-    /// Objects that may be custom resources of definitions that come later.
-    strangers: Vec<(Written, Value)>,
+    /// Objects of unknown kinds; definitions of custom resources may follow.
+    unknown: Vec<(DocumentObject, Value)>,
     manifests: Manifests,
-    /// Where in `manifests.objects` the object of a label is.
-    given: HashMap<String, usize>,
+    /// Positions in `manifests.objects` by label.
+    positions: HashMap<String, usize>,
+    /// Number of names generated for each prefix.
     generated: HashMap<String, usize>,
     dump: Dump,
-    /// Objects that later ones replace: of which file, by which, and their labels.
+    /// Labels of objects that later ones replace, by the files of both.
     replaced: BTreeMap<(Arc<str>, Arc<str>), Vec<String>>,
     errors: Vec<ManifestError>,
     warnings: Vec<ManifestError>,
@@ -257,9 +221,9 @@ impl Reader {
         Self {
             validate,
             kinds: kinds::table().into_iter().map(Arc::new).collect(),
-            strangers: Vec::new(),
+            unknown: Vec::new(),
             manifests: Manifests::default(),
-            given: HashMap::new(),
+            positions: HashMap::new(),
             generated: HashMap::new(),
             dump: Dump::default(),
             replaced: BTreeMap::new(),
@@ -268,22 +232,22 @@ impl Reader {
         }
     }
 
-    fn object(&mut self, written: Written) {
-        let value = written.value();
+    fn object(&mut self, object: DocumentObject) {
+        let value = object.value();
         let problem = match value.get("kind") {
             Some(Value::String(kind)) if !kind.is_empty() => {
                 return match self.kind_of(text(&value, "/apiVersion"), kind) {
-                    Some(kind) => self.known(&kind, written, value),
-                    None => self.strangers.push((written, value)),
+                    Some(kind) => self.known(&kind, object, value),
+                    None => self.unknown.push((object, value)),
                 };
             }
             _ if value.is_object() => "Object 'Kind' is missing",
             _ => "is not a Kubernetes object",
         };
-        self.error(&written.place, String::new(), "", problem);
+        self.error(&object.location, String::new(), "", problem);
     }
 
-    /// The kind of that name. Without a version it is that of Kubernetes, unless that is a mistake.
+    /// Finds a kind by name. An object without a version has that of Kubernetes' own kind, unless validation is strict.
     fn kind_of(&self, version: &str, kind: &str) -> Option<Arc<Kind>> {
         let mut kinds = self.kinds.iter().filter(|known| known.kind == kind);
         if version.is_empty() && self.validate != Validate::Strict {
@@ -292,8 +256,7 @@ impl Reader {
         kinds.find(|known| known.api_version() == version).cloned()
     }
 
-    /// Objects whose kind is not in the table: of definitions among the manifests, of kinds that are left out, or
-    /// mistakes.
+    /// Handles objects of unknown kinds: custom resources of definitions among the manifests, ignored kinds, or mistakes.
     fn custom_resources(&mut self) {
         let definitions =
             self.manifests.objects.iter().filter(|object| object.kind.rules == Rules::Definition);
@@ -303,12 +266,12 @@ impl Reader {
         });
         let custom: Vec<Arc<Kind>> = custom.map(Arc::new).collect();
         self.kinds.extend(custom);
-        for (written, value) in std::mem::take(&mut self.strangers) {
+        for (object, value) in std::mem::take(&mut self.unknown) {
             let (version, kind) = (text(&value, "/apiVersion"), text(&value, "/kind"));
             if let Some(known) = self.kind_of(version, kind) {
-                self.known(&known, written, value);
+                self.known(&known, object, value);
             } else if let Some((field, problem)) = self.wrong_kind(version, kind) {
-                self.error(&written.place, kind.to_owned(), field, &problem);
+                self.error(&object.location, kind.to_owned(), field, &problem);
             } else if kinds::is_left_out(version, kind) {
                 *self.manifests.ignored.entry(kind.to_owned()).or_default() += 1;
             } else {
@@ -317,7 +280,7 @@ impl Reader {
         }
     }
 
-    /// What is wrong with the name of a kind; nothing if it may be one that is not known here.
+    /// Returns the mistake in the name of a kind; `None` if it may be a custom resource or an ignored kind.
     fn wrong_kind(&self, version: &str, kind: &str) -> Option<(&'static str, String)> {
         let meant =
             |kind: &str| self.kinds.iter().find(|known| known.kind == kind).map(|known| known.api_version());
@@ -350,12 +313,12 @@ impl Reader {
         Some(("kind", format!("no matches for kind {kind:?} in version {version:?}{hint}")))
     }
 
-    fn known(&mut self, kind: &Arc<Kind>, written: Written, mut value: Value) {
+    fn known(&mut self, kind: &Arc<Kind>, object: DocumentObject, mut value: Value) {
         if kind.has(REVIEW) || kind.rules == Rules::Event || kind.kind == "Lease" {
             *self.manifests.ignored.entry(kind.kind.clone()).or_default() += 1;
             return;
         }
-        let place = written.place;
+        let location = object.location;
         let misfits = schema::inspect(kind, &mut value);
         if kind.is_namespaced() && namespace(&value).is_empty() && value["metadata"].is_object() {
             value["metadata"]["namespace"] = "default".into();
@@ -364,59 +327,59 @@ impl Reader {
         let label = label(kind, if kind.is_namespaced() { namespace(&value) } else { "" }, name(&value));
         for unknown in misfits.unknown {
             let hint = suggestion(unknown.similar.as_deref());
-            self.doubtful(&place, &label, unknown.field, format!("unknown field{hint}"));
+            self.doubt(&location, &label, unknown.field, format!("unknown field{hint}"));
         }
-        for field in written.twice {
-            self.doubtful(&place, &label, field, "is given twice".to_owned());
+        for field in object.repeated {
+            self.doubt(&location, &label, field, "is given twice".to_owned());
         }
         for wrong in &misfits.wrong {
-            self.error(&place, label.clone(), &wrong.field, &wrong.problem);
+            self.error(&location, label.clone(), &wrong.field, &wrong.problem);
         }
         if !misfits.wrong.is_empty() || is_over(kind, &value) {
             return;
         }
         if unnamed && !self.generate_name(&mut value) {
             let error = FieldError::required("metadata.name", "name or generateName is required");
-            return self.error(&place, label, &error.field, &error.problem);
+            return self.error(&location, label, &error.field, &error.problem);
         }
-        self.dump.take(kind, &mut value, &place);
-        self.add(Manifest::new(kind.clone(), &value, place));
+        self.dump.take(kind, &mut value, &location);
+        self.add(Manifest::new(kind.clone(), &value, location));
     }
 
-    /// Of an object that is there twice the later one changes the earlier one, as `kubectl apply` does.
+    /// Adds an object. If it exists already, the later one changes the earlier one, as with `kubectl apply`.
     fn add(&mut self, manifest: Manifest) {
         let label = manifest.label();
-        let Some(&earlier) = self.given.get(&label) else {
+        let Some(&earlier) = self.positions.get(&label) else {
             let order = self.manifests.objects.len();
-            self.given.insert(label, order);
+            self.positions.insert(label, order);
             self.manifests.objects.push(Manifest { order, ..manifest });
             return;
         };
         let earlier = &mut self.manifests.objects[earlier];
         let mut old = earlier.value();
         let mut new = manifest.value();
-        let admission = self.manifests.known.admission(&manifest.kind);
+        let admission = self.manifests.classes.admission(&manifest.kind);
         let changed = match admission.create(&mut old).and_then(|()| admission.create(&mut new)) {
-            // What is wrong with one of them is told later.
+            // A mistake in one of them is reported later.
             Err(_) => Ok(()),
             Ok(()) => admission.update(&old, &mut new),
         };
-        let first = match earlier.place.file == manifest.place.file {
-            true => format!("document {}", earlier.place.document),
-            false => format!("{}, document {}", earlier.place.file, earlier.place.document),
+        let first = match earlier.location.file == manifest.location.file {
+            true => format!("document {}", earlier.location.document),
+            false => format!("{}, document {}", earlier.location.file, earlier.location.document),
         };
         match changed {
             Ok(()) => {
                 if earlier.json != manifest.json {
-                    let files = (earlier.place.file.clone(), manifest.place.file.clone());
+                    let files = (earlier.location.file.clone(), manifest.location.file.clone());
                     self.replaced.entry(files).or_default().push(label);
                 }
                 *earlier = Manifest { order: earlier.order, ..manifest };
             }
             Err(refusal) => {
-                for (field, problem) in problems(refusal) {
-                    let problem = format!("{problem} (is given twice, first in {first})");
-                    self.error(&manifest.place, label.clone(), &field, &problem);
+                for FieldProblem { field, message } in problems(refusal) {
+                    let message = format!("{message} (is given twice, first in {first})");
+                    self.error(&manifest.location, label.clone(), &field, &message);
                 }
             }
         }
@@ -433,12 +396,13 @@ impl Reader {
         true
     }
 
-    /// Adds what a dump lacks, and sorts.
+    /// Restores objects that a dump lacks, and sorts.
     fn complete(&mut self) {
         let kind = |kind: &str| self.kinds.iter().find(|known| known.kind == kind).cloned();
-        for (kind, value, place) in self.dump.missing(&self.manifests.objects, &kind) {
-            self.given.insert(label(&kind, namespace(&value), name(&value)), self.manifests.objects.len());
-            self.manifests.objects.push(Manifest::new(kind, &value, place));
+        for (kind, value, location) in self.dump.missing(&self.manifests.objects, &kind) {
+            self.positions
+                .insert(label(&kind, namespace(&value), name(&value)), self.manifests.objects.len());
+            self.manifests.objects.push(Manifest::new(kind, &value, location));
         }
         let followed = scaling::follow_deployments(&mut self.manifests.objects);
         self.manifests.warnings.extend(followed);
@@ -446,16 +410,16 @@ impl Reader {
         self.manifests.objects.sort_by_key(Manifest::rank);
     }
 
-    /// Finds pods on nodes that are not there.
-    fn place(&mut self, how: Intake<'_>) {
+    /// Counts pods on missing nodes, or makes them pending again.
+    fn check_nodes(&mut self, options: ReadOptions<'_>) {
         let objects = &mut self.manifests.objects;
         let all = objects.iter().filter(|object| object.kind.rules == Rules::Node);
-        let nodes = all.map(|node| node.name.clone()).chain(how.more_nodes.iter().cloned());
+        let nodes = all.map(|node| node.name.clone()).chain(options.extra_nodes.iter().cloned());
         let nodes: HashSet<String> = nodes.collect();
         let is_lost = |object: &Manifest| object.node.as_deref().is_some_and(|node| !nodes.contains(node));
-        if !how.reschedule_missing {
-            for node in objects.iter().filter(|object| is_lost(object)).filter_map(|pod| pod.node.as_deref())
-            {
+        if !options.reschedule_missing {
+            let lost = objects.iter().filter(|object| is_lost(object));
+            for node in lost.filter_map(|pod| pod.node.as_deref()) {
                 *self.manifests.missing_nodes.entry(node.to_owned()).or_default() += 1;
             }
             return;
@@ -486,33 +450,33 @@ impl Reader {
         }
     }
 
-    /// Applies the rules to every object.
-    fn admit(&mut self, each: &mut dyn FnMut(&Manifest, Value) -> Result<(), Wrong>) {
+    /// Applies the API server's rules to every object.
+    fn admit(&mut self, each: &mut dyn FnMut(&Manifest, Value) -> Result<(), FieldProblem>) {
         let objects = std::mem::take(&mut self.manifests.objects);
         for object in &objects {
             let mut value = object.value();
-            let admission = self.manifests.known.admission(&object.kind);
+            let admission = self.manifests.classes.admission(&object.kind);
             let done = admission.create(&mut value).map_err(problems);
             let done = done.and_then(|()| {
-                self.manifests.known.add(&object.kind, &value);
-                each(object, value).map_err(|wrong| vec![wrong])
+                self.manifests.classes.add(&object.kind, &value);
+                each(object, value).map_err(|problem| vec![problem])
             });
-            for (field, problem) in done.err().into_iter().flatten() {
-                self.error(&object.place, object.label(), &field, &problem);
+            for FieldProblem { field, message } in done.err().into_iter().flatten() {
+                self.error(&object.location, object.label(), &field, &message);
             }
         }
         self.manifests.objects = objects;
     }
 
-    fn error(&mut self, place: &Place, object: String, field: &str, message: &str) {
-        let (place, field, message) = (place.clone(), field.to_owned(), message.to_owned());
-        self.errors.push(ManifestError { place, line: None, object, field, message });
+    fn error(&mut self, location: &Location, object: String, field: &str, message: &str) {
+        let (location, field, message) = (location.clone(), field.to_owned(), message.to_owned());
+        self.errors.push(ManifestError { location, line: None, object, field, message });
     }
 
-    /// What is a mistake, or is told of, or is not.
-    fn doubtful(&mut self, place: &Place, object: &str, field: String, message: String) {
-        let error =
-            ManifestError { place: place.clone(), line: None, object: object.to_owned(), field, message };
+    /// Reports an unknown or repeated field as the user asked: as an error, a warning or not at all.
+    fn doubt(&mut self, location: &Location, object: &str, field: String, message: String) {
+        let (location, object) = (location.clone(), object.to_owned());
+        let error = ManifestError { location, line: None, object, field, message };
         match self.validate {
             Validate::Strict => self.errors.push(error),
             Validate::Warn => self.warnings.push(error),
@@ -523,18 +487,18 @@ impl Reader {
     fn finish(mut self, sources: &[Source]) -> Result<Manifests, ManifestErrors> {
         for source in sources {
             let of_source =
-                |error: &&mut ManifestError| error.line.is_none() && *error.place.file == *source.name;
+                |error: &&mut ManifestError| error.line.is_none() && *error.location.file == *source.name;
             let mut all = self.errors.iter_mut().chain(&mut self.warnings).filter(of_source).peekable();
             if all.peek().is_some() {
-                let fields = Fields::of(&source.text);
-                all.for_each(|error| error.locate(&fields));
+                let trees = DocumentTrees::read(&source.text);
+                all.for_each(|error| error.locate(&trees));
             }
         }
         let file =
-            |error: &ManifestError| sources.iter().position(|source| *source.name == *error.place.file);
+            |error: &ManifestError| sources.iter().position(|source| *source.name == *error.location.file);
         self.errors.sort_by_key(|error| (file(error), error.line));
         self.warnings.sort_by_key(|error| (file(error), error.line));
-        let told = self.replaced.iter().map(|((earlier, later), labels)| {
+        let replaced = self.replaced.iter().map(|((earlier, later), labels)| {
             let names = shortened(labels);
             let objects = if labels.len() == 1 { "object" } else { "objects" };
             match earlier == later {
@@ -545,14 +509,14 @@ impl Reader {
                 false => format!("{later} replaces {} {objects} of {earlier}: {names}", labels.len()),
             }
         });
-        let doubts = mistakes::lines(&self.warnings).into_iter().chain(told).collect();
+        let doubts = error::lines(&self.warnings).into_iter().chain(replaced).collect();
         let followed = std::mem::replace(&mut self.manifests.warnings, doubts);
         self.manifests.warnings.extend(followed);
         if self.errors.is_empty() { Ok(self.manifests) } else { Err(ManifestErrors(self.errors)) }
     }
 }
 
-/// Whether an object of a dump has come to its end: it counts for nothing.
+/// Returns true if an object of a dump has finished, so that nothing depends on it.
 fn is_over(kind: &Kind, object: &Value) -> bool {
     match kind.rules {
         Rules::Pod => matches!(text(object, "/status/phase"), "Succeeded" | "Failed"),
@@ -561,15 +525,6 @@ fn is_over(kind: &Kind, object: &Value) -> bool {
             from_a_cluster && ["Complete", "Failed"].iter().any(|end| has_condition(object, end))
         }
         _ => false,
-    }
-}
-
-/// The fields that are wrong.
-pub(crate) fn problems(refusal: Refusal) -> Vec<Wrong> {
-    match refusal {
-        Refusal::Unfit(why) => vec![(String::new(), why)],
-        Refusal::Forbidden { field, why } => vec![(field.to_owned(), why)],
-        Refusal::Invalid(errors) => errors.into_iter().map(|error| (error.field, error.problem)).collect(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the rules of the API server look at besides the object: here the objects of manifests.
+//! The API server's rules, with the classes among the manifests.
 
 use harbormaster_api::Timestamp;
 use harbormaster_objects::{
@@ -11,29 +11,32 @@ use serde_json::{Map, Value, json};
 
 /// The objects that rules look up: priority and runtime classes.
 #[derive(Debug)]
-pub(crate) struct Known {
-    classes: Vec<Value>,
+pub(crate) struct Classes {
+    priority_classes: Vec<Value>,
     runtime_classes: Vec<Value>,
 }
 
-impl Default for Known {
-    /// What every cluster has.
+impl Default for Classes {
+    /// The classes that every cluster has.
     fn default() -> Self {
         let class = |(name, value, _): (&str, i64, &str)| json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": "PreemptLowerPriority"});
-        Self { classes: SYSTEM_CLASSES.into_iter().map(class).collect(), runtime_classes: Vec::new() }
+        Self {
+            priority_classes: SYSTEM_CLASSES.into_iter().map(class).collect(),
+            runtime_classes: Vec::new(),
+        }
     }
 }
 
-impl Known {
-    /// Another object, in its stored form.
+impl Classes {
+    /// Adds an object in its stored form, if it is a class.
     pub(crate) fn add(&mut self, kind: &Kind, object: &Value) {
-        let known = match kind.rules {
-            Rules::PriorityClass => &mut self.classes,
+        let classes = match kind.rules {
+            Rules::PriorityClass => &mut self.priority_classes,
             Rules::RuntimeClass => &mut self.runtime_classes,
             _ => return,
         };
-        known.retain(|class| name(class) != name(object));
-        known.push(object.clone());
+        classes.retain(|class| name(class) != name(object));
+        classes.push(object.clone());
     }
 
     pub(crate) fn admission<'a>(&'a self, kind: &'a Kind) -> Admission<'a> {
@@ -46,19 +49,17 @@ impl Known {
             status_only: false,
         })
     }
-}
 
-impl Known {
     fn of(&self, resource: &str) -> &[Value] {
         match resource {
-            "priorityclasses.scheduling.k8s.io" => &self.classes,
+            "priorityclasses.scheduling.k8s.io" => &self.priority_classes,
             "runtimeclasses.node.k8s.io" => &self.runtime_classes,
             _ => &[],
         }
     }
 }
 
-impl Others for Known {
+impl Others for Classes {
     fn all(&self, resource: &str) -> Vec<Value> {
         self.of(resource).to_vec()
     }
@@ -72,7 +73,8 @@ impl Others for Known {
 pub(crate) struct Admission<'a>(Context<'a>);
 
 impl Admission<'_> {
-    /// Makes an object what an API server would store. Its status stays: dumps have it, and scheduling depends on it.
+    /// Turns an object into the form that an API server would store. Its status stays: dumps have it, and scheduling
+    /// depends on it.
     pub(crate) fn create(&self, object: &mut Value) -> Result<(), Refusal> {
         let kept = self.0.kind.has(STATUS_AT_ONCE);
         let status = if kept { None } else { remove(object, "status") };
@@ -86,6 +88,7 @@ impl Admission<'_> {
         Ok(())
     }
 
+    /// Checks the change of an object that is there already.
     pub(crate) fn update(&self, old: &Value, new: &mut Value) -> Result<(), Refusal> {
         self.0.update(old, new)
     }

@@ -6,11 +6,11 @@ fn workload(kind: &str, spec: Value) -> Value {
     workload
 }
 
-fn pods(workload: Value, existing: &Existing) -> Vec<Value> {
+fn pods(workload: Value, existing: &ExistingPods) -> Vec<Value> {
     Workload::new("w".into(), 0, workload).unwrap().missing_pods(existing, &[], &mut Decoder::new())
 }
 
-fn names(workload: Value, existing: &Existing) -> Vec<String> {
+fn names(workload: Value, existing: &ExistingPods) -> Vec<String> {
     pods(workload, existing).iter().map(|pod| name(pod).to_owned()).collect()
 }
 
@@ -27,13 +27,13 @@ fn workloads_have_as_many_pods_as_their_controllers_would_make() {
         ("Job", json!({}), vec!["w-1"]),
         ("Job", json!({"suspend": true}), vec![]),
     ] {
-        assert_eq!(names(workload(kind, spec), &Existing::default()), expected, "{kind}");
+        assert_eq!(names(workload(kind, spec), &ExistingPods::default()), expected, "{kind}");
     }
 }
 
 #[test]
 fn pods_that_exist_are_not_made_again() {
-    let mut existing = Existing::default();
+    let mut existing = ExistingPods::default();
     for (name, kind) in [("w-1", "ReplicaSet"), ("w-0", "StatefulSet"), ("other", "Job")] {
         existing.add(&json!({"metadata": {"name": name, "namespace": "ns", "ownerReferences": [
             {"kind": kind, "name": "w", "controller": true}]}}));
@@ -52,7 +52,7 @@ fn pods_that_exist_are_not_made_again() {
 #[test]
 fn pods_take_labels_and_spec_from_the_template_and_claims_of_their_own() {
     let set = workload("StatefulSet", json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}));
-    let pod = pods(set, &Existing::default()).remove(0);
+    let pod = pods(set, &ExistingPods::default()).remove(0);
     assert_eq!(pod["metadata"]["labels"]["app"], "w");
     assert_eq!(pod["metadata"]["namespace"], "ns");
     assert_eq!(pod["spec"]["priority"], 3);
@@ -62,7 +62,8 @@ fn pods_take_labels_and_spec_from_the_template_and_claims_of_their_own() {
 #[test]
 fn pods_of_a_deployment_are_owned_by_its_replica_set() {
     let deployment = workload("Deployment", json!({"selector": {"matchLabels": {"app": "w"}}}));
-    let owner = pods(deployment.clone(), &Existing::default())[0]["metadata"]["ownerReferences"][0].clone();
+    let owner =
+        pods(deployment.clone(), &ExistingPods::default())[0]["metadata"]["ownerReferences"][0].clone();
     assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicaSet"), &json!("apps/v1")));
     let set = Workload::new("w".into(), 0, deployment).unwrap().replica_set().unwrap();
     assert_eq!(set["metadata"]["name"], owner["name"]);
@@ -75,6 +76,6 @@ fn odd_numbers_of_pods_are_errors() {
         ("Deployment", json!({"replicas": 2_000_000}), "spec.replicas"),
         ("Job", json!({"parallelism": "2"}), "spec.parallelism"),
     ] {
-        assert_eq!(Workload::new("w".into(), 0, workload(kind, spec)).unwrap_err().0, field);
+        assert_eq!(Workload::new("w".into(), 0, workload(kind, spec)).unwrap_err().field, field);
     }
 }
