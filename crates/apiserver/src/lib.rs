@@ -43,7 +43,7 @@ mod watch;
 
 pub use certificate::{Certificate, kubeconfig_yaml};
 pub use discovery::VERSION;
-pub use object::Object;
+pub use object::StoredObject;
 pub use serve::Running;
 pub use server::ApiServer;
 pub use status::Failure;

@@ -18,7 +18,7 @@ use crate::{
     apply::{Application, Writer},
     discovery, forms,
     kinds::{DELETED_OBJECT, Kind, REVIEW, Rules},
-    object::Object,
+    object::StoredObject,
     openapi,
     patch::{self, Patch},
     pods, protobuf, read,
@@ -254,7 +254,7 @@ impl ApiServer {
         }
     }
 
-    fn found(&self, target: &Target) -> Result<Arc<Object>> {
+    fn found(&self, target: &Target) -> Result<Arc<StoredObject>> {
         let key = crate::object::key(&target.namespace, &target.name);
         target.kind.shelf.get(&key).ok_or_else(|| Failure::not_found(target.kind.about(&target.name)))
     }
@@ -330,7 +330,13 @@ impl ApiServer {
     }
 
     /// Replaces or patches an object.
-    fn change(&self, request: &Request, target: &Target, part: Part, body: Bytes) -> Result<Arc<Object>> {
+    fn change(
+        &self,
+        request: &Request,
+        target: &Target,
+        part: Part,
+        body: Bytes,
+    ) -> Result<Arc<StoredObject>> {
         let Target { kind, namespace, name, .. } = target;
         let subresource = if part == Part::Status { "status" } else { "" };
         let manner = manner(request, part, subresource)?;
@@ -366,7 +372,7 @@ impl ApiServer {
         target: &Target,
         part: Part,
         body: &Bytes,
-    ) -> Result<(u16, Arc<Object>)> {
+    ) -> Result<(u16, Arc<StoredObject>)> {
         let Target { kind, namespace, name, subresource } = target;
         let dry_run = request.dry_run()?;
         let manager = request.applier()?;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use harbormaster_apiserver::{Failure, Object, Store};
+use harbormaster_apiserver::{Failure, Store, StoredObject};
 use harbormaster_manifests::{Manifests, ReadOptions};
 use harbormaster_objects::{kinds::Rules, value::name};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn create_with_status(
     resource: &str,
     namespace: &str,
     value: Value,
-) -> Result<Arc<Object>, Failure> {
+) -> Result<Arc<StoredObject>, Failure> {
     let status = value.get("status").cloned();
     let created = store.create(resource, value)?;
     let Some(status) = status.filter(|status| created.value().get("status") != Some(status)) else {

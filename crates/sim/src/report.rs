@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use harbormaster_framework::{outcome::Reject, pod::PodInfo};
-use harbormaster_world::volumes::ClaimedVolume;
+pub use harbormaster_world::volumes::ClaimedVolume;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 /// Everything that was found out, pods in the order of the manifests.

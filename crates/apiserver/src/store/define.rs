@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Deletion, Store, write::is_finished};
 use crate::{
     kinds::{self, Form, Kind, Kinds},
-    object::{Draft, Object, key},
+    object::{Draft, StoredObject, key},
     rules,
     shelf::{Range, Shelf},
     time::now,
@@ -172,7 +172,7 @@ impl Store {
     }
 }
 
-fn definitions(kind: &Kind) -> impl Iterator<Item = Arc<Object>> {
+fn definitions(kind: &Kind) -> impl Iterator<Item = Arc<StoredObject>> {
     kind.shelf.list(&Range::ALL, |_| true).unwrap_or_default().objects.into_iter()
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Store, write::is_finished};
 use crate::{
     kinds::{Kind, Rules},
-    object::{Draft, Object, key},
+    object::{Draft, StoredObject, key},
     rules,
     shelf::Refused,
     status::{About, Failure, Result},
@@ -28,9 +28,9 @@ pub(crate) struct Deletion {
 #[derive(Clone, Debug)]
 pub(crate) enum Deleted {
     /// It is gone; as it was last.
-    Gone(Arc<Object>),
+    Gone(Arc<StoredObject>),
     /// It goes when its grace period is over and its finalizers are done.
-    Ending(Arc<Object>),
+    Ending(Arc<StoredObject>),
 }
 
 impl Store {
@@ -86,7 +86,7 @@ impl Store {
     }
 }
 
-fn check_preconditions(kind: &Kind, current: &Object, old: &Value, how: &Deletion) -> Result<()> {
+fn check_preconditions(kind: &Kind, current: &StoredObject, old: &Value, how: &Deletion) -> Result<()> {
     let (uid, version) = (text(old, "/metadata/uid"), current.version().to_string());
     let about = About { plural: &kind.kind, ..kind.about(current.name()) };
     for (what, wanted, found, so) in [
