@@ -1,19 +1,19 @@
 //! Objects that are read and written in another form than they are stored in.
 
 use bytes::Bytes;
-pub(crate) use harbormaster_objects::forms::{from_stored, to_stored};
+pub(crate) use harbormaster_validation::forms::{from_stored, to_stored};
 use serde_json::{Map, Value};
 
 use crate::{
     kinds::{Form, Kind},
-    object::Object,
+    object::StoredObject,
     schema,
     status::{About, Failure, FieldError, Result},
     value::text,
 };
 
 /// The JSON of an object in the form of the kind.
-pub(crate) fn json(kind: &Kind, object: &Object) -> Bytes {
+pub(crate) fn json(kind: &Kind, object: &StoredObject) -> Bytes {
     if kind.form == Form::Stored {
         return object.json().clone();
     }
@@ -21,7 +21,7 @@ pub(crate) fn json(kind: &Kind, object: &Object) -> Bytes {
 }
 
 /// An object in the form of the kind.
-pub(crate) fn shown(kind: &Kind, object: &Object) -> Value {
+pub(crate) fn shown(kind: &Kind, object: &StoredObject) -> Value {
     let mut value = object.value();
     from_stored(kind, &mut value);
     value

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// One version of an object. Never changes; a write makes a new one.
 #[derive(Clone, Debug)]
-pub struct Object {
+pub struct StoredObject {
     /// `namespace/name`, or the name alone where there are no namespaces: sorts as the keys of etcd do.
     pub(crate) key: Arc<str>,
     /// `metadata.resourceVersion`.
@@ -21,7 +21,7 @@ pub struct Object {
     pub(crate) fields: Box<[Str]>,
 }
 
-impl Object {
+impl StoredObject {
     /// The object as JSON, without a line break.
     pub fn json(&self) -> &Bytes {
         &self.json
@@ -97,7 +97,7 @@ impl Draft {
     }
 
     /// The object as it would be stored, without a version.
-    pub(crate) fn unsealed(mut self) -> Object {
+    pub(crate) fn unsealed(mut self) -> StoredObject {
         // Opens the list of fields again, and closes the metadata without the field.
         let field = b"\"resourceVersion\":\"";
         self.head.truncate(self.head.len() - field.len());
@@ -105,12 +105,19 @@ impl Draft {
             self.head.pop();
         }
         let json = [&self.head, &self.tail[1..]].concat().into();
-        Object { key: self.key, version: 0, json, version_at: 0, labels: self.labels, fields: self.fields }
+        StoredObject {
+            key: self.key,
+            version: 0,
+            json,
+            version_at: 0,
+            labels: self.labels,
+            fields: self.fields,
+        }
     }
 
     /// The object with its version.
-    pub(crate) fn seal(self, version: u64) -> Object {
-        Object {
+    pub(crate) fn seal(self, version: u64) -> StoredObject {
+        StoredObject {
             key: self.key,
             version,
             json: joined(&self.head, version, &self.tail),

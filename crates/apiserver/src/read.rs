@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     forms,
     kinds::Kind,
-    object::{Object, parse_version},
+    object::{StoredObject, parse_version},
     reply::{self, Answer},
     request::{Request, Target, View},
     selector::Selector,
@@ -59,7 +59,7 @@ impl Continue {
 }
 
 /// One object in the form that was asked for.
-pub(crate) fn object(kind: &Kind, view: View, code: u16, object: &Object) -> Response<Body> {
+pub(crate) fn object(kind: &Kind, view: View, code: u16, object: &StoredObject) -> Response<Body> {
     match view {
         View::Plain => reply::json(code, forms::json(kind, object)),
         other => {
@@ -70,7 +70,7 @@ pub(crate) fn object(kind: &Kind, view: View, code: u16, object: &Object) -> Res
 }
 
 /// An object as a table of one row, or as its metadata.
-fn viewed(kind: &Kind, view: View, object: &Object, metadata: Value) -> Value {
+fn viewed(kind: &Kind, view: View, object: &StoredObject, metadata: Value) -> Value {
     let value = forms::shown(kind, object);
     match view {
         View::Plain => value,
@@ -82,7 +82,7 @@ fn viewed(kind: &Kind, view: View, object: &Object, metadata: Value) -> Value {
 
 fn rows(
     kind: &Kind,
-    objects: &[impl std::ops::Deref<Target = Object>],
+    objects: &[impl std::ops::Deref<Target = StoredObject>],
     include: Include,
     metadata: Value,
 ) -> Value {

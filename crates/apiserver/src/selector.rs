@@ -7,7 +7,7 @@ use harbormaster_api::{
 use serde_json::Value;
 
 use crate::{
-    object::Object,
+    object::StoredObject,
     status::Failure,
     value::{entries, list, text},
 };
@@ -51,7 +51,7 @@ impl Selector {
         })
     }
 
-    pub(crate) fn matches(&self, object: &Object) -> bool {
+    pub(crate) fn matches(&self, object: &StoredObject) -> bool {
         (self.namespace.is_empty() || object.namespace() == self.namespace)
             && self.labels.iter().all(|requirement| requirement.matches(&object.labels))
             && self.fields.iter().all(|term| term.matches(object))
@@ -64,7 +64,7 @@ impl Selector {
 }
 
 impl FieldTerm {
-    fn matches(&self, object: &Object) -> bool {
+    fn matches(&self, object: &StoredObject) -> bool {
         let value = match self.field {
             Field::Name => object.name(),
             Field::Namespace => object.namespace(),
@@ -217,7 +217,7 @@ mod tests {
     use crate::object::Draft;
     use serde_json::json;
 
-    fn pod() -> Object {
+    fn pod() -> StoredObject {
         let value = json!({
             "metadata": {"name": "a", "namespace": "b", "labels": {"app": "web", "tier": "1"}},
             "spec": {"nodeName": "n,1"},

@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    Options,
+    Options, admission,
     apply::{Application, Writer},
     discovery, forms,
     kinds::{DELETED_OBJECT, Kind, REVIEW, Rules},
-    object::Object,
+    object::StoredObject,
     openapi,
     patch::{self, Patch},
     pods, protobuf, read,
     reply::{self, Answer},
     request::{Request, Target, UnknownFields},
-    reviews, rules, scale, schema,
+    reviews, scale, schema,
     shelf::Range,
     status::{About, Failure, FieldError, Result, done, success},
     store::{Deleted, Deletion, Manner, Part, Store, Tracking},
@@ -202,8 +202,10 @@ impl ApiServer {
                     Tracking::Update(Writer { manager, subresource: "" })
                 });
                 let created = self.store.create_in(kind, namespace, object, dry_run, tracking)?;
-                if rules::may_warn(kind) {
-                    rules::warnings(kind, None, &created.value()).iter().for_each(|text| request.warn(text));
+                if admission::may_warn(kind) {
+                    admission::warnings(kind, None, &created.value())
+                        .iter()
+                        .for_each(|text| request.warn(text));
                 }
                 Ok(read::object(kind, view, 201, &created))
             }
@@ -254,7 +256,7 @@ impl ApiServer {
         }
     }
 
-    fn found(&self, target: &Target) -> Result<Arc<Object>> {
+    fn found(&self, target: &Target) -> Result<Arc<StoredObject>> {
         let key = crate::object::key(&target.namespace, &target.name);
         target.kind.shelf.get(&key).ok_or_else(|| Failure::not_found(target.kind.about(&target.name)))
     }
@@ -330,7 +332,13 @@ impl ApiServer {
     }
 
     /// Replaces or patches an object.
-    fn change(&self, request: &Request, target: &Target, part: Part, body: Bytes) -> Result<Arc<Object>> {
+    fn change(
+        &self,
+        request: &Request,
+        target: &Target,
+        part: Part,
+        body: Bytes,
+    ) -> Result<Arc<StoredObject>> {
         let Target { kind, namespace, name, .. } = target;
         let subresource = if part == Part::Status { "status" } else { "" };
         let manner = manner(request, part, subresource)?;
@@ -338,8 +346,8 @@ impl ApiServer {
         let mut warnings = Vec::new();
         let changed = self.store.modify(kind, namespace, name, manner, |old| {
             let new = change.apply(&kind.kind, old)?;
-            if part == Part::Main && rules::may_warn(kind) {
-                warnings = rules::warnings(kind, Some(old), &new);
+            if part == Part::Main && admission::may_warn(kind) {
+                warnings = admission::warnings(kind, Some(old), &new);
             }
             match &change {
                 Change::Replace(_) => check_strictly(request, kind, &new)?,
@@ -352,7 +360,7 @@ impl ApiServer {
             // The one subresource that writes a part of the spec.
             let mut kept = old.clone();
             kept["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
-            rules::default_pod_spec(&mut kept["spec"]);
+            admission::default_pod_spec(&mut kept["spec"]);
             Ok(kept)
         })?;
         warnings.iter().for_each(|text| request.warn(text));
@@ -366,7 +374,7 @@ impl ApiServer {
         target: &Target,
         part: Part,
         body: &Bytes,
-    ) -> Result<(u16, Arc<Object>)> {
+    ) -> Result<(u16, Arc<StoredObject>)> {
         let Target { kind, namespace, name, subresource } = target;
         let dry_run = request.dry_run()?;
         let manager = request.applier()?;
@@ -582,12 +590,10 @@ fn parsed(request: &Request, bytes: &[u8]) -> Result<Value> {
 fn yaml(bytes: &[u8]) -> Result<Value> {
     let text = std::str::from_utf8(bytes).map_err(|e| Failure::bad_request(format!("yaml: {e}")))?;
     let wrong = |why: String| Failure::bad_request(format!("error converting YAML to JSON: {why}"));
-    let mut repeated = Vec::new();
-    let value =
-        harbormaster_yaml::parse(text).map_err(|e| wrong(e.to_string()))?.into_json_at("", &mut repeated);
-    match repeated.first() {
-        Some(key) => Err(wrong(format!("key \"{key}\" already set in map"))),
-        None => Ok(value),
+    let document = harbormaster_yaml::parse(text).map_err(|e| wrong(e.to_string()))?;
+    match document.repeated_keys().first() {
+        Some((key, _)) => Err(wrong(format!("key \"{key}\" already set in map"))),
+        None => Ok(document.into_json()),
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use serde_json::Value;
 use tokio::sync::{Notify, futures::Notified};
 
-use crate::object::{Draft, Object};
+use crate::object::{Draft, StoredObject};
 
 /// The resource version that all resources share.
 #[derive(Clone, Debug)]
@@ -42,8 +42,8 @@ impl Versions {
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     /// The object after the write; of a deletion, as it was last.
-    pub(crate) object: Arc<Object>,
-    pub(crate) previous: Option<Arc<Object>>,
+    pub(crate) object: Arc<StoredObject>,
+    pub(crate) previous: Option<Arc<StoredObject>>,
     pub(crate) deleted: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Shelf {
 
 #[derive(Debug)]
 struct State {
-    objects: BTreeMap<Arc<str>, Arc<Object>>,
+    objects: BTreeMap<Arc<str>, Arc<StoredObject>>,
     changes: VecDeque<Change>,
     /// How many bytes of JSON the changes have written.
     bytes: usize,
@@ -83,7 +83,7 @@ pub(crate) struct TooOld(pub(crate) u64);
 /// Some objects in the order of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    pub(crate) objects: Vec<Arc<Object>>,
+    pub(crate) objects: Vec<Arc<StoredObject>>,
     /// The version at which all of them were as they are here.
     pub(crate) version: u64,
     /// How many objects follow, if any.
@@ -124,9 +124,9 @@ const BATCH_BYTES: usize = 64 << 10;
 const HISTORY_BYTES: usize = 128 << 20;
 
 /// How many of these objects are told at once: at least one.
-pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<Object>>) -> usize {
+pub(crate) fn at_once<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) -> usize {
     let mut total = 0;
-    let fits = |object: &&Arc<Object>| {
+    let fits = |object: &&Arc<StoredObject>| {
         let fits = total < BATCH_BYTES;
         total += object.json().len();
         fits
@@ -155,11 +155,11 @@ impl Shelf {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Arc<Object>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<StoredObject>> {
         self.state().objects.get(key).cloned()
     }
 
-    pub(crate) fn insert(&self, draft: Draft) -> Result<Arc<Object>, Refused> {
+    pub(crate) fn insert(&self, draft: Draft) -> Result<Arc<StoredObject>, Refused> {
         let mut state = self.state();
         if state.objects.contains_key(&draft.key) {
             return Err(Refused);
@@ -168,13 +168,13 @@ impl Shelf {
     }
 
     /// Replaces the object if it still is at `version`.
-    pub(crate) fn replace(&self, version: u64, draft: Draft) -> Result<Arc<Object>, Refused> {
+    pub(crate) fn replace(&self, version: u64, draft: Draft) -> Result<Arc<StoredObject>, Refused> {
         let mut state = self.state();
         let previous = state.at_version(&draft.key, version)?;
         Ok(self.put(&mut state, draft, Some(previous)))
     }
 
-    fn put(&self, state: &mut State, draft: Draft, previous: Option<Arc<Object>>) -> Arc<Object> {
+    fn put(&self, state: &mut State, draft: Draft, previous: Option<Arc<StoredObject>>) -> Arc<StoredObject> {
         let object = Arc::new(draft.seal(self.versions.next()));
         state.objects.insert(object.key.clone(), object.clone());
         self.tell(state, Change { object: object.clone(), previous, deleted: false });
@@ -187,7 +187,7 @@ impl Shelf {
         key: &str,
         version: u64,
         last: Option<Draft>,
-    ) -> Result<Arc<Object>, Refused> {
+    ) -> Result<Arc<StoredObject>, Refused> {
         let mut state = self.state();
         let previous = state.at_version(key, version)?;
         state.objects.remove(key);
@@ -228,7 +228,7 @@ impl Shelf {
     /// The same objects in another form and with other fields. Those who read here are to list anew.
     pub(crate) fn with_form(&self, fields: Vec<String>, form: impl Fn(&mut Value)) -> Self {
         let new = Self::new(self.versions.clone(), self.history, fields);
-        let copy = |object: &Arc<Object>| {
+        let copy = |object: &Arc<StoredObject>| {
             let mut value = object.value();
             form(&mut value);
             Draft::new(&value, &new.fields).seal(object.version)
@@ -258,7 +258,11 @@ impl Shelf {
     }
 
     /// Lists objects that `wanted` wants.
-    pub(crate) fn list(&self, range: &Range<'_>, wanted: impl Fn(&Object) -> bool) -> Result<Page, TooOld> {
+    pub(crate) fn list(
+        &self,
+        range: &Range<'_>,
+        wanted: impl Fn(&StoredObject) -> bool,
+    ) -> Result<Page, TooOld> {
         let state = self.state();
         let now = self.versions.now();
         let version = range.at.unwrap_or(now);
@@ -281,7 +285,11 @@ impl Shelf {
     }
 
     /// All objects, with the place where a watcher goes on.
-    pub(crate) fn list_and_place(&self, namespace: &str, wanted: impl Fn(&Object) -> bool) -> (Page, u64) {
+    pub(crate) fn list_and_place(
+        &self,
+        namespace: &str,
+        wanted: impl Fn(&StoredObject) -> bool,
+    ) -> (Page, u64) {
         let state = self.state();
         let range = Range { namespace, ..Range::ALL };
         let objects = state.merged(&BTreeMap::new(), &range).filter(|o| wanted(o)).cloned().collect();
@@ -316,7 +324,7 @@ impl Shelf {
 }
 
 impl State {
-    fn at_version(&self, key: &str, version: u64) -> Result<Arc<Object>, Refused> {
+    fn at_version(&self, key: &str, version: u64) -> Result<Arc<StoredObject>, Refused> {
         self.objects.get(key).filter(|object| object.version == version).cloned().ok_or(Refused)
     }
 
@@ -329,7 +337,7 @@ impl State {
     }
 
     /// What was there at `version` under the keys that were written since.
-    fn as_of(&self, version: u64) -> Result<BTreeMap<&str, Option<&Arc<Object>>>, TooOld> {
+    fn as_of(&self, version: u64) -> Result<BTreeMap<&str, Option<&Arc<StoredObject>>>, TooOld> {
         let mut older = BTreeMap::new();
         for change in self.changes.range(self.index_behind(version)?..) {
             older.entry(&*change.object.key).or_insert(change.previous.as_ref());
@@ -340,9 +348,9 @@ impl State {
     /// The objects of a range, those in `older` as they are there.
     fn merged<'a>(
         &'a self,
-        older: &'a BTreeMap<&'a str, Option<&'a Arc<Object>>>,
+        older: &'a BTreeMap<&'a str, Option<&'a Arc<StoredObject>>>,
         range: &Range<'_>,
-    ) -> impl Iterator<Item = &'a Arc<Object>> {
+    ) -> impl Iterator<Item = &'a Arc<StoredObject>> {
         // Behind all keys of a namespace comes `0`, the character behind the slash.
         let (first, end) = match range.namespace {
             "" => (String::new(), None),

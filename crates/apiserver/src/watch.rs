@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    object::Object,
+    object::StoredObject,
     selector::Selector,
     shelf::{Change, Shelf, TooOld, at_once},
 };
@@ -36,7 +36,7 @@ pub struct Event {
     /// What happened.
     pub event: EventType,
     /// The object after that; of a deletion, as it was last.
-    pub object: Arc<Object>,
+    pub object: Arc<StoredObject>,
 }
 
 /// The watcher was too slow, or begins too early: what it missed is forgotten. List anew.
@@ -57,7 +57,7 @@ pub struct Watch {
     place: u64,
     version: u64,
     /// Objects that were there at the beginning and have not been told yet.
-    initial: VecDeque<Arc<Object>>,
+    initial: VecDeque<Arc<StoredObject>>,
 }
 
 impl Watch {
@@ -126,7 +126,7 @@ impl Watch {
         let before = change.previous.as_ref().filter(|object| self.selector.matches(object));
         let after = !change.deleted && self.selector.matches(&change.object);
         let object = &change.object;
-        let event = |event, object: &Arc<Object>| Some(Event { event, object: object.clone() });
+        let event = |event, object: &Arc<StoredObject>| Some(Event { event, object: object.clone() });
         match (before, after) {
             (None, false) => None,
             (None, true) => event(EventType::Added, object),

@@ -47,22 +47,6 @@ pub(crate) fn decode<T: for<'de> Deserialize<'de>>(
     (result, unknown.into_inner())
 }
 
-/// Adds every repeated key to `found`, with its path and the position of the repetition.
-pub(crate) fn repeated_keys(node: &Node, path: &str, found: &mut Vec<UnknownField>) {
-    for (i, item) in node.items().iter().enumerate() {
-        repeated_keys(item, &format!("{path}[{i}]"), found);
-    }
-    let entries = node.entries();
-    for (i, entry) in entries.iter().enumerate() {
-        let path = below(path, &entry.key);
-        let is_same = |e: &Entry| e.key == entry.key && !e.is_merged;
-        if !entry.is_merged && entries[..i].iter().any(is_same) {
-            found.push(UnknownField { path: path.clone(), at: entry.at, suggestion: None });
-        }
-        repeated_keys(&entry.value, &path, found);
-    }
-}
-
 /// The path of a field below `path`.
 pub(crate) fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
@@ -386,15 +370,5 @@ mod tests {
             let error = read(text).0.unwrap_err();
             assert_eq!((error.to_string().as_str(), error.at.map(|at| at.line)), (message, Some(line)));
         }
-    }
-
-    #[test]
-    fn the_last_of_equal_keys_counts_and_the_others_are_listed() {
-        let text = "count: 1\ncount: 2\nthings:\n- name: a\n  name: b\n";
-        assert_eq!(read(text).0.unwrap().count, 2);
-        let mut found = Vec::new();
-        repeated_keys(&harbormaster_yaml::parse(text).unwrap(), "", &mut found);
-        let found: Vec<_> = found.into_iter().map(|u| (u.path, u.at.line)).collect();
-        assert_eq!(found, [("count".to_owned(), 2), ("things[0].name".to_owned(), 5)]);
     }
 }

@@ -4,9 +4,7 @@ use std::{fmt, sync::Arc};
 
 use thiserror::Error;
 
-use harbormaster_yaml::Position;
-
-use crate::positions::Positions;
+use harbormaster_yaml::{Node, Position};
 
 /// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -122,16 +120,16 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// The file that a configuration was read from, with the positions of its fields.
+/// The file that a configuration was read from, for errors about its fields.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     file: Arc<str>,
-    positions: Arc<Positions>,
+    document: Arc<Node>,
 }
 
 impl Source {
-    pub(crate) fn new(file: &str, positions: Positions) -> Self {
-        Self { file: file.into(), positions: Arc::new(positions) }
+    pub(crate) fn new(file: &str, document: Arc<Node>) -> Self {
+        Self { file: file.into(), document }
     }
 
     /// Creates an error about a field.
@@ -139,7 +137,7 @@ impl Source {
         let field = field.into();
         ConfigError {
             file: self.file.to_string(),
-            position: self.positions.nearest(&field),
+            position: self.document.field(&field).map(|written| written.at),
             field,
             message: message.into(),
             help: None,
@@ -148,7 +146,7 @@ impl Source {
 
     /// Returns true if the file contains the field itself.
     pub(crate) fn has_field(&self, field: &str) -> bool {
-        self.positions.has(field)
+        self.document.field(field).is_some_and(|found| found.is_exact)
     }
 
     /// Creates an error at a position.

@@ -7,8 +7,8 @@
 //! Messages are kube-scheduler's, with file, line and column added. The crate reads no files: it is passed their text.
 //!
 //! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging), `plan`
-//! (expanding), `in_tree` (kube-scheduler's table), `gates` and `emulation`; then `positions` (of fields in a file), `decode`
-//! (tree to structs), `error` and `fields` (messages). `schema` generates a JSON schema for editors from the decoded types.
+//! (expanding), `in_tree` (kube-scheduler's table), `gates` and `emulation`; then `decode` (tree to structs), `error` and
+//! `fields` (messages). `schema` generates a JSON schema for editors from the decoded types.
 
 mod args_rules;
 mod config;
@@ -26,7 +26,6 @@ mod old_versions;
 mod plan;
 mod plugin_args;
 mod plugins;
-mod positions;
 mod schema;
 mod validate;
 mod write;

@@ -1,5 +1,7 @@
 //! Parsing of a configuration, with defaults.
 
+use std::sync::Arc;
+
 use harbormaster_api::{args::GoDuration, features::Features, similar::similar};
 use harbormaster_yaml::{Content, Node};
 use schemars::JsonSchema;
@@ -15,7 +17,6 @@ use crate::{
     old_versions,
     plugin_args::{ARGS_KINDS, PluginArgs},
     plugins::Plugins,
-    positions::Positions,
 };
 
 /// The configuration as in the file; absent fields have the defaults that do not depend on other fields.
@@ -109,20 +110,19 @@ pub(crate) struct FilePluginConfig {
 /// All errors in the text, or in its API version.
 pub fn load(text: &str, file: &str, features: &Features) -> Result<KubeSchedulerConfiguration, ConfigErrors> {
     let root = harbormaster_yaml::parse(text).map_err(|e| {
-        let source = Source::new(file, Positions::default());
+        let source = Source::new(file, Arc::default());
         source.error_at(e.at, "", format!("error converting YAML to JSON: yaml: {}", e.message))
     })?;
-    let source = Source::new(file, Positions::of(&root));
+    let root = Arc::new(root);
+    let source = Source::new(file, root.clone());
     check_type(&root, file, &source)?;
 
-    let mut repeated = Vec::new();
-    decode::repeated_keys(&root, "", &mut repeated);
+    let repeated = root.repeated_keys().into_iter();
     let mut strict: Vec<_> = repeated
-        .into_iter()
-        .map(|field| {
-            let key = field.path.rsplit('.').next().unwrap_or_default();
-            let message = format!("duplicate field {:?}: key {key:?} already set in map", field.path);
-            source.error_at(Some(field.at), field.path.clone(), message)
+        .map(|(path, at)| {
+            let key = path.rsplit('.').next().unwrap_or_default();
+            let message = format!("duplicate field {path:?}: key {key:?} already set in map");
+            source.error_at(Some(at), path, message)
         })
         .collect();
     let (decoded, unknown) = decode::decode::<FileConfig>(&root);

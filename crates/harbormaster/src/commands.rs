@@ -1,24 +1,32 @@
-//! The command line of `harbormaster`, and of every other program that is a scheduler with plugins of its own.
+//! The command line of `harbormaster`, and of every other scheduler with plugins.
 //!
-//! Reading order: this file (which command), [`flags`] and [`run`] (the scheduler), [`sandbox`] (a make-believe
-//! cluster), [`dump`] (what a real one has), [`simulate`], [`files`], [`table`], [`alike`] and [`layout`] (scheduling manifests), [`generate`] (completions, manual pages and the schema),
-//! [`log`] and [`log_output`] (log lines), [`reload`] (a changed configuration file),
-//! [`metric_limits`] (what is not shown of metrics). Under the name `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
+//! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
+//! cluster), [`dump`] (objects of a real one), `simulate`, `manifest_files`, `table`, `alike` and `layout` (scheduling
+//! manifests), [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines),
+//! [`reload`] (a changed configuration file), [`metric_limits`] (series that are not shown). Under the name
+//! `kube-scheduler` (a symbolic link) a program behaves as with the command `run`.
 
+#[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
 mod dump;
 mod files;
 mod flags;
 mod generate;
+#[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod layout;
 mod log;
 mod log_output;
+#[cfg(any(feature = "sandbox", feature = "simulate"))]
+mod manifest_files;
 mod metric_limits;
 mod reload;
 mod run;
+#[cfg(feature = "sandbox")]
 mod sandbox;
 mod secure_port;
+#[cfg(feature = "simulate")]
 mod simulate;
+#[cfg(feature = "simulate")]
 mod table;
 
 use std::{
@@ -28,49 +36,48 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Command, FromArgMatches};
 use harbormaster_framework::registry::Registry;
 use harbormaster_setup::Choices;
 
 /// The version of Harbormaster.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit that it is built from, if whoever builds says so by a variable of this name.
+/// The commit that it is built from, if this variable is set for the build.
 const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
-/// The name under which only the scheduler runs.
+/// Program name that selects the command `run`.
 const KUBE_SCHEDULER: &str = "kube-scheduler";
 const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error.";
 
-const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps are not read; commands, arguments and environments of \
-     containers are left out.\n\nExit codes: 0 success; 1 any error.";
-
-/// How the commands end: with an error they have printed, or well.
+/// Result of a command, which prints its errors itself.
 pub(crate) type Ended = Result<(), Failed>;
 
-/// How a command fails; the user was told why.
+/// Failure of a command; the error is printed already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// It could not do what it was asked for.
+    /// An error.
     Error,
-    /// It was asked to fail if a pod is unschedulable, and one is.
+    /// With `--exit-code`: a pod is unschedulable.
+    #[cfg(any(feature = "sandbox", feature = "simulate"))]
     Unschedulable,
 }
 
 /// A scheduler's program.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// How it was called.
+    /// The name under which it was called.
     name: String,
     /// The plugins that configurations may name.
     plugins: Registry,
 }
 
-/// Does what the arguments of the process say.
+/// Executes the command of the process's arguments.
 pub(crate) fn main(plugins: Registry) -> ExitCode {
     let mut args = env::args_os();
     let program = Program::new(&args.next().unwrap_or_default(), plugins);
     match program.dispatch(args.collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed::Error) => ExitCode::FAILURE,
+        #[cfg(any(feature = "sandbox", feature = "simulate"))]
         Err(Failed::Unschedulable) => ExitCode::from(2),
     }
 }
@@ -83,7 +90,7 @@ impl Program {
         Self { name: name.to_owned(), plugins }
     }
 
-    /// The choices of somebody who makes none.
+    /// Returns the default choices with the plugins of this program.
     fn choices(&self) -> Choices {
         Choices { plugins: self.plugins.clone(), ..Choices::default() }
     }
@@ -99,13 +106,15 @@ impl Program {
         let matches = match self.command().no_binary_name(true).try_get_matches_from(args) {
             Ok(matches) => matches,
             Err(error) => {
-                // There is nobody left to tell if printing fails.
+                // A failure to print cannot be reported.
                 let _ = error.print();
                 return if error.use_stderr() { Err(Failed::Error) } else { Ok(()) };
             }
         };
         match matches.subcommand() {
+            #[cfg(feature = "sandbox")]
             Some(("sandbox", matches)) => with(matches, |options| sandbox::main(self, &options)),
+            #[cfg(feature = "simulate")]
             Some(("simulate", matches)) => with(matches, |options| simulate::main(self, &options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
@@ -117,19 +126,6 @@ impl Program {
     }
 
     fn command(&self) -> Command {
-        // The documentation of the type would replace an earlier description.
-        let simulate = simulate::Options::augment_args(Command::new("simulate"))
-            .about("Show where the pods of manifests would be placed, without a cluster")
-            .after_help(format!("{}\n\n{}", table::COLUMNS, simulate::EXIT_CODES));
-        let sandbox = sandbox::Options::augment_args(Command::new("sandbox"))
-            .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
-            .after_help(AFTER_HELP);
-        let dump = dump::Options::augment_args(Command::new("dump"))
-            .about("Print everything of a cluster that scheduling depends on, for simulate and sandbox")
-            .after_help(DUMPED);
-        let generate = generate::Options::augment_args(Command::new("generate"))
-            .about("Make completions for shells, manual pages, and a schema for editors")
-            .after_help(AFTER_HELP);
         let version = match self.name.as_str() {
             "harbormaster" => VERSION.to_owned(),
             _ => format!("(harbormaster {VERSION})"),
@@ -141,14 +137,18 @@ impl Program {
             .after_help(AFTER_HELP)
             .subcommand_required(true)
             .arg_required_else_help(true)
-            .subcommand(flags::command("run"))
-            .subcommand(sandbox)
-            .subcommand(simulate)
-            .subcommand(dump)
-            .subcommand(generate)
+            .subcommands([
+                flags::command("run"),
+                #[cfg(feature = "sandbox")]
+                sandbox::command(),
+                #[cfg(feature = "simulate")]
+                simulate::command(),
+                dump::command(),
+                generate::command(),
+            ])
     }
 
-    /// For `run --version`.
+    /// Returns the text for `run --version`.
     fn version(&self) -> String {
         let built = COMMIT.map(|commit| format!(", commit {commit}")).unwrap_or_default();
         match self.name.as_str() {

@@ -1,8 +1,8 @@
-//! A Kubernetes scheduler with plugins of one's own.
+//! A Kubernetes scheduler with your own plugins.
 //!
-//! [`main`] is a whole program: the commands `run`, `simulate` and `sandbox` with all flags, and own plugins in each of
-//! them. [`Scheduler`] is the same inside another program, or in a test. Plugins are written with [`prelude`], [`api`]
-//! and [`framework`], and tested with [`testkit`] and [`sandbox`].
+//! [`main`] is a whole program: the commands `run`, `simulate` and `sandbox` with all flags and your plugins.
+//! [`Scheduler`] is the same inside another program, or in a test. Plugins are written with [`prelude`], [`api`] and
+//! [`framework`], and tested with [`testkit`] and [`sandbox`].
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -31,42 +31,52 @@
 //! The guide for authors is `docs/plugins.md` in the repository: from a first scheduler to indexes, assumed objects and
 //! tests, and what corresponds to which concept of kube-scheduler's framework. Its listings are in `examples/guide`.
 //!
-//! `examples/own-scheduler` is a whole one: a plugin with arguments and a custom resource, its program
-//! and its test.
+//! `examples/own-scheduler` is a complete example: a plugin with arguments and a custom resource, its program and its
+//! test.
 //!
-//! Everything that is public here is what authors may rely on; `tests/surface/surface.txt` lists it.
+//! Features, all on by default:
+//! - `cli`: [`main`]. Without `sandbox` and `simulate`, it has no such commands.
+//! - `sandbox`: the module [`sandbox`] and [`Scheduler::sandbox`], with an API server in memory.
+//! - `simulate`: the module [`simulation`] and [`Scheduler::simulate`].
+//! - `otlp`: traces over OTLP.
+//! - `mimalloc`: the allocator of the program `harbormaster`; the library does not use it.
 //!
-//! Inside: `commands` (the command line), `scheduler` (the same for other programs).
+//! Authors may rely on everything that is public here; `tests/surface/surface.txt` lists it.
+//!
+//! Reading order: `scheduler` (a scheduler inside another program), `commands` (the command line).
 
+#[cfg(feature = "cli")]
 mod commands;
 mod scheduler;
+#[cfg(feature = "simulate")]
 mod witness;
-
-use std::process::ExitCode;
 
 pub use harbormaster_driver::{DriverError, ExitReason};
 pub use harbormaster_framework::registry::Registry;
 pub use harbormaster_testkit as testkit;
-pub use scheduler::{Builder, Scheduler, Simulation};
+#[cfg(feature = "simulate")]
+pub use scheduler::Simulation;
+pub use scheduler::{Builder, Scheduler};
 pub use {serde, serde_json};
 
-/// A scheduler's program: does what the arguments of the process say, with the plugins of this repository and those that
-/// `register` adds. A plugin of a known name replaces that.
+/// Runs a scheduler's program: executes the command of the process's arguments, with the in-tree plugins and those that
+/// `register` adds. A plugin with a known name replaces the earlier one.
 ///
-/// The commands are `run`, `simulate` and `sandbox`; called as `kube-scheduler` (a symbolic link) the program behaves as
-/// with `run`. Help and version name the program as it was called.
-pub fn main(register: impl FnOnce(&mut Registry)) -> ExitCode {
+/// The commands are `run`, `simulate` and `sandbox`; if the program is called as `kube-scheduler` (a symbolic link), it
+/// behaves as with `run`. Help and version show the name under which the program was called.
+#[cfg(feature = "cli")]
+pub fn main(register: impl FnOnce(&mut Registry)) -> std::process::ExitCode {
     let mut plugins = harbormaster_setup::Choices::default().plugins;
     register(&mut plugins);
     commands::main(plugins)
 }
 
-/// What a plugin's file imports.
+/// Imports for a plugin's file.
 pub mod prelude {
     pub use harbormaster_framework::{prelude::*, registry::Registry};
 }
 
-/// What plugins read: Kubernetes' objects as the scheduler knows them.
+/// Kubernetes objects as the scheduler knows them and plugins read them.
 pub mod api {
     pub use harbormaster_api::{
         Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
@@ -78,7 +88,7 @@ pub mod api {
     };
 }
 
-/// What the prelude leaves out because few plugins name it.
+/// Parts of the framework that few plugins name, and that the prelude leaves out.
 pub mod framework {
     pub use harbormaster_framework::{
         api_call::{ClusterApi, Verb},
@@ -94,26 +104,27 @@ pub mod framework {
     };
 }
 
-/// What is wrong with a configuration, and where.
+/// Errors in a configuration, with their positions.
 pub mod config {
     pub use harbormaster_config::{ConfigError, ConfigErrors, Position};
 }
 
-/// Manifests, and what a simulation says of their pods.
+/// Manifests, and reports of simulations.
+#[cfg(feature = "simulate")]
 pub mod simulation {
+    pub use harbormaster_manifests::{Location, ManifestError, ManifestErrors, Source, Validate};
     pub use harbormaster_sim::{
-        ManifestError, ManifestErrors, Place, PodReport, Report, Source, Validate,
-        report::{ClaimReport, Fate, Status},
-        volumes::Gets,
+        PodReport, Report,
+        report::{ClaimReport, ClaimedVolume, Fate, Status},
     };
 }
 
 /// A make-believe cluster for end-to-end tests: see [`Scheduler::sandbox`](crate::Scheduler::sandbox).
+#[cfg(feature = "sandbox")]
 pub mod sandbox {
-    pub use harbormaster_apiserver::{Failure, Object, Store};
     pub use harbormaster_sandbox::{
-        Board, Clock, FAIL_AFTER, News, Options, Pace, PodState, PodView, READY_AFTER, RUN_FOR, STOPPED,
-        Sandbox, SandboxError, Scheduler, Source, Update, Validate,
+        AttachedScheduler, Board, Clock, FAIL_AFTER, Failure, News, Options, Pace, PodState, PodView,
+        READY_AFTER, RUN_FOR, STOPPED, Sandbox, SandboxError, Source, Store, StoredObject, Update, Validate,
     };
 }
 

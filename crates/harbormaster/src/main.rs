@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// A pod is a few hundred small allocations on its way through, most of them freed by another thread.
+/// Scheduling a pod takes a few hundred small allocations, and another thread frees most of them.
+#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,22 +1,29 @@
 //! A scheduler inside another program.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
+#[cfg(feature = "simulate")]
+use std::sync::Arc;
 
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig, ExtenderSetupError, ExtenderTls,
-    Health, HttpExtenders, LeaderElection, LeaseElection,
+    ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig, ExtenderTls, LeaderElection,
+    LeaseElection,
 };
+#[cfg(feature = "simulate")]
+use harbormaster_driver::{ExtenderSetupError, Health, HttpExtenders};
 use harbormaster_framework::registry::{Build, Registry};
-use harbormaster_sandbox::{Options, Sandbox, SandboxError};
+#[cfg(feature = "simulate")]
+use harbormaster_manifests::ManifestErrors;
+#[cfg(feature = "sandbox")]
+use harbormaster_sandbox::{AttachedScheduler, Options, Sandbox, SandboxError};
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Inventory, ManifestErrors, Reading, Report, Source};
+#[cfg(feature = "simulate")]
+use harbormaster_sim::{Inventory, Reading, Report};
+use harbormaster_yaml::Source;
 
+#[cfg(feature = "simulate")]
 use crate::witness::Witness;
 
 /// Profiles with their plugins, ready to run against a cluster, to simulate or to be tried in a sandbox.
@@ -27,7 +34,7 @@ pub struct Scheduler {
     kubeconfig: Option<PathBuf>,
 }
 
-/// What a scheduler is made from.
+/// Settings from which a scheduler is built.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     choices: Choices,
@@ -36,17 +43,18 @@ pub struct Builder {
     verbosity: i64,
 }
 
-/// What came of [`Scheduler::simulate`].
+/// Result of [`Scheduler::simulate`].
+#[cfg(feature = "simulate")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Simulation {
-    /// What became of every pod.
+    /// Results for every pod.
     pub report: Report,
-    /// What the reader of the report should know besides; one line each.
+    /// Lines that a reader of the report should see, too.
     pub notices: Vec<String>,
 }
 
 impl Builder {
-    /// Adds a plugin that the configuration may name. One of a known name replaces that.
+    /// Adds a plugin that the configuration may name. A plugin with a known name replaces the earlier one.
     #[must_use]
     pub fn plugin<P: Build>(self) -> Self {
         self.plugins(|registry| {
@@ -61,22 +69,22 @@ impl Builder {
         self
     }
 
-    /// The KubeSchedulerConfiguration, YAML or JSON; `file` only names it in errors. Without one the scheduler has the
-    /// default profile.
+    /// Sets the KubeSchedulerConfiguration, YAML or JSON; errors mention `file`. Without a configuration the scheduler has
+    /// the default profile.
     #[must_use]
     pub fn config(mut self, file: impl Into<String>, text: impl Into<String>) -> Self {
         self.config = Some(Source { name: file.into(), text: text.into() });
         self
     }
 
-    /// A kubeconfig file for [`Scheduler::run`], which counts if the configuration names none.
+    /// Sets the kubeconfig file for [`Scheduler::run`], which is used if the configuration names none.
     #[must_use]
     pub fn kubeconfig(mut self, path: impl AsRef<Path>) -> Self {
         self.kubeconfig = Some(path.as_ref().to_owned());
         self
     }
 
-    /// Feature gates.
+    /// Sets the feature gates.
     #[must_use]
     pub fn features(mut self, features: Features) -> Self {
         self.choices.features = features;
@@ -90,18 +98,18 @@ impl Builder {
         self
     }
 
-    /// What is told through `tracing`, as with `-v`: 4 adds rejections, 5 moves in the queue, 10 scores. Who listens,
-    /// and at which level, is the program's choice.
+    /// Sets the verbosity of events for `tracing`, as with `-v`: 4 adds rejections, 5 moves in the queue, 10 scores. The
+    /// program chooses the subscriber and its level.
     #[must_use]
     pub fn verbosity(mut self, verbosity: i64) -> Self {
         self.verbosity = verbosity;
         self
     }
 
-    /// Reads the configuration and makes all plugins.
+    /// Reads the configuration and builds all plugins.
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration, with file, line and field.
+    /// All mistakes in the configuration, with file, line and field.
     pub fn build(self) -> Result<Scheduler, ConfigErrors> {
         let config = self.config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
         let mut setup = Setup::read(config, &self.choices)?;
@@ -112,29 +120,28 @@ impl Builder {
 }
 
 impl Scheduler {
-    /// Begins with the plugins of this repository and the default configuration.
+    /// Returns a builder with the in-tree plugins and the default configuration.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// What the user should know of the configuration; one line each.
+    /// Returns warnings about the configuration; one line each.
     pub fn warnings(&self) -> &[String] {
         &self.setup.warnings
     }
 
     /// Schedules the pods of a cluster until `shutdown` resolves. The cluster is that of the configuration's kubeconfig,
-    /// or of the builder's, or the one in which the process runs. Needs a tokio runtime with time and I/O; one of the
-    /// current-thread flavour takes the least processor time.
+    /// or of the builder's, or the one in which the process runs. Needs a tokio runtime with time and I/O; the
+    /// current-thread runtime takes the least processor time.
     ///
     /// As in the program, a leader is elected unless the configuration says `leaderElection: {leaderElect: false}`: pods
     /// are scheduled while this process holds the lease `kube-system/kube-scheduler`, or the one that the configuration
-    /// names. A scheduler that runs beside another one needs a lease of its own, or none.
+    /// names. A second scheduler in the same cluster needs another lease, or none.
     ///
     /// # Errors
-    /// When the kubeconfig is of no use, the lease is lost ([`DriverError::LeaseLost`]: begin anew with a scheduler made
-    /// anew), or something in this process fails. An API server that is away is waited for, but by whoever leads no longer
-    /// than the lease allows.
+    /// If the kubeconfig is unusable, the lease is lost ([`DriverError::LeaseLost`]: build and run another scheduler), or
+    /// something in this process fails. An unreachable API server is no error, but a leader loses its lease meanwhile.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<ExitReason, DriverError> {
         let config = &self.setup.config;
         let mut connection = connection(config);
@@ -145,11 +152,12 @@ impl Scheduler {
         harbormaster_driver::run(driver, self.setup.engine, shutdown).await
     }
 
-    /// Places the pods of manifests under virtual time, as the command `simulate` does. Extenders of the configuration are
-    /// asked, but none has a pod bound.
+    /// Places the pods of manifests under virtual time, as the command `simulate` does. The extenders of the configuration
+    /// are called, but not to bind.
     ///
     /// # Errors
-    /// What a real API server would refuse, with file, line, object and field.
+    /// Everything that a real API server would refuse, with file, line, object and field.
+    #[cfg(feature = "simulate")]
     pub fn simulate(&self, manifests: &[Source]) -> Result<Simulation, ManifestErrors> {
         let mut setup = self.setup.clone();
         let full = !setup.engine.extenders.is_empty();
@@ -167,19 +175,20 @@ impl Scheduler {
         Ok(Simulation { report, notices })
     }
 
-    /// Starts a make-believe cluster whose scheduler is this one, whatever `options.scheduler` says. Needs a tokio
-    /// runtime with time and I/O.
+    /// Starts a make-believe cluster with this scheduler; `options.scheduler` is ignored. Needs a tokio runtime with time
+    /// and I/O.
     ///
     /// # Errors
-    /// When manifests or the port are of no use.
+    /// If manifests are wrong or the port cannot be opened.
+    #[cfg(feature = "sandbox")]
     pub async fn sandbox(&self, options: Options) -> Result<Sandbox, SandboxError> {
-        let scheduler = harbormaster_sandbox::Scheduler::Engine(self.setup.engine.clone());
+        let scheduler = AttachedScheduler::Engine(self.setup.engine.clone());
         let extenders = extenders(&self.setup.config);
         Sandbox::start(Options { scheduler, extenders, ..options }).await
     }
 }
 
-/// How a configuration reaches the API server.
+/// Returns the connection to the API server.
 pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfig {
     let client = &config.client_connection;
     ConnectionConfig {
@@ -190,7 +199,7 @@ pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfi
     }
 }
 
-/// How the extenders of a configuration are reached, in the engine's order.
+/// Returns the extenders of a configuration with their connections, in the engine's order.
 pub(crate) fn extenders(config: &KubeSchedulerConfiguration) -> Vec<ExtenderConfig> {
     let tls = |tls: &harbormaster_config::ExtenderTls| ExtenderTls {
         insecure: tls.insecure,
@@ -216,10 +225,11 @@ pub(crate) fn extenders(config: &KubeSchedulerConfiguration) -> Vec<ExtenderConf
     config.extenders_in_order().into_iter().map(reached).collect()
 }
 
-/// Has a simulation of that cluster ask the extenders of its configuration, if the engine has any.
+/// Connects a simulation of a cluster to the extenders of its configuration, if there are any.
 ///
 /// # Errors
-/// When one cannot be reached with its configuration.
+/// If the configuration of an extender is unusable.
+#[cfg(feature = "simulate")]
 pub(crate) fn lend_extenders(
     setup: &mut Setup,
     cluster: &mut Inventory,
@@ -238,10 +248,10 @@ pub(crate) fn lend_extenders(
     Ok(None)
 }
 
-/// How the configuration, flags applied, has a leader elected.
+/// Returns the leader election of a configuration.
 ///
 /// # Errors
-/// When it is to be elected in a way that is not built.
+/// If it requires a kind of leader election that is not built.
 pub(crate) fn election(
     config: &KubeSchedulerConfiguration,
     features: &Features,

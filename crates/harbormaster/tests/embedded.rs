@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harbormaster::{
     ExitReason, Scheduler,
-    sandbox::{self, Options, PodState, Sandbox},
+    sandbox::{AttachedScheduler, Options, PodState, Sandbox},
     simulation::Source,
 };
 
@@ -17,14 +17,14 @@ metadata: {name: p}
 spec: {containers: [{name: c, image: i}]}
 ";
 
-fn options(scheduler: sandbox::Scheduler) -> Options {
+fn options(scheduler: AttachedScheduler) -> Options {
     let manifests = vec![Source { name: "pod.yaml".to_owned(), text: POD.to_owned() }];
     Options { nodes: 1, manifests, scheduler, ..Options::default() }
 }
 
 #[tokio::test]
 async fn it_runs_against_a_kubeconfig_until_it_is_told_to_end() {
-    let mut sandbox = Sandbox::start(options(sandbox::Scheduler::None)).await.unwrap();
+    let mut sandbox = Sandbox::start(options(AttachedScheduler::None)).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     std::fs::write(&kubeconfig, sandbox.kubeconfig()).unwrap();
@@ -52,6 +52,6 @@ async fn its_sandbox_has_its_profiles() {
     let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                   profiles: [{schedulerName: mine}]\n";
     let scheduler = Scheduler::builder().config("s.yaml", config).build().unwrap();
-    let sandbox = scheduler.sandbox(options(sandbox::Scheduler::None)).await.unwrap();
+    let sandbox = scheduler.sandbox(options(AttachedScheduler::None)).await.unwrap();
     assert_eq!(sandbox.schedulers(), ["mine"]);
 }

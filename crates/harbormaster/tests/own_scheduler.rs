@@ -20,7 +20,7 @@ use e2e::{
     server::{Server, on_both_servers},
 };
 use harbormaster_oracle::{components::ApiClient, harbormaster::cargo};
-use harbormaster_sandbox::{Options, PodState, Sandbox, Scheduler, Source};
+use harbormaster_sandbox::{AttachedScheduler, Options, PodState, Sandbox, Source};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -112,7 +112,7 @@ impl Drop for Running {
 async fn as_kube_scheduler_it_runs_against_a_cluster_with_the_plugin() {
     let cluster = fs::read_to_string(example().join("cluster.yaml")).unwrap();
     let manifests = vec![Source { name: "cluster.yaml".to_owned(), text: cluster }];
-    let options = Options { manifests, scheduler: Scheduler::None, ..Options::default() };
+    let options = Options { manifests, scheduler: AttachedScheduler::None, ..Options::default() };
     let mut sandbox = Sandbox::start(options).await.unwrap();
     let files = tempfile::tempdir().unwrap();
     let kubeconfig = files.path().join("kubeconfig");

@@ -1,4 +1,4 @@
-//! The table of the types of the Kubernetes API, `crates/objects/src/schema.txt`, matches the real types.
+//! The table of the types of the Kubernetes API, `crates/validation/src/schema.txt`, matches the real types.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test types` regenerates the table. To add a kind, first add a line
 //! with only its name, for example `networking.Ingress`.
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use harbormaster_oracle::components::RealBinary;
 
-const TABLE: &str = "../objects/src/schema.txt";
+const TABLE: &str = "../validation/src/schema.txt";
 
 /// Types that no field of another type has: kinds.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {

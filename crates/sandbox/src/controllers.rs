@@ -22,7 +22,7 @@ use std::{
 
 use harbormaster_api::Timestamp;
 use harbormaster_apiserver::Store;
-use harbormaster_sim::volumes::CLAIMS;
+use harbormaster_world::volumes::CLAIMS;
 use serde_json::{Value, json};
 
 use self::{

@@ -43,7 +43,8 @@ use std::time::Duration;
 pub use board::{Board, News, PodState, PodView, Update};
 pub use clock::Clock;
 pub use controllers::Controllers;
-pub use harbormaster_sim::{Source, Validate};
+pub use harbormaster_apiserver::{Failure, Store, StoredObject};
+pub use harbormaster_manifests::{Source, Validate};
 pub use kubelet::{FAIL_AFTER, READY_AFTER, RUN_FOR, STOPPED};
 pub use sandbox::{Sandbox, SandboxError};
 
@@ -61,8 +62,8 @@ pub struct Options {
     pub reschedule_missing: bool,
     /// How many nodes are made from nothing, in three zones.
     pub nodes: usize,
-    /// Who places pods.
-    pub scheduler: Scheduler,
+    /// The scheduler that places pods.
+    pub scheduler: AttachedScheduler,
     /// How the extenders of that scheduler are reached, in its order.
     pub extenders: Vec<ExtenderConfig>,
     /// The port on 127.0.0.1; 0 takes any that is free.
@@ -82,13 +83,13 @@ impl Options {
     }
 }
 
-/// Who places pods.
+/// The scheduler that places the pods of a sandbox.
 #[derive(Clone, Debug, Default)]
-pub enum Scheduler {
+pub enum AttachedScheduler {
     /// Harbormaster with the default profile.
     #[default]
     Default,
-    /// Harbormaster, set up in this way.
+    /// Harbormaster with these profiles.
     Engine(EngineConfig),
     /// Another scheduler will be attached.
     None,

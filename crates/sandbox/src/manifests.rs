@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use harbormaster_apiserver::{Failure, Object, Store};
-use harbormaster_objects::{kinds::Rules, value::name};
-use harbormaster_sim::{Intake, Manifests};
+use harbormaster_apiserver::{Failure, Store, StoredObject};
+use harbormaster_manifests::{Manifests, ReadOptions};
+use harbormaster_validation::{kinds::Rules, value::name};
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,12 +19,12 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
     let made_nodes = options.nodes;
     let made: Vec<Value> = nodes::made(made_nodes).collect();
     let names: Vec<String> = made.iter().map(|node| name(node).to_owned()).collect();
-    let intake = Intake {
+    let read_options = ReadOptions {
         validate: options.validate,
         reschedule_missing: options.reschedule_missing,
-        more_nodes: &names,
+        extra_nodes: &names,
     };
-    let manifests = Manifests::read(&options.manifests, intake, |_, _| Ok(()))?;
+    let manifests = Manifests::read(&options.manifests, read_options, |_, _| Ok(()))?;
     let mut wrong = Vec::new();
     if made_nodes > 0 && !has_class(&manifests) {
         let created = store.create("storageclasses.storage.k8s.io", nodes::standard_class());
@@ -83,8 +83,8 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
             Err(failure) => {
                 wrong.push(format!(
                     "{}:{}: {}: {failure}",
-                    manifest.place.file,
-                    manifest.place.line,
+                    manifest.location.file,
+                    manifest.location.line,
                     manifest.label()
                 ));
             }
@@ -107,7 +107,7 @@ fn create_with_status(
     resource: &str,
     namespace: &str,
     value: Value,
-) -> Result<Arc<Object>, Failure> {
+) -> Result<Arc<StoredObject>, Failure> {
     let status = value.get("status").cloned();
     let created = store.create(resource, value)?;
     let Some(status) = status.filter(|status| created.value().get("status") != Some(status)) else {

@@ -10,8 +10,8 @@ use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, ku
 use harbormaster_config::ConfigErrors;
 use harbormaster_core::EngineConfig;
 use harbormaster_driver::{ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig};
+use harbormaster_manifests::ManifestErrors;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::ManifestErrors;
 use tokio::{
     net::TcpListener,
     sync::oneshot,
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    Options, Scheduler,
+    AttachedScheduler, Options,
     board::{Board, Update},
     controllers::Controllers,
     inert::Inert,
@@ -56,7 +56,7 @@ pub enum SandboxError {
     Store(String),
     /// The scheduler has failed.
     #[error("the scheduler failed: {0}")]
-    Scheduler(#[from] DriverError),
+    AttachedScheduler(#[from] DriverError),
     /// The scheduler has ended, and nobody has asked it to.
     #[error("the scheduler ended by itself: {0}")]
     Ended(String),
@@ -93,9 +93,9 @@ impl Sandbox {
     pub async fn start(mut options: Options) -> Result<Self, SandboxError> {
         let mut notices = Vec::new();
         let engine = match std::mem::take(&mut options.scheduler) {
-            Scheduler::None => None,
-            Scheduler::Engine(engine) => Some(engine),
-            Scheduler::Default => {
+            AttachedScheduler::None => None,
+            AttachedScheduler::Engine(engine) => Some(engine),
+            AttachedScheduler::Default => {
                 let setup = Setup::read(None, &Choices::default())?;
                 notices.extend(setup.warnings);
                 Some(setup.engine)

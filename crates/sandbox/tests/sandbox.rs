@@ -27,7 +27,7 @@ mod volumes;
 
 use std::time::Duration;
 
-use harbormaster_sandbox::{Options, Pace, PodState, Sandbox, Scheduler, Source, Update};
+use harbormaster_sandbox::{AttachedScheduler, Options, Pace, PodState, Sandbox, Source, Update};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -310,7 +310,7 @@ async fn it_stops_cleanly_with_pods_under_way_and_without_a_scheduler() {
     sandbox.stop().await.unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
 
-    let alone = Options { scheduler: Scheduler::None, ..options(1, &pod("p", "1")) };
+    let alone = Options { scheduler: AttachedScheduler::None, ..options(1, &pod("p", "1")) };
     let mut sandbox = Sandbox::start(alone).await.unwrap();
     assert!(sandbox.settled(LIMIT).await, "nobody is expected to place pods");
     assert_eq!(count(&sandbox, PodState::Waiting), 1);

@@ -8,23 +8,21 @@ use std::{
 use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
 use harbormaster_core::{EngineConfig, Input, cache::Cache};
 use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, ResourceName};
-use harbormaster_objects::{
+use harbormaster_manifests::{
+    FieldProblem, Location, Manifest, ManifestError, ManifestErrors, Manifests, ReadOptions, Source,
+    Validate,
+    notices::{ignored_line, missing_nodes_line},
+};
+use harbormaster_validation::{
+    admission,
     kinds::{self, Rules},
-    rules,
     value::{name, namespace, text, uid},
 };
-use serde_json::Value;
-
-use crate::{
-    documents::Place,
-    known::Known,
-    manifests::{
-        Intake, Manifest, Manifests, Source, Validate, Wrong, ignored_line, missing_nodes_line, problems,
-    },
-    mistakes::{ManifestError, ManifestErrors},
-    volumes::{Changes, Provisioners, Said, Tone, Volumes, brought, claim_key},
-    workloads::{self, Existing, Workload},
+use harbormaster_world::{
+    volumes::{Changes, ClaimEvent, Provisioners, Severity, Volumes, claim_key, pod_claims},
+    workloads::{self, ExistingPods, Workload},
 };
+use serde_json::Value;
 
 /// Nodes, pods and what plugins look up besides, in the order of the manifests.
 #[derive(Clone, Debug, Default)]
@@ -91,12 +89,12 @@ impl Inventory {
     pub fn from_sources(sources: &[Source], how: Reading) -> Result<Self, ManifestErrors> {
         let mut builder = Builder::new();
         builder.cluster.keeps_full = how.full;
-        let intake = Intake {
+        let options = ReadOptions {
             validate: how.validate,
             reschedule_missing: how.reschedule_missing,
-            ..Intake::default()
+            ..ReadOptions::default()
         };
-        let manifests = Manifests::read(sources, intake, |manifest, value| builder.take(manifest, value))?;
+        let manifests = Manifests::read(sources, options, |manifest, value| builder.take(manifest, value))?;
         Ok(builder.finish(manifests, how.fill))
     }
 
@@ -111,7 +109,7 @@ impl Inventory {
         for (document, value) in objects.into_iter().enumerate() {
             let kind = value["kind"].as_str().unwrap_or_default();
             let wrong = |field: &str, message: &str| ManifestError {
-                place: Place { document, ..Place::default() },
+                location: Location { document, ..Location::default() },
                 line: None,
                 object: kind.to_owned(),
                 field: field.to_owned(),
@@ -142,7 +140,7 @@ impl Inventory {
     /// Lets claims have the volumes that they would have before any pod comes, and says which cannot.
     fn settle_volumes(&mut self) {
         self.volumes.settle();
-        let Changes { made, volumes, claims, deleted, said } = self.volumes.take_changes();
+        let Changes { created, volumes, claims, deleted, events } = self.volumes.take_changes();
         let place = |object: &Value| {
             (text(object, "/apiVersion").to_owned(), text(object, "/kind").to_owned(), claim_key(object))
         };
@@ -155,9 +153,9 @@ impl Inventory {
                 object.value = new;
             }
         }
-        self.custom.extend(made.into_iter().filter_map(of_own_kind));
-        let stuck = said.into_iter().filter(|said| said.tone != Tone::Well);
-        self.notices.extend(stuck.map(|Said { claim, message, .. }| {
+        self.custom.extend(created.into_iter().filter_map(of_own_kind));
+        let stuck = events.into_iter().filter(|event| event.severity != Severity::Normal);
+        self.notices.extend(stuck.map(|ClaimEvent { claim, message, .. }| {
             format!("PersistentVolumeClaim {}/{}: {message}", namespace(&claim), name(&claim))
         }));
     }
@@ -268,7 +266,7 @@ struct Builder {
     decoder: Decoder,
     cluster: Inventory,
     workloads: Vec<Workload>,
-    existing: Existing,
+    existing: ExistingPods,
     /// For every pod without a node: where its manifest stands.
     orders: Vec<usize>,
     /// Claims that pods bring along, unless they are among the manifests.
@@ -281,23 +279,19 @@ impl Builder {
             decoder: Decoder::new(),
             cluster: Inventory::default(),
             workloads: Vec::new(),
-            existing: Existing::default(),
+            existing: ExistingPods::default(),
             orders: Vec::new(),
             claims: Vec::new(),
         }
     }
 
-    fn take(&mut self, manifest: &Manifest, mut value: Value) -> Result<(), Wrong> {
+    fn take(&mut self, manifest: &Manifest, mut value: Value) -> Result<(), FieldProblem> {
         let kind = &*manifest.kind;
         if kind.rules == Rules::Pod {
             self.existing.add(&value);
             self.claims.extend(claims_of_pod(&mut value));
         }
-        let known = !kind.is_custom()
-            && self
-                .cluster
-                .decode(&mut self.decoder, &kind.kind, &value)
-                .map_err(|wrong| (wrong.path, wrong.problem))?;
+        let known = !kind.is_custom() && self.cluster.decode(&mut self.decoder, &kind.kind, &value)?;
         self.orders.resize(self.cluster.pending.len(), manifest.order);
         let may_be_named = !known
             && !workloads::is_workload(kind)
@@ -308,24 +302,24 @@ impl Builder {
             return Ok(());
         }
         if kind.rules == Rules::Definition {
-            let kinds = rules::kinds_of_definition(&value, &value["spec"]["names"]).into_iter();
+            let kinds = admission::kinds_of_definition(&value, &value["spec"]["names"]).into_iter();
             self.cluster.served.extend(kinds.map(|kind| [kind.group, kind.version, kind.plural]));
         }
         if workloads::is_workload(kind) {
             let workload = Workload::new(manifest.label(), manifest.order, value)
-                .map_err(|(field, problem)| (field.into(), problem))?;
+                .map_err(|error| FieldProblem { field: error.field.to_owned(), message: error.message })?;
             self.workloads.push(workload);
         }
         Ok(())
     }
 
     /// Makes the pods that workloads lack.
-    fn finish(mut self, manifests: Manifests, fill: bool) -> Inventory {
-        let mut notices = manifests.warnings.clone();
+    fn finish(mut self, mut manifests: Manifests, fill: bool) -> Inventory {
+        let mut notices = std::mem::take(&mut manifests.warnings);
         notices.extend(missing_nodes_line(&manifests.missing_nodes));
-        self.cluster.missing_nodes = manifests.missing_nodes;
-        self.cluster.ignored = manifests.ignored;
-        self.cluster.undefined = manifests.undefined;
+        self.cluster.missing_nodes = std::mem::take(&mut manifests.missing_nodes);
+        self.cluster.ignored = std::mem::take(&mut manifests.ignored);
+        self.cluster.undefined = std::mem::take(&mut manifests.undefined);
         let kind = kinds::table().into_iter().find(|kind| kind.rules == Rules::Pod);
         let owners: HashSet<String> = self.workloads.iter().filter_map(Workload::owner).collect();
         let (mut left, mut left_pods) = (0, 0);
@@ -337,7 +331,7 @@ impl Builder {
             }
             let surplus = workload.surplus_pods(&self.existing);
             if !surplus.is_empty() {
-                let (pods, wanted) = (surplus.len(), workload.wanted());
+                let (pods, wanted) = (surplus.len(), workload.replicas());
                 notices.push(format!("{}: {pods} of its pods go, since it wants {wanted}", workload.label));
                 gone.extend(surplus);
             }
@@ -357,23 +351,20 @@ impl Builder {
                 self.cluster.objects.push(set);
             }
             for mut pod in pods {
-                let admitted = kind.as_ref().map(|kind| manifests.known.admission(kind).create(&mut pod));
-                let why = match admitted {
-                    Some(Err(refusal)) => problems(refusal).into_iter().next(),
-                    _ => match self.decoder.pod_value(&pod) {
-                        Ok(decoded) => {
-                            self.claims.extend(workload.claims_of(name(&pod)));
-                            self.claims.extend(claims_of_pod(&mut pod));
-                            self.cluster.sort(decoded, &pod);
-                            self.orders.resize(self.cluster.pending.len(), workload.order);
-                            continue;
-                        }
-                        Err(wrong) => Some((wrong.path, wrong.problem)),
-                    },
-                };
-                let (field, problem) = why.unwrap_or_default();
-                notices.push(format!("{}: its pods cannot be made: {field}: {problem}", workload.label));
-                break;
+                let admitted = kind.as_ref().map_or(Ok(()), |kind| manifests.admit(kind, &mut pod));
+                match admitted.and_then(|()| self.decoder.pod_value(&pod).map_err(FieldProblem::from)) {
+                    Ok(decoded) => {
+                        self.claims.extend(workload.claims_of(name(&pod)));
+                        self.claims.extend(claims_of_pod(&mut pod));
+                        self.cluster.sort(decoded, &pod);
+                        self.orders.resize(self.cluster.pending.len(), workload.order);
+                    }
+                    Err(FieldProblem { field, message }) => {
+                        notices
+                            .push(format!("{}: its pods cannot be made: {field}: {message}", workload.label));
+                        break;
+                    }
+                }
             }
         }
         if left > 0 {
@@ -383,7 +374,7 @@ impl Builder {
         }
         self.cluster.notices = notices;
         self.remove(&gone);
-        self.add_claims(&manifests.known);
+        self.add_claims(&manifests);
         self.cluster.note_volumes();
         self.cluster.settle_volumes();
         let pending = std::mem::take(&mut self.cluster.pending);
@@ -407,7 +398,7 @@ impl Builder {
     }
 
     /// Adds the claims that pods bring along, as far as they are not there.
-    fn add_claims(&mut self, others: &Known) {
+    fn add_claims(&mut self, manifests: &Manifests) {
         let kinds = kinds::table();
         let Some(kind) = kinds.iter().find(|kind| kind.rules == Rules::Claim) else { return };
         let claims = self.cluster.custom_of(&kind.group, &kind.kind);
@@ -416,13 +407,12 @@ impl Builder {
             if !known.insert(claim_key(&claim)) {
                 continue;
             }
-            match others.admission(kind).create(&mut claim) {
+            match manifests.admit(kind, &mut claim) {
                 Ok(()) => self.cluster.custom.extend(of_own_kind(claim)),
-                Err(refusal) => {
-                    let (field, problem) = problems(refusal).into_iter().next().unwrap_or_default();
+                Err(FieldProblem { field, message }) => {
                     let (namespace, name) = claim_key(&claim);
                     self.cluster.notices.push(format!(
-                        "PersistentVolumeClaim {namespace}/{name} cannot be made: {field}: {problem}"
+                        "PersistentVolumeClaim {namespace}/{name} cannot be made: {field}: {message}"
                     ));
                 }
             }
@@ -436,7 +426,7 @@ fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
         pod["metadata"]["uid"] = format!("{}/{}", namespace(pod), name(pod)).into();
     }
     let is_finished = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
-    if is_finished { Vec::new() } else { brought::of_pod(pod).collect() }
+    if is_finished { Vec::new() } else { pod_claims::of_pod(pod).collect() }
 }
 
 /// Kubernetes' own kinds.
@@ -451,11 +441,6 @@ fn of_own_kind(value: Value) -> Option<CustomObject> {
     let (version, kind) = (text("apiVersion"), text("kind"));
     let own = own_kinds().iter().find(|own| own.kind == kind && own.api_version() == version)?;
     Some(CustomObject { group: own.group.clone(), kind: own.kind.clone(), value })
-}
-
-/// `Kind/namespace/name`: how workloads are told apart here.
-pub(crate) fn key(kind: &str, object: &Value) -> String {
-    format!("{kind}/{}/{}", namespace(object), name(object))
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use harbormaster_framework::{outcome::Reject, pod::PodInfo};
+pub use harbormaster_world::volumes::ClaimedVolume;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
-
-use crate::volumes::Gets;
 
 /// Everything that was found out, pods in the order of the manifests.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -103,15 +102,15 @@ pub struct ClaimReport {
     pub class: String,
     /// `volume` or `provisioned`.
     #[serde(flatten)]
-    pub gets: Gets,
+    pub gets: ClaimedVolume,
 }
 
 impl fmt::Display for ClaimReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { claim, class, gets } = self;
         match gets {
-            Gets::Volume(volume) => write!(f, "claim {claim}: gets volume {volume}"),
-            Gets::Provisioned(place) => {
+            ClaimedVolume::Volume(volume) => write!(f, "claim {claim}: gets volume {volume}"),
+            ClaimedVolume::Provisioned(place) => {
                 write!(f, "claim {claim}: a volume of class {class} would be provisioned")?;
                 // The key's last part says what the value is: `topology.kubernetes.io/zone`.
                 let words = place

@@ -14,6 +14,7 @@ use harbormaster_core::{
     StatusPatch,
 };
 use harbormaster_framework::pod::PodInfo;
+use harbormaster_world::volumes::Volumes;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
     inventory::Inventory,
     report::{PodReport, Report},
     verdict::pre_enqueue,
-    volumes::Volumes,
 };
 
 /// When the simulation begins, 2026-01-01T00:00:00Z: any time would do.

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
 use harbormaster_framework::prelude::*;
+use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Inventory, Reading, Source, independent, simulate};
+use harbormaster_sim::{Inventory, Reading, independent, simulate};
 use serde::Deserialize;
 
 /// Whether a node is open.

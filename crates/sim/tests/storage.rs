@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Inventory, PodReport, Reading, Source, independent, simulate};
+use harbormaster_sim::{Inventory, PodReport, Reading, independent, simulate};
 
 const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}, \
      status: {allocatable: {pods: 9}}}\n";

@@ -4,18 +4,29 @@
 //! octal) and turns everything into JSON. This crate accepts and produces the same values; the module `scalar` has the
 //! rules. Every node knows its line and column.
 //!
-//! Reading order: `node` (the tree), `reader` (from text to nodes, all at once or piece by piece), `scalar` and `key`
-//! (the meaning of words), `write` (from JSON to text).
+//! Reading order: `node` (the tree), `lookup` (fields by path, repeated keys), `reader` (from text to nodes, all at once
+//! or piece by piece), `scalar` and `key` (the meaning of words), `write` (from JSON to text).
 
 mod key;
+mod lookup;
 mod node;
 mod reader;
 mod scalar;
 mod write;
 
+pub use lookup::Field;
 pub use node::{Content, Entry, Node, Position};
 pub use reader::{Error, Key, Reader, Shape};
 pub use write::write;
+
+/// A text with the name under which errors mention it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// For example the path of a file.
+    pub name: String,
+    /// YAML or JSON.
+    pub text: String,
+}
 
 /// Reads the first document of a text; an empty text is a null.
 ///

@@ -102,40 +102,18 @@ impl Node {
         }
     }
 
-    /// The value as JSON.
+    /// Converts the value to JSON. Of a repeated key the last entry counts.
     pub fn into_json(self) -> Value {
-        self.into_json_at("", &mut Vec::new())
-    }
-
-    /// The value as JSON. Adds to `repeated` the path of every key that a mapping gives more than once; `path` is that
-    /// of this node.
-    pub fn into_json_at(self, path: &str, repeated: &mut Vec<String>) -> Value {
         match self.content {
             Content::Null => Value::Null,
             Content::Bool(value) => Value::Bool(value),
             Content::Int(value) => integer(value).map_or(Value::Null, Value::Number),
             Content::Float(value) => float(value).map_or(Value::Null, Value::Number),
             Content::String(value) => Value::String(value),
-            Content::Sequence(items) => {
-                let items = items.into_iter().enumerate();
-                let item = |(i, item): (usize, Node)| item.into_json_at(&format!("{path}[{i}]"), repeated);
-                Value::Array(items.map(item).collect())
-            }
+            Content::Sequence(items) => Value::Array(items.into_iter().map(Self::into_json).collect()),
             Content::Mapping(entries) => {
-                let mut fields = Map::new();
-                let mut merged = Vec::new();
-                for Entry { key, value, is_merged, .. } in entries {
-                    let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    let value = value.into_json_at(&below, repeated);
-                    if is_merged {
-                        merged.push(key.clone());
-                    }
-                    let overrides = is_merged || merged.contains(&key);
-                    if fields.insert(key, value).is_some() && !overrides {
-                        repeated.push(below);
-                    }
-                }
-                Value::Object(fields)
+                let fields = entries.into_iter().map(|entry| (entry.key, entry.value.into_json()));
+                Value::Object(fields.collect::<Map<_, _>>())
             }
         }
     }

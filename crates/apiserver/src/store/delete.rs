@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Store, write::is_finished};
 use crate::{
+    admission,
     kinds::{Kind, Rules},
-    object::{Draft, Object, key},
-    rules,
+    object::{Draft, StoredObject, key},
     shelf::Refused,
     status::{About, Failure, Result},
     time::now,
@@ -28,9 +28,9 @@ pub(crate) struct Deletion {
 #[derive(Clone, Debug)]
 pub(crate) enum Deleted {
     /// It is gone; as it was last.
-    Gone(Arc<Object>),
+    Gone(Arc<StoredObject>),
     /// It goes when its grace period is over and its finalizers are done.
-    Ending(Arc<Object>),
+    Ending(Arc<StoredObject>),
 }
 
 impl Store {
@@ -43,7 +43,7 @@ impl Store {
         how: &Deletion,
     ) -> Result<Deleted> {
         let about = kind.about(name);
-        rules::check_deletion(kind, name).map_err(|why| Failure::forbidden(about, why))?;
+        admission::check_deletion(kind, name).map_err(|why| Failure::forbidden(about, why))?;
         let key = key(namespace, name);
         loop {
             let current = kind.shelf.get(&key).ok_or_else(|| Failure::not_found(about))?;
@@ -86,7 +86,7 @@ impl Store {
     }
 }
 
-fn check_preconditions(kind: &Kind, current: &Object, old: &Value, how: &Deletion) -> Result<()> {
+fn check_preconditions(kind: &Kind, current: &StoredObject, old: &Value, how: &Deletion) -> Result<()> {
     let (uid, version) = (text(old, "/metadata/uid"), current.version().to_string());
     let about = About { plural: &kind.kind, ..kind.about(current.name()) };
     for (what, wanted, found, so) in [
@@ -109,7 +109,7 @@ fn ending_definition(old: &Value) -> Value {
     let mut new = old.clone();
     if present(old, "/metadata/deletionTimestamp").is_none() {
         new["metadata"]["deletionTimestamp"] = now().to_rfc3339().into();
-        rules::terminate(&mut new, now());
+        admission::terminate(&mut new, now());
     }
     new
 }

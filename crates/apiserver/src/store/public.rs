@@ -8,7 +8,7 @@ use super::{Deletion, Manner, Part, Store, Tracking};
 use crate::{
     apply::Writer,
     kinds::{Kind, Rules},
-    object::{Object, key},
+    object::{StoredObject, key},
     shelf::Range,
     status::{Failure, Result},
     value::text,
@@ -34,7 +34,7 @@ impl Store {
     ///
     /// # Errors
     /// When there is no such object.
-    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Result<Arc<Object>> {
+    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Result<Arc<StoredObject>> {
         let kind = self.kind(resource)?;
         kind.shelf.get(&key(namespace, name)).ok_or_else(|| Failure::not_found(kind.about(name)))
     }
@@ -50,7 +50,7 @@ impl Store {
         namespace: &str,
         labels: &str,
         fields: &str,
-    ) -> Result<(Vec<Arc<Object>>, u64)> {
+    ) -> Result<(Vec<Arc<StoredObject>>, u64)> {
         let kind = self.kind(resource)?;
         let selector = kind.selector(namespace, labels, fields)?;
         let range = Range { namespace, ..Range::ALL };
@@ -62,7 +62,7 @@ impl Store {
     ///
     /// # Errors
     /// When the object is refused.
-    pub fn create(&self, resource: &str, object: Value) -> Result<Arc<Object>> {
+    pub fn create(&self, resource: &str, object: Value) -> Result<Arc<StoredObject>> {
         let kind = self.kind_of(resource, &object)?;
         let namespace = match text(&object, "/metadata/namespace") {
             "" if kind.is_namespaced() => "default".to_owned(),
@@ -81,7 +81,7 @@ impl Store {
         namespace: &str,
         name: &str,
         change: impl FnMut(&mut Value),
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         self.change(resource, namespace, name, Part::Main, change)
     }
 
@@ -95,7 +95,7 @@ impl Store {
         namespace: &str,
         name: &str,
         change: impl FnMut(&mut Value),
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         self.change(resource, namespace, name, Part::Status, change)
     }
 
@@ -106,7 +106,7 @@ impl Store {
         name: &str,
         part: Part,
         mut change: impl FnMut(&mut Value),
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         let kind = self.kind(resource)?;
         // Under these names a cluster's own components write.
         let manager = if kind.rules == Rules::Pod { "kubelet" } else { "kube-controller-manager" };
@@ -130,7 +130,7 @@ impl Store {
         name: &str,
         status: bool,
         patch: &Value,
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         let part = if status { Part::Status } else { Part::Main };
         self.change(resource, namespace, name, part, |object| json_patch::merge(object, patch))
     }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::Store;
 use crate::{
+    admission,
     apply::{Writer, note},
     extent, forms,
     kinds::{Kind, Rules, STATUS, VERSIONED},
-    object::{Draft, Object, key, parse_version},
-    rules,
+    object::{Draft, StoredObject, key, parse_version},
     status::{About, Failure, FieldError, Result},
     time::now,
     value::{list, number, present, remove, text},
@@ -73,7 +73,7 @@ impl Store {
         mut object: Value,
         dry_run: bool,
         tracking: Tracking<'_>,
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         forms::check(kind, &object)?;
         if kind.custom.as_ref().is_some_and(|custom| custom.ending) {
             let why = "create not allowed while custom resource definition is terminating";
@@ -94,7 +94,7 @@ impl Store {
         }
         let said = object.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
         let time = now().to_rfc3339();
-        rules::stamp(kind, &mut object, &self.0.random.uid(), &time);
+        admission::stamp(kind, &mut object, &self.0.random.uid(), &time);
         let _until_it_is_stored = self.addressing(kind);
         let name = text(&object, "/metadata/name").to_owned();
         let note = |new: &mut Value| match (&tracking, said) {
@@ -159,7 +159,7 @@ impl Store {
         name: &str,
         manner: Manner<'_>,
         mut change: impl FnMut(&Value) -> Result<Value>,
-    ) -> Result<Arc<Object>> {
+    ) -> Result<Arc<StoredObject>> {
         let Manner { part, dry_run, tracking } = manner;
         let about = kind.about(name);
         let key = key(namespace, name);
@@ -225,7 +225,7 @@ fn place(kind: &Kind, object: &mut Value, namespace: &str) -> Result<()> {
 }
 
 /// A request that names a version or an identity means that one.
-fn check_version(kind: &Kind, current: &Object, old: &Value, new: &Value) -> Result<()> {
+fn check_version(kind: &Kind, current: &StoredObject, old: &Value, new: &Value) -> Result<()> {
     let about = kind.about(current.name());
     let given = text(new, "/metadata/resourceVersion");
     if given.is_empty() && (kind.is_custom() || kind.has(VERSIONED)) {

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::Args;
+use clap::{Args, Command};
 use harbormaster_driver::{ConnectionConfig, http::ApiClient};
 use harbormaster_setup::Setup;
 use serde_json::{Value, json};
@@ -86,6 +86,16 @@ const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
 
 /// Objects that are asked for at a time.
 const PAGE: usize = 500;
+
+const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps are not read; commands, arguments and environments of \
+     containers are left out.\n\nExit codes: 0 success; 1 any error.";
+
+pub(crate) fn command() -> Command {
+    // The documentation of the type would replace an earlier description.
+    Options::augment_args(Command::new("dump"))
+        .about("Print everything of a cluster that scheduling depends on, for simulate and sandbox")
+        .after_help(DUMPED)
+}
 
 pub(crate) fn main(program: &Program, options: &Options) -> Ended {
     let dumped = kinds(program, options).and_then(|kinds| {

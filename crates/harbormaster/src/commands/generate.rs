@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, Subcommand};
+use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 
 use super::{Ended, Failed, Program};
@@ -32,6 +32,13 @@ enum What {
         #[arg(default_value = ".")]
         directory: PathBuf,
     },
+}
+
+pub(crate) fn command() -> Command {
+    // The documentation of the type would replace an earlier description.
+    Options::augment_args(Command::new("generate"))
+        .about("Make completions for shells, manual pages, and a schema for editors")
+        .after_help(super::AFTER_HELP)
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> Ended {

@@ -167,7 +167,8 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// Columns and lines of the terminal.
 pub(crate) fn terminal_size() -> (u16, u16) {
-    known_size(crossterm::terminal::size().ok())
+    let size = terminal_size::terminal_size().map(|(columns, lines)| (columns.0, lines.0));
+    known_size(size)
 }
 
 /// Some terminals do not tell their size, or tell that they have none.

@@ -31,7 +31,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// All lines in one stream.
+    /// Returns an output with all lines in one stream.
+    #[cfg(feature = "sandbox")]
     pub(crate) fn one(format: Format) -> Self {
         Self { format, split: None, flush_every: FLUSH_EVERY }
     }

@@ -11,7 +11,7 @@ use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration}
 use harbormaster_driver::{Metrics, Reload, reload::NotTaken};
 use harbormaster_port::pages::Configuration;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::Source;
+use harbormaster_yaml::Source;
 use serde_json::Value;
 
 use super::{files, flags::Given, run};

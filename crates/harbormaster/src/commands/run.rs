@@ -20,7 +20,7 @@ use harbormaster_port::{
     pages::{Configuration, SetVerbosity},
 };
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::Source;
+use harbormaster_yaml::Source;
 
 use super::{
     COMMIT, Ended, Failed, Program, VERSION, files,

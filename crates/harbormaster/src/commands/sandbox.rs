@@ -10,14 +10,13 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use harbormaster_config::FeatureGates;
 use harbormaster_core::Notes;
-use harbormaster_sandbox::{Board, Clock, News, PodState, Sandbox, Scheduler, Update};
+use harbormaster_sandbox::{AttachedScheduler, Board, Clock, News, PodState, Sandbox, Update, Validate};
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::Validate;
 
-use super::{Ended, Failed, Program, files, log, log_output::Output, run::Signals};
+use super::{Ended, Failed, Program, files, log, log_output::Output, manifest_files, run::Signals};
 use crate::scheduler;
 use kubeconfig::Kubeconfig;
 use screen::Screen;
@@ -90,6 +89,13 @@ impl Options {
     }
 }
 
+pub(crate) fn command() -> Command {
+    // The documentation of the type would replace an earlier description.
+    Options::augment_args(Command::new("sandbox"))
+        .about("Schedule pods in a make-believe cluster, with an API server for kubectl")
+        .after_help(super::AFTER_HELP)
+}
+
 pub(crate) fn main(program: &Program, options: &Options) -> Ended {
     log::start(Output::one(log::Format::Text), options.verbosity.unwrap_or(-1), &program.plugins);
     let ran = tokio::runtime::Builder::new_multi_thread()
@@ -143,7 +149,7 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
         Who::None if options.config.is_some() => {
             return Err("--config has no meaning with --scheduler=none".to_owned());
         }
-        Who::None => Scheduler::None,
+        Who::None => AttachedScheduler::None,
         Who::Harbormaster => {
             let gates = FeatureGates::parse(options.feature_gates.iter().map(String::as_str))
                 .map_err(|e| e.to_string())?;
@@ -154,13 +160,13 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
             setup.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             setup.engine.notes = Notes::at(options.verbosity.unwrap_or(-1));
             extenders = scheduler::extenders(&setup.config);
-            Scheduler::Engine(setup.engine)
+            AttachedScheduler::Engine(setup.engine)
         }
     };
     let given = match options.is_demonstration() {
         true => harbormaster_sandbox::Options::demo(),
         false => harbormaster_sandbox::Options {
-            manifests: files::read_all(&options.files)?,
+            manifests: manifest_files::read_all(&options.files)?,
             validate: options.validate,
             reschedule_missing: options.reschedule_missing,
             nodes: options.nodes.unwrap_or(0),

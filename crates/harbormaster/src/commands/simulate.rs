@@ -6,27 +6,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_config::FeatureGates;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
+use harbormaster_manifests::Validate;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
-    Inventory, PodExplanation, PodReport, Reading, Report, Validate, explain_independently,
-    explain_simulated, report::Fate,
+    Inventory, PodExplanation, PodReport, Reading, Report, explain_independently, explain_simulated,
+    report::Fate,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{
     Ended, Failed, Program, files,
     layout::{self, Style},
-    table,
+    manifest_files, table,
 };
 use crate::scheduler;
 
-/// Behind the help.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (pods that \
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod is unschedulable or preempted (pods that \
      are gated or another scheduler's do not count).";
 
 /// What `simulate` takes.
@@ -92,6 +92,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two signs of life.
 const REFRESH: Duration = Duration::from_millis(100);
 
+pub(crate) fn command() -> Command {
+    // The documentation of the type would replace an earlier description.
+    Options::augment_args(Command::new("simulate"))
+        .about("Show where the pods of manifests would be placed, without a cluster")
+        .after_help(format!("{}\n\n{}", table::COLUMNS, EXIT_CODES))
+}
+
 pub(crate) fn main(program: &Program, options: &Options) -> Ended {
     match simulate(program, options) {
         Ok(report) if options.exit_code && report.pods.iter().any(has_failed) => Err(Failed::Unschedulable),
@@ -125,8 +132,8 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
         reschedule_missing: options.reschedule_missing,
         full,
     };
-    let mut cluster =
-        Inventory::from_sources(&files::read_all(&options.files)?, reading).map_err(|e| e.to_string())?;
+    let mut cluster = Inventory::from_sources(&manifest_files::read_all(&options.files)?, reading)
+        .map_err(|e| e.to_string())?;
     let witness = scheduler::lend_extenders(&mut setup, &mut cluster).map_err(|e| e.to_string())?;
     for warning in &setup.warnings {
         eprintln!("warning: {warning}");

@@ -4,7 +4,7 @@ mod placement;
 
 use std::collections::BTreeMap;
 
-use harbormaster_sim::daemons::{Fit, target, tie, tolerate};
+use harbormaster_world::daemons::{NodeFit, target, tie, tolerate};
 use serde_json::{Value, json};
 
 use self::placement::{Fits, Placement};
@@ -93,8 +93,8 @@ fn by_node<'a>(pods: &[&'a Value]) -> ByNode<'a> {
 fn manage(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
     for (node, pods) in own {
         // A node that is gone takes its pods with it, but for those that wait for it.
-        let fit = fits.get(*node).copied().unwrap_or(Fit::Refuses);
-        let mut keeps = if fit == Fit::Refuses { 0 } else { 1 };
+        let fit = fits.get(*node).copied().unwrap_or(NodeFit::Refuses);
+        let mut keeps = if fit == NodeFit::Refuses { 0 } else { 1 };
         for pod in pods.iter().filter(|pod| !is_ending(pod)) {
             if is_finished(pod) || keeps == 0 {
                 control.delete(pod);
@@ -103,7 +103,7 @@ fn manage(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Te
             }
         }
     }
-    let needy = fits.iter().filter(|(node, fit)| **fit == Fit::Runs && !own.contains_key(node.as_str()));
+    let needy = fits.iter().filter(|(node, fit)| **fit == NodeFit::Runs && !own.contains_key(node.as_str()));
     let mut needy: Vec<&String> = needy.map(|(node, _)| node).collect();
     needy.sort_unstable();
     for node in needy.into_iter().take(MOST_AT_ONCE) {
@@ -126,12 +126,13 @@ fn pod(set: &Value, node: &str, template: &Template) -> Value {
 /// One step of a rolling update: ends pods of old templates that do not work, and others as far as `maxUnavailable`
 /// allows; the next step makes them anew.
 fn replace(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &Template) {
-    let desired = i64::try_from(fits.values().filter(|fit| **fit == Fit::Runs).count()).unwrap_or(i64::MAX);
+    let desired =
+        i64::try_from(fits.values().filter(|fit| **fit == NodeFit::Runs).count()).unwrap_or(i64::MAX);
     let limit =
         share(&control.owner["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], desired, true);
     let mut room = limit.unwrap_or(1).max(1);
     let mut candidates = Vec::new();
-    for node in fits.iter().filter(|(_, fit)| **fit != Fit::Refuses).map(|(node, _)| node.as_str()) {
+    for node in fits.iter().filter(|(_, fit)| **fit != NodeFit::Refuses).map(|(node, _)| node.as_str()) {
         let pods = own.get(node).map_or(&[][..], Vec::as_slice);
         match pods.iter().find(|pod| !is_ending(pod) && !is_finished(pod)) {
             Some(pod) if template.made(pod) && is_ready(pod) => {}
@@ -141,7 +142,7 @@ fn replace(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &T
                 room -= 1;
                 control.delete(pod);
             }
-            None if fits.get(node) == Some(&Fit::Runs) => room -= 1,
+            None if fits.get(node) == Some(&NodeFit::Runs) => room -= 1,
             None => {}
         }
     }
@@ -152,8 +153,8 @@ fn replace(control: &PodControl<'_>, fits: &Fits, own: &ByNode<'_>, template: &T
 }
 
 fn status(set: &mut Value, fits: &Fits, own: &ByNode<'_>, template: &Template) {
-    let runs = |node: &str| fits.get(node) == Some(&Fit::Runs);
-    let desired = fits.values().filter(|fit| **fit == Fit::Runs).count();
+    let runs = |node: &str| fits.get(node) == Some(&NodeFit::Runs);
+    let desired = fits.values().filter(|fit| **fit == NodeFit::Runs).count();
     let first: Vec<&Value> =
         own.iter().filter(|(node, _)| runs(node)).filter_map(|(_, pods)| pods.first().copied()).collect();
     let misplaced = own.keys().filter(|node| fits.contains_key(**node) && !runs(node)).count();

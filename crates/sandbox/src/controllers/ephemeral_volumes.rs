@@ -1,6 +1,6 @@
 //! Generic ephemeral volumes: claims that come and go with their pods.
 
-use harbormaster_sim::volumes::brought;
+use harbormaster_world::volumes::pod_claims;
 
 use super::{Tools, volumes};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 
 pub(super) fn reconcile(tools: &Tools, pods: &Mirror) {
     for pod in pods.all().filter(|pod| !is_ending(pod) && !is_finished(pod)) {
-        for claim in brought::of_pod(pod) {
+        for claim in pod_claims::of_pod(pod) {
             volumes::create_claim(&tools.store, claim);
         }
     }

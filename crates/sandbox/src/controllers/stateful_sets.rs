@@ -1,6 +1,6 @@
 //! StatefulSets: pods with numbers, one after the other, each with claims of its own.
 
-use harbormaster_sim::volumes::{CLAIMS, brought};
+use harbormaster_world::volumes::{CLAIMS, pod_claims};
 use serde_json::{Value, json};
 
 use super::{
@@ -101,7 +101,7 @@ fn create(control: &PodControl<'_>, pod_name: &str, ordinal: i64, revision: &str
         pod["spec"]["subdomain"] = set["spec"]["serviceName"].clone();
     }
     if let Some(spec) = pod["spec"].as_object_mut() {
-        brought::mount(set, pod_name, spec);
+        pod_claims::mount(set, pod_name, spec);
     }
     create_claims(control, pod_name);
     carry_on("The StatefulSet controller", control.create(pod));
@@ -110,7 +110,7 @@ fn create(control: &PodControl<'_>, pod_name: &str, ordinal: i64, revision: &str
 /// The claims that the pod has of its own, unless they are there already.
 fn create_claims(control: &PodControl<'_>, pod_name: &str) {
     let (set, store) = (control.owner, &control.tools.store);
-    for mut claim in brought::of_stateful_set(set, pod_name) {
+    for mut claim in pod_claims::of_stateful_set(set, pod_name) {
         if retention(set, "whenDeleted") == "Delete" {
             claim["metadata"]["ownerReferences"] = owned_by(set);
         }
@@ -130,7 +130,7 @@ fn leave_claims_to(control: &PodControl<'_>, pod: &Value) {
         return;
     }
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": name(pod), "uid": uid(pod)}]);
-    for claim in brought::of_stateful_set(set, name(pod)) {
+    for claim in pod_claims::of_stateful_set(set, name(pod)) {
         let change = |claim: &mut Value| claim["metadata"]["ownerReferences"] = owner.clone();
         let changed = control.tools.store.update(CLAIMS, namespace(set), name(&claim), change);
         carry_on("The StatefulSet controller", changed.map(|_| ()));

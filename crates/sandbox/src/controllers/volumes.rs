@@ -1,9 +1,9 @@
-//! Claims and volumes: what `harbormaster_sim::volumes` decides is written, and told of.
+//! Claims and volumes: writes the decisions of [`harbormaster_world::volumes`] to the store, with their events.
 
 use std::collections::HashMap;
 
 use harbormaster_apiserver::{Failure, Store};
-use harbormaster_sim::volumes::{CLAIMS, Changes, Provisioners, Said, Tone, VOLUMES, Volumes};
+use harbormaster_world::volumes::{CLAIMS, Changes, ClaimEvent, Provisioners, Severity, VOLUMES, Volumes};
 use serde_json::Value;
 
 use super::Tools;
@@ -92,9 +92,10 @@ impl VolumeControllers {
         self.carry_out(tools, changes);
     }
 
-    fn carry_out(&mut self, tools: &Tools, Changes { made, volumes, claims, deleted, said }: Changes) {
+    fn carry_out(&mut self, tools: &Tools, changes: Changes) {
+        let Changes { created, volumes, claims, deleted, events } = changes;
         let store = &tools.store;
-        for volume in made {
+        for volume in created {
             carry_on(WHO, store.create(VOLUMES, volume).map(|_| ()));
         }
         for (resource, objects) in [(VOLUMES, volumes), (CLAIMS, claims)] {
@@ -105,17 +106,18 @@ impl VolumeControllers {
         for volume in deleted {
             carry_on(WHO, store.delete(VOLUMES, "", name(&volume), None));
         }
-        for said in said {
-            self.tell(tools, said);
+        for event in events {
+            self.report(tools, event);
         }
     }
 
-    fn tell(&mut self, tools: &Tools, Said { claim, component, tone, reason, message }: Said) {
+    fn report(&mut self, tools: &Tools, event: ClaimEvent) {
+        let ClaimEvent { claim, component, severity, reason, message } = event;
         let last = self.told.get(uid(&claim));
         if last.is_some_and(|(told, words)| *told == reason && *words == message) {
             return;
         }
-        let kind = if tone == Tone::Warning { Kind::Warning } else { Kind::Normal };
+        let kind = if severity == Severity::Warning { Kind::Warning } else { Kind::Normal };
         tools.events.tell(Source::controller(&component), &claim, kind, reason, &message);
         self.told.insert(uid(&claim).to_owned(), (reason, message));
     }

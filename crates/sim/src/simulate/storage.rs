@@ -6,18 +6,16 @@ use harbormaster_framework::{
     pod::PodInfo,
     resource::{CustomKey, RawObject, Resource, ResourceName},
 };
-use harbormaster_objects::value::{name, namespace};
 use harbormaster_plugins::{
     VolumeBinding,
     storage::{PersistentVolume, PersistentVolumeClaim, claim},
 };
+use harbormaster_validation::value::{name, namespace};
+use harbormaster_world::volumes::{Changes, ClaimKey, Volumes};
 use serde_json::Value;
 
 use super::World;
-use crate::{
-    report::ClaimReport,
-    volumes::{Changes, ClaimKey, Volumes},
-};
+use crate::report::ClaimReport;
 
 impl World<'_> {
     /// The pod's claims get what was decided for them, and all pods to come are told.
@@ -37,7 +35,7 @@ impl World<'_> {
         self.publish_changes();
         let report = |key: &ClaimKey| {
             let class = self.volumes.class_of(key)?.to_owned();
-            Some(ClaimReport { claim: key.1.clone(), class, gets: self.volumes.gets(key)? })
+            Some(ClaimReport { claim: key.1.clone(), class, gets: self.volumes.claimed_volume(key)? })
         };
         let claims = keys.iter().filter_map(report).collect();
         if let Some(report) = self.reports.get_mut(&pod.uid) {
@@ -58,8 +56,8 @@ impl World<'_> {
     }
 
     fn publish_changes(&mut self) {
-        let Changes { made, volumes, claims, deleted, .. } = self.volumes.take_changes();
-        for volume in made.into_iter().chain(volumes) {
+        let Changes { created, volumes, claims, deleted, .. } = self.volumes.take_changes();
+        for volume in created.into_iter().chain(volumes) {
             self.publish_custom::<PersistentVolume>(volume);
         }
         for claim in claims {

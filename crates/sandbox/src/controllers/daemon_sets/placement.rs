@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use harbormaster_api::{Node, wire::Decoder};
-use harbormaster_sim::daemons::{self, Fit, tolerate};
+use harbormaster_world::daemons::{self, NodeFit, tolerate};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Placement {
 }
 
 /// Verdicts by the names of nodes.
-pub(super) type Fits = HashMap<String, Fit>;
+pub(super) type Fits = HashMap<String, NodeFit>;
 
 impl Placement {
     /// Reads the nodes, if they have changed.

@@ -1,0 +1,70 @@
+//! Manifests of `-f`: files, directories and standard input.
+
+use std::{fs, io::Read as _, path::Path};
+
+use harbormaster_yaml::Source;
+
+use super::files::read;
+
+/// Extensions of the files that are read from directories.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// Reads all files; of a directory those directly in it, sorted by name. `-` is standard input.
+///
+/// # Errors
+/// The first file that cannot be read.
+pub(crate) fn read_all(paths: &[String]) -> Result<Vec<Source>, String> {
+    let mut sources = Vec::new();
+    for path in paths {
+        if path == "-" {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(|e| format!("standard input: {e}"))?;
+            sources.push(Source { name: "-".to_owned(), text });
+        } else if Path::new(path).is_dir() {
+            let found = manifests_in(Path::new(path)).map_err(|e| format!("{path}: {e}"))?;
+            if found.is_empty() {
+                return Err(format!("{path}: no file ends with .{}", EXTENSIONS.join(", .")));
+            }
+            for path in found {
+                sources.push(read(&path)?);
+            }
+        } else {
+            sources.push(read(path)?);
+        }
+    }
+    Ok(sources)
+}
+
+fn manifests_in(directory: &Path) -> std::io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let fits = path.extension().is_some_and(|e| EXTENSIONS.iter().any(|known| e == *known));
+        if fits && path.is_file() {
+            found.push(path.to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_give_their_manifests_in_order_and_missing_files_are_named() {
+        let directory = std::env::temp_dir().join(format!("harbormaster-files-{}", std::process::id()));
+        fs::create_dir_all(directory.join("deeper")).unwrap();
+        for name in ["b.yaml", "a.json", "notes.txt"] {
+            fs::write(directory.join(name), name).unwrap();
+        }
+        let sources = read_all(&[directory.to_string_lossy().into_owned()]).unwrap();
+        let texts: Vec<_> = sources.iter().map(|s| s.text.as_str()).collect();
+        assert_eq!(texts, ["a.json", "b.yaml"]);
+        let empty = directory.join("deeper").to_string_lossy().into_owned();
+        assert!(read_all(&[empty]).unwrap_err().ends_with("no file ends with .yaml, .yml, .json"));
+        assert!(read_all(&["/no/such/file".to_owned()]).unwrap_err().starts_with("/no/such/file: "));
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

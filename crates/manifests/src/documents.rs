@@ -1,0 +1,339 @@
+//! From the text of a file to objects that know their location.
+
+use std::sync::Arc;
+
+use harbormaster_yaml::{Content, Entry, Error, Key, Node, Reader, Shape};
+use serde_json::Value;
+
+/// Location of an object in the input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    /// The file as the user named it; empty for objects that come from memory.
+    pub file: Arc<str>,
+    /// Number of the document in the file, counted from 1.
+    pub document: usize,
+    /// Path in the document, for members of a list: `items[3]`. Empty for the document itself.
+    pub path: String,
+    /// The line on which the document begins, counted from 1.
+    pub line: u64,
+}
+
+/// An object as it is written, encoded because dumps of clusters have many.
+#[derive(Clone, Debug)]
+pub(crate) struct DocumentObject {
+    json: Box<str>,
+    pub(crate) location: Location,
+    /// Paths of keys that are given twice.
+    pub(crate) repeated: Vec<String>,
+}
+
+impl DocumentObject {
+    pub(crate) fn value(&self) -> Value {
+        // What was encoded here can be decoded.
+        serde_json::from_str(&self.json).unwrap_or_default()
+    }
+}
+
+/// Reason why a text is neither YAML nor JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SyntaxError {
+    pub(crate) document: usize,
+    pub(crate) line: Option<u64>,
+    pub(crate) message: String,
+}
+
+/// Reads all documents of a text. Members of lists become objects of their own.
+pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, SyntaxError> {
+    let beginnings = beginnings(text);
+    let mut reader = Reader::new(text);
+    let mut objects = Vec::new();
+    read_all(&mut reader, &mut |line, document| {
+        let number = document_at(&beginnings, line);
+        let location = |path: String| Location { file: file.clone(), document: number, path, line };
+        let Document { object, members } = document;
+        let object = object.map(|object| (String::new(), object));
+        objects.extend(object.into_iter().chain(members).map(|(path, Encoded { json, repeated })| {
+            DocumentObject { json, location: location(path), repeated }
+        }));
+    })
+    .map_err(|error| syntax_error(&beginnings, error))?;
+    Ok(objects)
+}
+
+/// Calls `each` with every document that is not empty, and its line.
+fn read_all(reader: &mut Reader<'_>, each: &mut dyn FnMut(u64, Document)) -> Result<(), Error> {
+    while reader.next_document()? {
+        let line = reader.position()?.line.max(1);
+        let document = document(reader)?;
+        if !document.is_empty() {
+            each(line.into(), document);
+        }
+    }
+    Ok(())
+}
+
+fn syntax_error(beginnings: &[u64], error: Error) -> SyntaxError {
+    let line = error.at.map(|at| u64::from(at.line));
+    let document = line.map_or(1, |line| document_at(beginnings, line));
+    SyntaxError { document, line, message: error.message }
+}
+
+/// The documents of a text as trees, for looking up lines.
+pub(crate) struct DocumentTrees(Vec<Node>);
+
+/// Line and text of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FieldText<'a> {
+    /// Its line, or that of the closest field around it.
+    pub(crate) line: u64,
+    /// Text of a number or boolean; empty for everything else.
+    pub(crate) written: &'a str,
+}
+
+impl DocumentTrees {
+    pub(crate) fn read(text: &str) -> Self {
+        let mut reader = Reader::new(text);
+        let mut documents = Vec::new();
+        while let Ok(true) = reader.next_document()
+            && let Ok(document) = reader.value()
+        {
+            documents.push(document);
+        }
+        documents.retain(|document| document.content != Content::Null);
+        Self(documents)
+    }
+
+    /// Finds a field (`spec.containers[0].image`) of an object, or the closest one around it.
+    pub(crate) fn find(&self, location: &Location, field: &str) -> Option<FieldText<'_>> {
+        let line = |node: &Node| u64::from(node.at.line.max(1));
+        let document = self.0.iter().find(|document| line(document) == location.line)?;
+        let path = match location.path.as_str() {
+            "" => field.to_owned(),
+            path => format!("{path}.{field}"),
+        };
+        Some(match document.field(&path) {
+            None => FieldText { line: document.at.line.into(), written: "" },
+            Some(field) => {
+                let written = if field.is_exact { &*field.value.written } else { "" };
+                FieldText { line: field.at.line.into(), written }
+            }
+        })
+    }
+}
+
+/// Returns the lines on which the documents of a text begin. Comments alone are no document.
+fn beginnings(text: &str) -> Vec<u64> {
+    let mut lines = Vec::new();
+    let mut fresh = true;
+    for (line, text) in (1..).zip(text.lines()) {
+        let content = match text.strip_prefix("---") {
+            Some(rest) if rest.is_empty() || rest.starts_with([' ', '\t']) => {
+                fresh = true;
+                rest
+            }
+            _ => text,
+        };
+        if fresh && !content.trim().is_empty() && !content.trim_start().starts_with(['#', '%']) {
+            lines.push(line);
+            fresh = false;
+        }
+    }
+    lines
+}
+
+/// Returns the number of the document that a line belongs to, counted from 1.
+fn document_at(beginnings: &[u64], line: u64) -> usize {
+    beginnings.partition_point(|begin| *begin <= line).max(1)
+}
+
+/// One object, or the members of a list with their paths.
+#[derive(Default)]
+struct Document {
+    object: Option<Encoded>,
+    members: Vec<(String, Encoded)>,
+}
+
+struct Encoded {
+    json: Box<str>,
+    repeated: Vec<String>,
+}
+
+impl Encoded {
+    fn of(node: Node) -> Self {
+        let repeated = node.repeated_keys().into_iter().map(|(path, _)| path).collect();
+        Self { json: node.into_json().to_string().into(), repeated }
+    }
+}
+
+impl Document {
+    fn is_empty(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| &*object.json == "null")
+    }
+
+    fn of(node: Node) -> Self {
+        match node.content {
+            Content::Mapping(entries) => {
+                let mut fields = Fields::default();
+                entries.into_iter().for_each(|entry| fields.add(entry));
+                fields.finish()
+            }
+            _ => Self { object: Some(Encoded::of(node)), members: Vec::new() },
+        }
+    }
+}
+
+/// Reads a document, or a member of a list. Encodes members of lists as soon as they are read.
+fn document(reader: &mut Reader<'_>) -> Result<Document, Error> {
+    if reader.shape()? != Shape::Mapping {
+        return reader.value().map(Document::of);
+    }
+    reader.enter_mapping()?;
+    let mut fields = Fields::default();
+    while let Some(Key { text: key, at, is_merged }) = reader.next_key()? {
+        if fields.has_members_in(&key) && reader.shape()? == Shape::Sequence {
+            reader.enter_sequence()?;
+            let mut members = Vec::new();
+            while reader.has_item()? {
+                members.push(document(reader)?);
+            }
+            fields.members = Some(members);
+            continue;
+        }
+        let value = reader.value()?;
+        fields.add(Entry { key, at, value, is_merged });
+    }
+    Ok(fields.finish())
+}
+
+/// The fields of an object that may turn out to be a list.
+#[derive(Default)]
+struct Fields {
+    entries: Vec<Entry>,
+    members: Option<Vec<Document>>,
+}
+
+impl Fields {
+    /// Returns true if the value of a key would be the members of a list. kubectl writes them before the list's kind.
+    fn has_members_in(&self, key: &str) -> bool {
+        let kind = || self.entries.iter().rev().find(|entry| entry.key == "kind");
+        key == "items"
+            && kind().is_none_or(|kind| kind.value.text().is_some_and(|kind| kind.ends_with("List")))
+    }
+
+    fn add(&mut self, entry: Entry) {
+        let is_members = self.has_members_in(&entry.key);
+        match entry.value.content {
+            Content::Sequence(items) if is_members => {
+                self.members = Some(items.into_iter().map(Document::of).collect());
+            }
+            Content::Null if is_members => self.members = Some(Vec::new()),
+            _ => self.entries.push(entry),
+        }
+    }
+
+    fn finish(self) -> Document {
+        let fields = Node { content: Content::Mapping(self.entries), ..Node::default() };
+        match self.members {
+            None => Document { object: Some(Encoded::of(fields)), members: Vec::new() },
+            Some(members) => Document { object: None, members: members_of(&fields, members) },
+        }
+    }
+}
+
+/// Returns the members of a list. Those of typed lists do not repeat their kind, so it is added.
+fn members_of(list: &Node, items: Vec<Document>) -> Vec<(String, Encoded)> {
+    let kind = list.get("kind").and_then(Node::text).unwrap_or_default();
+    let kind = kind.strip_suffix("List").unwrap_or_default();
+    let named = |encoded: Encoded| match serde_json::from_str(&encoded.json) {
+        Ok(Value::Object(mut fields)) if !kind.is_empty() && !fields.contains_key("kind") => {
+            fields.insert("kind".into(), kind.into());
+            if let Some(version) = list.entry("apiVersion") {
+                fields.entry("apiVersion").or_insert_with(|| version.value.clone().into_json());
+            }
+            Encoded { json: Value::Object(fields).to_string().into(), repeated: encoded.repeated }
+        }
+        _ => encoded,
+    };
+    let mut members = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        let object = item.object.map(|encoded| (format!("items[{i}]"), named(encoded)));
+        let nested = item.members.into_iter().map(|(path, encoded)| (format!("items[{i}].{path}"), encoded));
+        members.extend(object.into_iter().chain(nested));
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# two documents\n---\nkind: Pod\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: List\nitems:\n- kind: Pod\n  metadata:\n    name: b\n    labels:\n      example.com/x: y\n- kind: NodeList\n  apiVersion: v1\n  items: [{metadata: {name: n}}]\n";
+
+    #[test]
+    fn documents_and_members_of_lists_know_their_locations() {
+        let objects = read(&"f".into(), TEXT).unwrap();
+        let locations: Vec<_> = objects
+            .iter()
+            .map(|o| {
+                let kind = o.value()["kind"].as_str().unwrap().to_owned();
+                (kind, o.location.document, o.location.path.as_str(), o.location.line)
+            })
+            .collect();
+        assert_eq!(
+            locations,
+            [("Pod", 1, "", 3), ("Pod", 2, "items[0]", 7), ("Node", 2, "items[1].items[0]", 7)]
+                .map(|(kind, document, path, line)| (kind.to_owned(), document, path, line))
+        );
+    }
+
+    #[test]
+    fn a_field_or_the_closest_one_around_it_has_a_line() {
+        let location = read(&"f".into(), TEXT).unwrap()[1].location.clone();
+        for (field, line) in [
+            ("metadata.name", 12),
+            ("metadata.labels.example.com/x", 14),
+            ("spec.containers[0].image", 10),
+            ("", 10),
+        ] {
+            let found = DocumentTrees::read(TEXT).find(&location, field).map(|found| found.line);
+            assert_eq!(found, Some(line), "{field}");
+        }
+    }
+
+    #[test]
+    fn json_is_read_too_and_octal_numbers_are_kubernetes_own() {
+        let objects = read(&"f".into(), r#"{"kind": "Pod", "spec": {"x": [1, null, "yes", 0644]}}"#).unwrap();
+        assert_eq!(objects[0].value()["spec"]["x"], serde_json::json!([1, null, "yes", 420]));
+    }
+
+    #[test]
+    fn labels_that_look_like_numbers_beyond_all_bounds_are_texts() {
+        let text =
+            "kind: Pod\nmetadata:\n  labels:\n    hash: 1234e567\n    other: 9574e20712\n    real: 1.5\n";
+        let objects = read(&"f".into(), text).unwrap();
+        let labels = serde_json::json!({"hash": "1234e567", "other": "9574e20712", "real": 1.5});
+        assert_eq!(objects[0].value()["metadata"]["labels"], labels);
+    }
+
+    #[test]
+    fn what_cannot_be_read_names_document_and_line() {
+        let error = read(&"f".into(), "a: 1\n---\nb: [1\nc: 2\n").unwrap_err();
+        assert_eq!((error.document, error.line.is_some()), (2, true), "{error:?}");
+        assert!(read(&"f".into(), "# nothing\n---\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn keys_that_are_given_twice_are_all_told_and_the_last_counts() {
+        let text =
+            "kind: A\na: 1\na: 2\nb:\n- c: 1\n  c: 2\n  d: 1\n---\nitems:\n- {x: {w: 1, w: 2}}\nkind: List\n";
+        let objects = read(&"f".into(), text).unwrap();
+        assert_eq!(objects[0].repeated, ["a", "b[0].c"]);
+        assert_eq!(objects[0].value(), serde_json::json!({"kind": "A", "a": 2, "b": [{"c": 2, "d": 1}]}));
+        assert_eq!(
+            (&objects[1].repeated[0], objects[1].location.path.as_str()),
+            (&"x.w".to_owned(), "items[0]")
+        );
+        let trees = DocumentTrees::read(text);
+        assert_eq!(trees.find(&objects[0].location, "b[0].c"), Some(FieldText { line: 6, written: "2" }));
+    }
+}

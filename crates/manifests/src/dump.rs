@@ -1,0 +1,275 @@
+//! Dumps of clusters: removes the fields that only a server sets, and restores objects that dumps lack.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use harbormaster_validation::{
+    Kind,
+    admission::SYSTEM_CLASSES,
+    kinds::Rules,
+    value::{controller, list, list_mut, name, namespace, owned_by, remove, text, uid},
+};
+use serde_json::{Value, json};
+
+use crate::{documents::Location, manifests::Manifest};
+
+/// The namespaces that every cluster has.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// References between the objects of the input, collected while it is read.
+#[derive(Debug, Default)]
+pub(crate) struct Dump {
+    uids: HashSet<String>,
+    namespaces: BTreeSet<String>,
+    /// Priority classes of pods whose priority is set.
+    priority_classes: BTreeMap<String, Value>,
+    /// Runtime classes of pods whose overhead is set.
+    runtime_classes: BTreeMap<String, Value>,
+    /// ReplicaSets that own pods, by UID.
+    sets: BTreeMap<String, ReplicaSetPods>,
+    /// Kinds in the input.
+    kinds: HashSet<String>,
+    /// Names of referenced objects, by kind.
+    named: BTreeMap<&'static str, BTreeSet<String>>,
+}
+
+/// A ReplicaSet as its pods name it.
+#[derive(Debug)]
+struct ReplicaSetPods {
+    namespace: String,
+    name: String,
+    pods: usize,
+    location: Location,
+}
+
+impl Dump {
+    /// Removes the fields of an object that only a server sets, and records the objects that it refers to.
+    pub(crate) fn take(&mut self, kind: &Kind, object: &mut Value, location: &Location) {
+        for field in ["resourceVersion", "managedFields", "selfLink"] {
+            remove(&mut object["metadata"], field);
+        }
+        if !self.kinds.contains(&kind.kind) {
+            self.kinds.insert(kind.kind.clone());
+        }
+        match kind.rules {
+            Rules::Claim => {
+                self.name("PersistentVolume", text(object, "/spec/volumeName"));
+                // The class of a new claim may exist only where the input is used.
+                if !uid(object).is_empty() {
+                    self.name("StorageClass", text(object, "/spec/storageClassName"));
+                }
+            }
+            Rules::Pod => {
+                let volumes = list(object, "/spec/volumes").iter();
+                let of = namespace(object);
+                let claims = volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
+                for claim in claims.filter(|claim| !claim.is_empty()) {
+                    self.name("PersistentVolumeClaim", &format!("{of}/{claim}"));
+                }
+                let claims = list(object, "/spec/resourceClaims").iter();
+                for claim in claims.map(|claim| text(claim, "/resourceClaimName")).filter(|c| !c.is_empty()) {
+                    self.name("ResourceClaim", &format!("{of}/{claim}"));
+                }
+            }
+            _ => {}
+        }
+        if !uid(object).is_empty() {
+            self.uids.insert(uid(object).to_owned());
+        }
+        if kind.is_namespaced() {
+            self.namespaces.insert(namespace(object).to_owned());
+        } else {
+            remove(&mut object["metadata"], "namespace");
+        }
+        if kind.rules == Rules::Pod {
+            self.pod(object, location);
+        }
+    }
+
+    fn name(&mut self, kind: &'static str, name: &str) {
+        if !name.is_empty() {
+            self.named.entry(kind).or_default().insert(name.to_owned());
+        }
+    }
+
+    /// Returns a line with the kinds that are referred to and missing altogether.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        let lacking = self.named.iter().filter(|(kind, _)| !self.kinds.contains(**kind));
+        let names = lacking.map(|(kind, names)| {
+            let first = names.first().map_or("", String::as_str);
+            match names.len() {
+                1 => format!("{kind} {first}"),
+                more => format!("{more} {kind}s ({first}, …)"),
+            }
+        });
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "the input names {}, but has no such kind: the dump command writes all that counts",
+                names.join(" and ")
+            )
+        })
+    }
+
+    fn pod(&mut self, pod: &mut Value, location: &Location) {
+        if !uid(pod).is_empty() {
+            take_merged_keys(&mut pod["spec"]);
+            // Only a running pod can have them.
+            remove(&mut pod["spec"], "ephemeralContainers");
+        }
+        let class = text(pod, "/spec/priorityClassName");
+        if let Some(priority) =
+            pod.pointer("/spec/priority").filter(|_| !class.is_empty() && !uid(pod).is_empty())
+        {
+            let policy =
+                pod.pointer("/spec/preemptionPolicy").cloned().unwrap_or("PreemptLowerPriority".into());
+            self.priority_classes.entry(class.to_owned()).or_insert_with(|| {
+                json!({
+                    "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class},
+                    "value": priority, "preemptionPolicy": policy,
+                })
+            });
+        }
+        let class = text(pod, "/spec/runtimeClassName");
+        if !class.is_empty() && !uid(pod).is_empty() {
+            let value = || runtime_class(class, pod.pointer("/spec/overhead"));
+            self.runtime_classes.entry(class.to_owned()).or_insert_with(value);
+        }
+        if let Some(owner) = controller(pod).filter(|owner| owner["kind"] == "ReplicaSet") {
+            let set = self.sets.entry(text(owner, "/uid").to_owned()).or_insert_with(|| ReplicaSetPods {
+                namespace: namespace(pod).to_owned(),
+                name: text(owner, "/name").to_owned(),
+                pods: 0,
+                location: location.clone(),
+            });
+            set.pods += 1;
+        }
+    }
+
+    /// Returns objects that are referred to and missing, as far as they can be restored.
+    pub(crate) fn missing(
+        &self,
+        objects: &[Manifest],
+        kind: &dyn Fn(&str) -> Option<Arc<Kind>>,
+    ) -> Vec<(Arc<Kind>, Value, Location)> {
+        let all = |rules: Rules| objects.iter().filter(move |object| object.kind.rules == rules);
+        let named = |rules| all(rules).map(|object| object.name.as_str()).collect::<HashSet<_>>();
+        let mut missing = Vec::new();
+        if let Some(kind) = kind("Namespace") {
+            let known = named(Rules::Namespace);
+            let needed = self.namespaces.iter().filter(|name| !known.contains(name.as_str()));
+            missing.extend(needed.filter(|name| !NAMESPACES.contains(&name.as_str())).map(|name| {
+                let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                (kind.clone(), value, Location::default())
+            }));
+        }
+        if let Some(kind) = kind("PriorityClass") {
+            let known = named(Rules::PriorityClass);
+            let is_known = |name: &str| {
+                known.contains(name) || SYSTEM_CLASSES.iter().any(|(system, ..)| *system == name)
+            };
+            let needed = self.priority_classes.iter().filter(|(name, _)| !is_known(name));
+            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Location::default())));
+        }
+        if let Some(kind) = kind("RuntimeClass") {
+            let known = named(Rules::RuntimeClass);
+            let needed = self.runtime_classes.iter().filter(|(name, _)| !known.contains(name.as_str()));
+            missing.extend(needed.map(|(_, value)| (kind.clone(), value.clone(), Location::default())));
+        }
+        if let Some(kind) = kind("ReplicaSet") {
+            let deployments: Vec<Value> = all(Rules::Workload)
+                .filter(|object| object.kind.kind == "Deployment")
+                .map(Manifest::value)
+                .collect();
+            for deployment in deployments {
+                let sets = self.sets_of(&deployment);
+                missing.extend(sets.into_iter().map(|(value, location)| (kind.clone(), value, location)));
+            }
+        }
+        missing
+    }
+
+    /// Restores the ReplicaSets between a Deployment and its pods, so that the Deployment owns them. The ReplicaSet with
+    /// the most pods counts as the current one: it gets the replicas that are missing.
+    fn sets_of(&self, deployment: &Value) -> Vec<(Value, Location)> {
+        let is_missing = |(uid, set): &(&String, &ReplicaSetPods)| {
+            let of_deployment = set.name.rsplit_once('-').is_some_and(|(owner, _)| owner == name(deployment));
+            of_deployment && set.namespace == namespace(deployment) && !self.uids.contains(uid.as_str())
+        };
+        let mut sets: Vec<(&String, &ReplicaSetPods)> = self.sets.iter().filter(is_missing).collect();
+        sets.sort_by_key(|(_, set)| std::cmp::Reverse(set.pods));
+        let pods: usize = sets.iter().map(|(_, set)| set.pods).sum();
+        let wanted = deployment.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
+        let lacking = usize::try_from(wanted).unwrap_or(usize::MAX).saturating_sub(pods);
+        let of = |(i, (uid, set)): (usize, (&String, &ReplicaSetPods))| {
+            let replicas = set.pods + if i == 0 { lacking } else { 0 };
+            (replica_set(deployment, &set.name, uid, replicas), set.location.clone())
+        };
+        sets.into_iter().enumerate().map(of).collect()
+    }
+}
+
+fn replica_set(deployment: &Value, set_name: &str, set_uid: &str, replicas: usize) -> Value {
+    let hash = set_name.rsplit_once('-').map_or("", |(_, hash)| hash);
+    let mut spec = json!({
+        "replicas": replicas,
+        "selector": deployment["spec"]["selector"],
+        "template": deployment["spec"]["template"],
+    });
+    for labels in ["/template/metadata/labels", "/selector/matchLabels"] {
+        if let Some(labels) = spec.pointer_mut(labels).and_then(Value::as_object_mut) {
+            labels.insert("pod-template-hash".into(), hash.into());
+        }
+    }
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": spec,
+        "metadata": {
+            "name": set_name, "namespace": namespace(deployment), "uid": set_uid,
+            "labels": spec["template"]["metadata"]["labels"],
+            "annotations": {"deployment.kubernetes.io/revision": "1"},
+            "ownerReferences": owned_by(deployment),
+        },
+    })
+}
+
+/// Removes the requirements that the server has added to selectors because of `matchLabelKeys` and `mismatchLabelKeys`.
+/// A server adds them to every new pod, and refuses pods that have them.
+fn take_merged_keys(spec: &mut Value) {
+    list_mut(spec, "/topologySpreadConstraints").iter_mut().for_each(take_keys);
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let terms = format!("/affinity/{kind}/requiredDuringSchedulingIgnoredDuringExecution");
+        list_mut(spec, &terms).iter_mut().for_each(take_keys);
+        let weighted = format!("/affinity/{kind}/preferredDuringSchedulingIgnoredDuringExecution");
+        let terms = list_mut(spec, &weighted).iter_mut();
+        terms.filter_map(|weighted| weighted.get_mut("podAffinityTerm")).for_each(take_keys);
+    }
+}
+
+fn take_keys(term: &mut Value) {
+    let added: Vec<(Value, &str)> = [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")]
+        .into_iter()
+        .flat_map(|(field, operator)| {
+            let keys = term.get(field).and_then(Value::as_array).into_iter().flatten();
+            keys.map(move |key| (key.clone(), operator)).collect::<Vec<_>>()
+        })
+        .collect();
+    let expressions = term.pointer_mut("/labelSelector/matchExpressions").and_then(Value::as_array_mut);
+    if let Some(expressions) = expressions {
+        expressions.retain(|has| {
+            !added.iter().any(|(key, operator)| has["key"] == *key && has["operator"] == *operator)
+        });
+    }
+}
+
+/// Returns a runtime class with this overhead. Its handler is irrelevant here.
+fn runtime_class(name: &str, overhead: Option<&Value>) -> Value {
+    let mut class = json!({
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "unknown",
+    });
+    if let Some(overhead) = overhead {
+        class["overhead"] = json!({"podFixed": overhead});
+    }
+    class
+}

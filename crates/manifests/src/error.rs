@@ -1,0 +1,117 @@
+//! Mistakes in manifests, as users read them.
+
+use std::{collections::HashMap, fmt};
+
+use harbormaster_api::wire::DecodeError;
+use harbormaster_validation::{FieldError, admission::Refusal};
+
+use crate::documents::{DocumentTrees, Location};
+
+/// A field of an object and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldProblem {
+    /// Its path; empty for the whole object.
+    pub field: String,
+    /// Description of the mistake.
+    pub message: String,
+}
+
+impl From<FieldError> for FieldProblem {
+    fn from(error: FieldError) -> Self {
+        Self { field: error.field, message: error.problem }
+    }
+}
+
+impl From<DecodeError> for FieldProblem {
+    fn from(error: DecodeError) -> Self {
+        Self { field: error.path, message: error.problem }
+    }
+}
+
+/// Returns the fields for which an object is refused.
+pub(crate) fn problems(refusal: Refusal) -> Vec<FieldProblem> {
+    match refusal {
+        Refusal::Unfit(message) => vec![FieldProblem { field: String::new(), message }],
+        Refusal::Forbidden { field, why } => vec![FieldProblem { field: field.to_owned(), message: why }],
+        Refusal::Invalid(errors) => errors.into_iter().map(FieldProblem::from).collect(),
+    }
+}
+
+/// A mistake in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestError {
+    /// The document and, if known, the object in it.
+    pub location: Location,
+    /// The line of the field, counted from 1.
+    pub line: Option<u64>,
+    /// For example `Pod default/web`; empty if it is not known.
+    pub object: String,
+    /// For example `spec.containers[0].resources.requests.cpu`; empty for the whole object.
+    pub field: String,
+    /// Description of the mistake.
+    pub message: String,
+}
+
+impl ManifestError {
+    /// Adds the line, and shows numbers and booleans as they are written there.
+    pub(crate) fn locate(&mut self, trees: &DocumentTrees) {
+        let Some(found) = trees.find(&self.location, &self.field) else { return };
+        self.line = Some(found.line);
+        if !found.written.is_empty()
+            && let Some(at) = self.message.find(", got ")
+        {
+            self.message.replace_range(at + ", got ".len().., found.written);
+            let is_word = found.written.starts_with(|c: char| c.is_ascii_alphabetic());
+            if is_word && !["true", "false"].contains(&found.written) {
+                self.message += ", which is a boolean in YAML: quote it";
+            }
+        }
+    }
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&*self.location.file, self.line) {
+            ("", _) => write!(f, "objects[{}]", self.location.document)?,
+            (file, Some(line)) => write!(f, "{file}:{line}")?,
+            (file, None) => write!(f, "{file}: document {}", self.location.document)?,
+        }
+        for part in [&self.object, &self.field].into_iter().filter(|part| !part.is_empty()) {
+            write!(f, ": {part}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// All mistakes in the manifests. Prints one line for each mistake, however many objects make it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0).join("\n"))]
+pub struct ManifestErrors(pub Vec<ManifestError>);
+
+/// Returns one line for each mistake, with the first object that makes it and the number of all others.
+pub(crate) fn lines(errors: &[ManifestError]) -> Vec<String> {
+    let mut groups_by_key = HashMap::new();
+    let mut groups: Vec<(&ManifestError, usize, Option<u64>)> = Vec::new();
+    for error in errors {
+        let kind = error.object.split(' ').next().unwrap_or_default();
+        // Without a field, the message may be about anything.
+        let subject = if error.field.is_empty() { error.object.as_str() } else { kind };
+        let key = (&error.location.file, subject, error.field.as_str(), error.message.as_str());
+        let at = *groups_by_key.entry(key).or_insert(groups.len());
+        match groups.get_mut(at) {
+            None => groups.push((error, 0, None)),
+            Some((_, others, next)) => {
+                *others += 1;
+                *next = next.or(error.line);
+            }
+        }
+    }
+    let line = |(first, others, next): &(&ManifestError, usize, Option<u64>)| match (others, next) {
+        (0, _) => first.to_string(),
+        (1, Some(next)) => format!("{first} (once more on line {next})"),
+        (1, None) => format!("{first} (once more)"),
+        (others, Some(next)) => format!("{first} ({others} times more, next on line {next})"),
+        (others, None) => format!("{first} ({others} times more)"),
+    };
+    groups.iter().map(line).collect()
+}

@@ -1,0 +1,20 @@
+//! Manifests and dumps of clusters: from the text of files to the objects that an API server would store.
+//!
+//! Reading order: [`Manifests`] (the whole), `documents` (from text to objects that know their location), `dump` (fields
+//! that only the server could set are removed, objects that a dump lacks are restored), `scaling` (Deployments of a dump
+//! with changed replicas), `admission` (the API server's rules), `error` and [`notices`] (messages).
+//!
+//! Invariants: nothing here reads a clock, a file or the environment; the same text gives the same objects.
+
+mod admission;
+mod documents;
+mod dump;
+mod error;
+mod manifests;
+pub mod notices;
+mod scaling;
+
+pub use documents::Location;
+pub use error::{FieldProblem, ManifestError, ManifestErrors};
+pub use harbormaster_yaml::Source;
+pub use manifests::{Manifest, Manifests, ReadOptions, Validate};

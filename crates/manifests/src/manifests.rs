@@ -1,0 +1,532 @@
+//! From the text of manifests to the objects that an API server would store.
+//!
+//! Every object is checked twice: first as it is written (its kind, types, unknown fields), then, when all objects are
+//! known, by the rules of the API server ([`harbormaster_validation::admission`]).
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    str::FromStr,
+    sync::Arc,
+};
+
+use harbormaster_api::similar::{similar, suggestion};
+use harbormaster_validation::{
+    FieldError, Kind,
+    kinds::{self, REVIEW, Rules},
+    rules, schema,
+    value::{controller, has_condition, name, namespace, remove, text, uid},
+};
+use harbormaster_yaml::Source;
+use serde_json::Value;
+
+use crate::{
+    admission::Classes,
+    documents::{self, DocumentObject, DocumentTrees, Location},
+    dump::Dump,
+    error::{self, FieldProblem, ManifestError, ManifestErrors, problems},
+    notices::{ignored_line, missing_nodes_line, shortened},
+    scaling,
+};
+
+/// Treatment of fields that are unknown or given twice, in the words of `kubectl --validate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Validate {
+    /// They are errors.
+    #[default]
+    Strict,
+    /// They are warnings.
+    Warn,
+    /// They are dropped silently.
+    Ignore,
+}
+
+impl FromStr for Validate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "strict" | "true" => Ok(Self::Strict),
+            "warn" => Ok(Self::Warn),
+            "ignore" | "false" => Ok(Self::Ignore),
+            _ => Err("must be one of strict, warn, ignore, true, false".to_owned()),
+        }
+    }
+}
+
+/// Settings for reading manifests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadOptions<'a> {
+    /// Treatment of unknown fields.
+    pub validate: Validate,
+    /// True if pods on missing nodes become pending again.
+    pub reschedule_missing: bool,
+    /// Names of nodes that exist in addition to those of the manifests.
+    pub extra_nodes: &'a [String],
+}
+
+/// An object of a manifest.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// Its kind.
+    pub kind: Arc<Kind>,
+    /// Its namespace; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its location in the input; the default for objects that a dump lacks and that were restored.
+    pub location: Location,
+    /// Number of objects before it in the input.
+    pub order: usize,
+    /// The node that a pod is bound to.
+    node: Option<Box<str>>,
+    /// Encoded, to save memory.
+    json: Box<str>,
+}
+
+impl Manifest {
+    pub(crate) fn new(kind: Arc<Kind>, value: &Value, location: Location) -> Self {
+        let (namespace, name) = (namespace(value).to_owned(), name(value).to_owned());
+        let node = text(value, "/spec/nodeName");
+        let node = (kind.rules == Rules::Pod && !node.is_empty()).then(|| node.into());
+        Self { kind, namespace, name, location, order: usize::MAX, node, json: value.to_string().into() }
+    }
+
+    /// Returns the same manifest with another content.
+    pub(crate) fn with(&self, value: &Value) -> Self {
+        Self { order: self.order, ..Self::new(self.kind.clone(), value, self.location.clone()) }
+    }
+
+    /// Returns the object as it is written, without the fields that only a server sets.
+    pub fn value(&self) -> Value {
+        // What was encoded here can be decoded.
+        serde_json::from_str(&self.json).unwrap_or_default()
+    }
+
+    /// Returns kind and name: `Pod default/web`.
+    pub fn label(&self) -> String {
+        label(&self.kind, &self.namespace, &self.name)
+    }
+
+    /// Position among the kinds: owners come before the objects that they own.
+    fn rank(&self) -> u8 {
+        match (self.kind.rules, self.kind.kind.as_str()) {
+            (Rules::Namespace, _) => 0,
+            (Rules::PriorityClass | Rules::Definition, _) => 1,
+            (Rules::Pod, _) => 6,
+            (Rules::Workload, "Deployment") | (Rules::CronJob, _) => 4,
+            (Rules::Workload | Rules::Job, _) => 5,
+            _ if self.kind.is_namespaced() => 3,
+            _ => 2,
+        }
+    }
+}
+
+fn label(kind: &Kind, namespace: &str, name: &str) -> String {
+    match (namespace, name) {
+        (_, "") => kind.kind.clone(),
+        ("", name) => format!("{} {name}", kind.kind),
+        (namespace, name) => format!("{} {namespace}/{name}", kind.kind),
+    }
+}
+
+/// All objects of some manifests, owners before what they own.
+#[derive(Debug, Default)]
+pub struct Manifests {
+    /// The objects.
+    pub objects: Vec<Manifest>,
+    /// Number of ignored objects by kind.
+    pub ignored: BTreeMap<String, usize>,
+    /// Number of objects by version and kind that no definition in the input covers.
+    pub undefined: BTreeMap<(String, String), usize>,
+    /// Warnings for the user; one line each.
+    pub warnings: Vec<String>,
+    /// Number of pods on each missing node. Empty if they become pending again.
+    pub missing_nodes: BTreeMap<String, usize>,
+    classes: Classes,
+}
+
+impl Manifests {
+    /// Reads YAML or JSON: several documents, lists and dumps of `kubectl get -o yaml`. Calls `each` once with every object
+    /// in the form in which an API server would store it; `each` may refuse it.
+    ///
+    /// # Errors
+    /// All mistakes, with file, line, object and field.
+    pub fn read(
+        sources: &[Source],
+        options: ReadOptions<'_>,
+        mut each: impl FnMut(&Manifest, Value) -> Result<(), FieldProblem>,
+    ) -> Result<Self, ManifestErrors> {
+        let mut reader = Reader::new(options.validate);
+        for source in sources {
+            let file: Arc<str> = source.name.as_str().into();
+            match documents::read(&file, &source.text) {
+                Ok(objects) => objects.into_iter().for_each(|object| reader.object(object)),
+                Err(error) => reader.errors.push(ManifestError {
+                    location: Location { file, document: error.document, ..Location::default() },
+                    line: error.line,
+                    object: String::new(),
+                    field: String::new(),
+                    message: error.message,
+                }),
+            }
+        }
+        reader.custom_resources();
+        reader.complete();
+        reader.check_nodes(options);
+        reader.admit(&mut each);
+        reader.finish(sources)
+    }
+
+    /// Applies the API server's rules to a new object of a kind, which may name classes among the manifests.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn admit(&self, kind: &Kind, object: &mut Value) -> Result<(), FieldProblem> {
+        let admitted = self.classes.admission(kind).create(object);
+        admitted.map_err(|refusal| problems(refusal).into_iter().next().unwrap_or_default())
+    }
+
+    /// Returns warnings, and lines about ignored objects and missing nodes.
+    pub fn notices(&self) -> Vec<String> {
+        let mut notices = self.warnings.clone();
+        let mut ignored = self.ignored.clone();
+        for ((_, kind), count) in &self.undefined {
+            *ignored.entry(kind.clone()).or_default() += count;
+        }
+        notices.extend(ignored_line(&ignored));
+        notices.extend(missing_nodes_line(&self.missing_nodes));
+        notices
+    }
+}
+
+struct Reader {
+    validate: Validate,
+    kinds: Vec<Arc<Kind>>,
+    /// Objects of unknown kinds; definitions of custom resources may follow.
+    unknown: Vec<(DocumentObject, Value)>,
+    manifests: Manifests,
+    /// Positions in `manifests.objects` by label.
+    positions: HashMap<String, usize>,
+    /// Number of names generated for each prefix.
+    generated: HashMap<String, usize>,
+    dump: Dump,
+    /// Labels of objects that later ones replace, by the files of both.
+    replaced: BTreeMap<(Arc<str>, Arc<str>), Vec<String>>,
+    errors: Vec<ManifestError>,
+    warnings: Vec<ManifestError>,
+}
+
+impl Reader {
+    fn new(validate: Validate) -> Self {
+        Self {
+            validate,
+            kinds: kinds::table().into_iter().map(Arc::new).collect(),
+            unknown: Vec::new(),
+            manifests: Manifests::default(),
+            positions: HashMap::new(),
+            generated: HashMap::new(),
+            dump: Dump::default(),
+            replaced: BTreeMap::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn object(&mut self, object: DocumentObject) {
+        let value = object.value();
+        let problem = match value.get("kind") {
+            Some(Value::String(kind)) if !kind.is_empty() => {
+                return match self.kind_of(text(&value, "/apiVersion"), kind) {
+                    Some(kind) => self.known(&kind, object, value),
+                    None => self.unknown.push((object, value)),
+                };
+            }
+            _ if value.is_object() => "Object 'Kind' is missing",
+            _ => "is not a Kubernetes object",
+        };
+        self.error(&object.location, String::new(), "", problem);
+    }
+
+    /// Finds a kind by name. An object without a version has that of Kubernetes' own kind, unless validation is strict.
+    fn kind_of(&self, version: &str, kind: &str) -> Option<Arc<Kind>> {
+        let mut kinds = self.kinds.iter().filter(|known| known.kind == kind);
+        if version.is_empty() && self.validate != Validate::Strict {
+            return kinds.next().cloned();
+        }
+        kinds.find(|known| known.api_version() == version).cloned()
+    }
+
+    /// Handles objects of unknown kinds: custom resources of definitions among the manifests, ignored kinds, or mistakes.
+    fn custom_resources(&mut self) {
+        let definitions =
+            self.manifests.objects.iter().filter(|object| object.kind.rules == Rules::Definition);
+        let custom = definitions.flat_map(|definition| {
+            let definition = definition.value();
+            admission::kinds_of_definition(&definition, &definition["spec"]["names"])
+        });
+        let custom: Vec<Arc<Kind>> = custom.map(Arc::new).collect();
+        self.kinds.extend(custom);
+        for (object, value) in std::mem::take(&mut self.unknown) {
+            let (version, kind) = (text(&value, "/apiVersion"), text(&value, "/kind"));
+            if let Some(known) = self.kind_of(version, kind) {
+                self.known(&known, object, value);
+            } else if let Some((field, problem)) = self.wrong_kind(version, kind) {
+                self.error(&object.location, kind.to_owned(), field, &problem);
+            } else if kinds::is_left_out(version, kind) {
+                *self.manifests.ignored.entry(kind.to_owned()).or_default() += 1;
+            } else {
+                *self.manifests.undefined.entry((version.to_owned(), kind.to_owned())).or_default() += 1;
+            }
+        }
+    }
+
+    /// Returns the mistake in the name of a kind; `None` if it may be a custom resource or an ignored kind.
+    fn wrong_kind(&self, version: &str, kind: &str) -> Option<(&'static str, String)> {
+        let meant =
+            |kind: &str| self.kinds.iter().find(|known| known.kind == kind).map(|known| known.api_version());
+        if version.is_empty() {
+            let hint = suggestion(meant(kind).as_deref());
+            return Some(("apiVersion", format!("Required value{hint}")));
+        }
+        if kinds::is_left_out(version, kind) {
+            return None;
+        }
+        let (group, short) = version.split_once('/').unwrap_or(("", version));
+        if !self.kinds.iter().any(|known| known.group == group) {
+            // Definitions have groups with dots.
+            let own = kinds::is_own_group(group);
+            let hint = suggestion(meant(kind).as_deref());
+            return own.then(|| {
+                ("apiVersion", format!("no matches for kind {kind:?} in version {version:?}{hint}"))
+            });
+        }
+        let of_group = self.kinds.iter().filter(|known| known.group == group);
+        if let Some(other) = of_group.clone().find(|known| known.kind == kind && known.version != short) {
+            let hint = suggestion(Some(&other.api_version()));
+            return Some((
+                "apiVersion",
+                format!("no matches for kind {kind:?} in version {version:?}{hint}"),
+            ));
+        }
+        let near = similar(kind, of_group.map(|known| known.kind.as_str()));
+        let hint = suggestion(meant(kind).as_deref().or(near));
+        Some(("kind", format!("no matches for kind {kind:?} in version {version:?}{hint}")))
+    }
+
+    fn known(&mut self, kind: &Arc<Kind>, object: DocumentObject, mut value: Value) {
+        if kind.has(REVIEW) || kind.rules == Rules::Event || kind.kind == "Lease" {
+            *self.manifests.ignored.entry(kind.kind.clone()).or_default() += 1;
+            return;
+        }
+        let location = object.location;
+        let misfits = schema::inspect(kind, &mut value);
+        if kind.is_namespaced() && namespace(&value).is_empty() && value["metadata"].is_object() {
+            value["metadata"]["namespace"] = "default".into();
+        }
+        let unnamed = name(&value).is_empty();
+        let label = label(kind, if kind.is_namespaced() { namespace(&value) } else { "" }, name(&value));
+        for unknown in misfits.unknown {
+            let hint = suggestion(unknown.similar.as_deref());
+            self.doubt(&location, &label, unknown.field, format!("unknown field{hint}"));
+        }
+        for field in object.repeated {
+            self.doubt(&location, &label, field, "is given twice".to_owned());
+        }
+        for wrong in &misfits.wrong {
+            self.error(&location, label.clone(), &wrong.field, &wrong.problem);
+        }
+        if !misfits.wrong.is_empty() || is_over(kind, &value) {
+            return;
+        }
+        if unnamed && !self.generate_name(&mut value) {
+            let error = FieldError::required("metadata.name", "name or generateName is required");
+            return self.error(&location, label, &error.field, &error.problem);
+        }
+        self.dump.take(kind, &mut value, &location);
+        self.add(Manifest::new(kind.clone(), &value, location));
+    }
+
+    /// Adds an object. If it exists already, the later one changes the earlier one, as with `kubectl apply`.
+    fn add(&mut self, manifest: Manifest) {
+        let label = manifest.label();
+        let Some(&earlier) = self.positions.get(&label) else {
+            let order = self.manifests.objects.len();
+            self.positions.insert(label, order);
+            self.manifests.objects.push(Manifest { order, ..manifest });
+            return;
+        };
+        let earlier = &mut self.manifests.objects[earlier];
+        let mut old = earlier.value();
+        let mut new = manifest.value();
+        let admission = self.manifests.classes.admission(&manifest.kind);
+        let changed = match admission.create(&mut old).and_then(|()| admission.create(&mut new)) {
+            // A mistake in one of them is reported later.
+            Err(_) => Ok(()),
+            Ok(()) => admission.update(&old, &mut new),
+        };
+        let first = match earlier.location.file == manifest.location.file {
+            true => format!("document {}", earlier.location.document),
+            false => format!("{}, document {}", earlier.location.file, earlier.location.document),
+        };
+        match changed {
+            Ok(()) => {
+                if earlier.json != manifest.json {
+                    let files = (earlier.location.file.clone(), manifest.location.file.clone());
+                    self.replaced.entry(files).or_default().push(label);
+                }
+                *earlier = Manifest { order: earlier.order, ..manifest };
+            }
+            Err(refusal) => {
+                for FieldProblem { field, message } in problems(refusal) {
+                    let message = format!("{message} (is given twice, first in {first})");
+                    self.error(&manifest.location, label.clone(), &field, &message);
+                }
+            }
+        }
+    }
+
+    fn generate_name(&mut self, value: &mut Value) -> bool {
+        let prefix = text(value, "/metadata/generateName").to_owned();
+        if prefix.is_empty() {
+            return false;
+        }
+        let number = self.generated.entry(prefix.clone()).or_default();
+        *number += 1;
+        value["metadata"]["name"] = format!("{prefix}{number}").into();
+        true
+    }
+
+    /// Restores objects that a dump lacks, and sorts.
+    fn complete(&mut self) {
+        let kind = |kind: &str| self.kinds.iter().find(|known| known.kind == kind).cloned();
+        for (kind, value, location) in self.dump.missing(&self.manifests.objects, &kind) {
+            self.positions
+                .insert(label(&kind, namespace(&value), name(&value)), self.manifests.objects.len());
+            self.manifests.objects.push(Manifest::new(kind, &value, location));
+        }
+        let followed = scaling::follow_deployments(&mut self.manifests.objects);
+        self.manifests.warnings.extend(followed);
+        self.manifests.warnings.extend(self.dump.lacks());
+        self.manifests.objects.sort_by_key(Manifest::rank);
+    }
+
+    /// Counts pods on missing nodes, or makes them pending again.
+    fn check_nodes(&mut self, options: ReadOptions<'_>) {
+        let objects = &mut self.manifests.objects;
+        let all = objects.iter().filter(|object| object.kind.rules == Rules::Node);
+        let nodes = all.map(|node| node.name.clone()).chain(options.extra_nodes.iter().cloned());
+        let nodes: HashSet<String> = nodes.collect();
+        let is_lost = |object: &Manifest| object.node.as_deref().is_some_and(|node| !nodes.contains(node));
+        if !options.reschedule_missing {
+            let lost = objects.iter().filter(|object| is_lost(object));
+            for node in lost.filter_map(|pod| pod.node.as_deref()) {
+                *self.manifests.missing_nodes.entry(node.to_owned()).or_default() += 1;
+            }
+            return;
+        }
+        let (mut waiting, mut gone) = (0, 0);
+        objects.retain_mut(|object| {
+            if !is_lost(object) {
+                return true;
+            }
+            let mut pod = object.value();
+            // These belong to their nodes.
+            if controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet" || owner["kind"] == "Node") {
+                gone += 1;
+                return false;
+            }
+            waiting += 1;
+            remove(&mut pod["spec"], "nodeName");
+            remove(&mut pod, "status");
+            *object = object.with(&pod);
+            true
+        });
+        if waiting > 0 {
+            self.manifests.warnings.push(format!("{waiting} pods of missing nodes wait for a node again"));
+        }
+        if gone > 0 {
+            let line = format!("{gone} pods of DaemonSets and static pods are gone with their missing nodes");
+            self.manifests.warnings.push(line);
+        }
+    }
+
+    /// Applies the API server's rules to every object.
+    fn admit(&mut self, each: &mut dyn FnMut(&Manifest, Value) -> Result<(), FieldProblem>) {
+        let objects = std::mem::take(&mut self.manifests.objects);
+        for object in &objects {
+            let mut value = object.value();
+            let admission = self.manifests.classes.admission(&object.kind);
+            let done = admission.create(&mut value).map_err(problems);
+            let done = done.and_then(|()| {
+                self.manifests.classes.add(&object.kind, &value);
+                each(object, value).map_err(|problem| vec![problem])
+            });
+            for FieldProblem { field, message } in done.err().into_iter().flatten() {
+                self.error(&object.location, object.label(), &field, &message);
+            }
+        }
+        self.manifests.objects = objects;
+    }
+
+    fn error(&mut self, location: &Location, object: String, field: &str, message: &str) {
+        let (location, field, message) = (location.clone(), field.to_owned(), message.to_owned());
+        self.errors.push(ManifestError { location, line: None, object, field, message });
+    }
+
+    /// Reports an unknown or repeated field as the user asked: as an error, a warning or not at all.
+    fn doubt(&mut self, location: &Location, object: &str, field: String, message: String) {
+        let (location, object) = (location.clone(), object.to_owned());
+        let error = ManifestError { location, line: None, object, field, message };
+        match self.validate {
+            Validate::Strict => self.errors.push(error),
+            Validate::Warn => self.warnings.push(error),
+            Validate::Ignore => {}
+        }
+    }
+
+    fn finish(mut self, sources: &[Source]) -> Result<Manifests, ManifestErrors> {
+        for source in sources {
+            let of_source =
+                |error: &&mut ManifestError| error.line.is_none() && *error.location.file == *source.name;
+            let mut all = self.errors.iter_mut().chain(&mut self.warnings).filter(of_source).peekable();
+            if all.peek().is_some() {
+                let trees = DocumentTrees::read(&source.text);
+                all.for_each(|error| error.locate(&trees));
+            }
+        }
+        let file =
+            |error: &ManifestError| sources.iter().position(|source| *source.name == *error.location.file);
+        self.errors.sort_by_key(|error| (file(error), error.line));
+        self.warnings.sort_by_key(|error| (file(error), error.line));
+        let replaced = self.replaced.iter().map(|((earlier, later), labels)| {
+            let names = shortened(labels);
+            let objects = if labels.len() == 1 { "object" } else { "objects" };
+            match earlier == later {
+                true => format!(
+                    "{later} gives {} {objects} twice, and the later ones count: {names}",
+                    labels.len()
+                ),
+                false => format!("{later} replaces {} {objects} of {earlier}: {names}", labels.len()),
+            }
+        });
+        let doubts = error::lines(&self.warnings).into_iter().chain(replaced).collect();
+        let followed = std::mem::replace(&mut self.manifests.warnings, doubts);
+        self.manifests.warnings.extend(followed);
+        if self.errors.is_empty() { Ok(self.manifests) } else { Err(ManifestErrors(self.errors)) }
+    }
+}
+
+/// Returns true if an object of a dump has finished, so that nothing depends on it.
+fn is_over(kind: &Kind, object: &Value) -> bool {
+    match kind.rules {
+        Rules::Pod => matches!(text(object, "/status/phase"), "Succeeded" | "Failed"),
+        Rules::Job => {
+            let from_a_cluster = !uid(object).is_empty();
+            from_a_cluster && ["Complete", "Failed"].iter().any(|end| has_condition(object, end))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! Claims that belong to pods: those of ephemeral volumes, and those of a StatefulSet's `volumeClaimTemplates`.
+
+use harbormaster_validation::value::{list, name, namespace, text, uid};
+use serde_json::{Map, Value, json};
+
+/// Returns the claims of a pod's ephemeral volumes; the pod owns them.
+pub fn of_pod(pod: &Value) -> impl Iterator<Item = Value> + '_ {
+    list(pod, "/spec/volumes").iter().filter_map(|volume| {
+        let template = volume.pointer("/ephemeral/volumeClaimTemplate")?;
+        let mut claim =
+            of_template(template, namespace(pod), &format!("{}-{}", name(pod), text(volume, "/name")));
+        claim["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "Pod", "name": name(pod), "uid": uid(pod),
+            "blockOwnerDeletion": true, "controller": true,
+        }]);
+        Some(claim)
+    })
+}
+
+/// Returns the claims for one pod of a StatefulSet.
+pub fn of_stateful_set(set: &Value, pod: &str) -> impl Iterator<Item = Value> {
+    list(set, "/spec/volumeClaimTemplates").iter().map(move |template| {
+        let mut claim = of_template(template, namespace(set), &claim_name(template, pod));
+        let selected = set.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
+        for (label, value) in selected.into_iter().flatten() {
+            claim["metadata"]["labels"][label] = value.clone();
+        }
+        claim
+    })
+}
+
+/// Adds volumes for these claims to the spec of a StatefulSet's pod, in place of volumes of the same names.
+pub fn mount(set: &Value, pod: &str, spec: &mut Map<String, Value>) {
+    let templates = list(set, "/spec/volumeClaimTemplates");
+    if templates.is_empty() {
+        return;
+    }
+    let volume = |template: &Value| {
+        let claim = claim_name(template, pod);
+        json!({"name": name(template), "persistentVolumeClaim": {"claimName": claim}})
+    };
+    let mut volumes: Vec<Value> = templates.iter().map(volume).collect();
+    if let Some(Value::Array(others)) = spec.get("volumes") {
+        let is_other = |volume: &&Value| templates.iter().all(|template| volume["name"] != name(template));
+        volumes.extend(others.iter().filter(is_other).cloned());
+    }
+    spec.insert("volumes".to_owned(), volumes.into());
+}
+
+fn claim_name(template: &Value, pod: &str) -> String {
+    format!("{}-{pod}", name(template))
+}
+
+fn of_template(template: &Value, namespace: &str, name: &str) -> Value {
+    let mut metadata = json!({"name": name, "namespace": namespace});
+    for field in ["labels", "annotations"] {
+        if template["metadata"][field].is_object() {
+            metadata[field] = template["metadata"][field].clone();
+        }
+    }
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": template["spec"]})
+}
