@@ -14,8 +14,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &["api", "framework"]),
     ("testkit", &["api", "framework"]),
     ("metrics", &["api", "framework", "core"]),
-    ("driver", &["api", "framework", "core", "metrics"]),
-    ("port", &["driver"]),
+    ("client", &[]),
+    ("driver", &["api", "client", "framework", "core", "metrics"]),
+    ("port", &["client"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "yaml", "objects", "framework", "config", "core", "plugins", "setup"]),
     ("oracle", &["api", "core", "setup", "sim", "apiserver"]),
@@ -27,6 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "harbormaster",
         &[
             "api",
+            "client",
             "framework",
             "config",
             "core",
@@ -51,6 +53,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// Crates that talk to the outside world, and the libraries that only they may use.
 const OUTSIDE: &[&str] = &[
+    "client",
     "driver",
     "port",
     "harbormaster",

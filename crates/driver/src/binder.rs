@@ -18,15 +18,13 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
-    engine_thread::ToEngine,
+    clients::BINDINGS_AT_ONCE,
     extenders::current::CurrentExtenders,
     lanes::{Lanes, Tasks},
     leader::Leadership,
+    message::EngineMessage,
     traces::{About, Ending, Traces, traced, within},
 };
-
-/// Bindings that talk to the API server at a time: more would only open more connections.
-pub const BINDINGS_AT_ONCE: usize = 64;
 
 /// Tells whether bindings talk to the API server; what is less urgent then holds back.
 #[derive(Clone, Debug)]
@@ -57,7 +55,7 @@ pub struct Binder {
     api: Api,
     /// By pod, and as many at a time as there are pods: PreBind may wait for something for minutes.
     lanes: Arc<Lanes>,
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
     room: Arc<Semaphore>,
     pre_binding: Arc<PreBinding>,
     traces: Traces,
@@ -75,7 +73,7 @@ const PREEMPTED: &str = "preempted by DefaultPreemption";
 
 impl Binder {
     /// A binder whose plugins reach the cluster through `api`.
-    pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
+    pub fn new(api: Arc<dyn ClusterApi>, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
         let lanes = Lanes::new(tasks, Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(BINDINGS_AT_ONCE));
         let (pre_binding, traces) = Default::default();
@@ -111,7 +109,7 @@ impl Binder {
             let cycle = BindingCycle { task, api, room, pre_binding, extenders };
             let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
             // The engine is gone only when the process ends.
-            let _ = engine.send(ToEngine::Inputs(vec![Input::BindFinished { uid, outcome }]));
+            let _ = engine.send(EngineMessage::Inputs(vec![Input::BindFinished { uid, outcome }]));
         });
     }
 
@@ -127,7 +125,7 @@ impl Binder {
             return Err(task);
         }
         let outcome = EvictOutcome::CalledOff;
-        let _ = self.engine.send(ToEngine::Inputs(vec![Input::EvictFinished { task, outcome }]));
+        let _ = self.engine.send(EngineMessage::Inputs(vec![Input::EvictFinished { task, outcome }]));
         Ok(())
     }
 

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, mpsc};
 
+use harbormaster_client::ApiClient;
 use harbormaster_core::Notes;
 use tokio::sync::{Notify, watch};
 
-use crate::{debugger::Debugger, engine_thread::ToEngine, http::ApiClient};
+use crate::{debugger::Debugger, message::EngineMessage};
 
 /// Asks a running scheduler. Clones share everything: one goes into a [`crate::DriverConfig`], another one to whoever asks.
 #[derive(Clone, Debug, Default)]
@@ -30,19 +31,19 @@ impl Console {
     }
 
     /// Passes on what is asked until nobody schedules any more.
-    pub(crate) async fn serve(self, client: ApiClient, engine: mpsc::Sender<ToEngine>) {
+    pub(crate) async fn serve(self, client: ApiClient, engine: mpsc::Sender<EngineMessage>) {
         tokio::join!(
             self.pass_on_notes(&engine),
             self.dump_when_asked(Debugger::new(client, engine.clone()))
         );
     }
 
-    async fn pass_on_notes(&self, engine: &mpsc::Sender<ToEngine>) {
+    async fn pass_on_notes(&self, engine: &mpsc::Sender<EngineMessage>) {
         let mut notes = self.0.notes.subscribe();
         loop {
             let wanted = *notes.borrow_and_update();
             if let Some(wanted) = wanted
-                && engine.send(ToEngine::TakeNotes(wanted)).is_err()
+                && engine.send(EngineMessage::TakeNotes(wanted)).is_err()
             {
                 return;
             }

@@ -13,13 +13,13 @@ use std::{
 };
 
 use harbormaster_api::Resources;
+use harbormaster_client::ApiClient;
 use harbormaster_core::{Dump, DumpedNode};
 use harbormaster_framework::pod::PodInfo;
 use tokio::{sync::oneshot, task::yield_now, time::sleep};
 
 use crate::{
-    engine_thread::ToEngine,
-    http::ApiClient,
+    message::EngineMessage,
     watch::{Nodes, Pods, census::census},
 };
 
@@ -31,11 +31,11 @@ const PODS_PER_LINE: usize = 50;
 /// Compares and dumps.
 pub(crate) struct Debugger {
     client: ApiClient,
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
 }
 
 impl Debugger {
-    pub(crate) fn new(client: ApiClient, engine: mpsc::Sender<ToEngine>) -> Self {
+    pub(crate) fn new(client: ApiClient, engine: mpsc::Sender<EngineMessage>) -> Self {
         Self { client, engine }
     }
 
@@ -58,7 +58,7 @@ impl Debugger {
     /// `None` from an engine that is coming to its end.
     async fn dump(&self) -> Option<Dump> {
         let (answer, dump) = oneshot::channel();
-        self.engine.send(ToEngine::Dump(answer)).ok()?;
+        self.engine.send(EngineMessage::Dump(answer)).ok()?;
         dump.await.ok()
     }
 
@@ -240,7 +240,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::canned::{Canned, json as answer};
+    use harbormaster_client::fake_server::{FakeServer, json as answer};
 
     fn pod(name: &str) -> Arc<PodInfo> {
         let (namespace, uid) = ("ns".into(), format!("{name}-uid").as_str().into());
@@ -296,7 +296,7 @@ mod tests {
                 json!({"metadata": {"name": format!("{kind}-{name}"), "namespace": "ns", "uid": name}});
             answer(200, &json!({"metadata": {"continue": next}, "items": [object]}))
         };
-        let server = Canned::always(move |seen| match seen.path.as_str() {
+        let server = FakeServer::always(move |seen| match seen.path.as_str() {
             path if path.starts_with("/api/v1/nodes?limit=500") => page("node", "1", ""),
             path if path.contains("continue=more") => page("pod", "2", ""),
             path if path.starts_with("/api/v1/pods?limit=500&fieldSelector=") => page("pod", "1", "more"),
@@ -305,7 +305,7 @@ mod tests {
         let (engine, inbox) = mpsc::channel();
         let asked = std::thread::spawn(move || {
             let mut times = 0;
-            while let Ok(ToEngine::Dump(answer)) = inbox.recv() {
+            while let Ok(EngineMessage::Dump(answer)) = inbox.recv() {
                 times += 1;
                 let _ = answer.send(Dump { nodes: vec![node("gone", &[])], ..Dump::default() });
             }

@@ -3,31 +3,27 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{
-    Attempted, BindOutcome, BindTask, Dump, Effect, Engine, EngineConfig, Input, Notes, Outcome, Trouble,
+    Attempted, BindOutcome, BindTask, Effect, Engine, EngineConfig, Input, Outcome, Trouble,
 };
-use harbormaster_framework::{guard::panic_text, pod::PodInfo};
+use harbormaster_framework::{guard::panic_text, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use crate::{
     clock::Clock,
-    extenders::raw::{RawObject, RawObjects},
+    extenders::raw::RawObjects,
     health::Health,
     live_api::CustomNews,
-    notes,
-    reload::NotTaken,
-    slow,
+    message::EngineMessage,
+    notes, slow,
     status::Unwritten,
     traces::{AttemptSpan, Traces},
 };
@@ -42,29 +38,6 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 /// The time between two looks at whether statuses are written that pods wait for.
 const WRITTEN_SOON: Duration = Duration::from_millis(5);
-
-/// What the thread is told.
-#[derive(Debug)]
-pub enum ToEngine {
-    /// Objects as they came, for extenders; the inputs that are about them come next.
-    Raw(Vec<RawObject>),
-    /// Something happened.
-    Inputs(Vec<Input>),
-    /// One more watch has delivered all objects.
-    Synced,
-    /// This instance is the one that schedules. Until then it only listens.
-    Lead,
-    /// Somebody wants to see all pods; there are none for whoever does not lead.
-    ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
-    /// Somebody wants to see everything.
-    Dump(oneshot::Sender<Dump>),
-    /// From now on these notes are wanted.
-    TakeNotes(Notes),
-    /// Go on with that configuration, unless it needs objects that nobody feeds.
-    TakeOver(Box<EngineConfig>, oneshot::Sender<Result<(), NotTaken>>),
-    /// Try no more pods, and end when the bindings and evictions under way have ended.
-    Stop,
-}
 
 /// How the thread ended: `Err` with what a panic said.
 pub type EngineEnd = Result<(), String>;
@@ -93,7 +66,7 @@ pub struct Told {
 pub fn spawn(
     config: EngineConfig,
     unsynced: usize,
-    inbox: Receiver<ToEngine>,
+    inbox: Receiver<EngineMessage>,
     effects: UnboundedSender<Vec<Effect>>,
     news: CustomNews,
     told: Told,
@@ -115,7 +88,7 @@ pub fn spawn(
 struct EngineLoop {
     engine: Engine,
     clock: Clock,
-    inbox: Receiver<ToEngine>,
+    inbox: Receiver<EngineMessage>,
     effects: UnboundedSender<Vec<Effect>>,
     /// Who waits for custom objects hears of them here.
     news: CustomNews,
@@ -150,7 +123,7 @@ impl EngineLoop {
     fn new(
         config: EngineConfig,
         unsynced: usize,
-        inbox: Receiver<ToEngine>,
+        inbox: Receiver<EngineMessage>,
         effects: UnboundedSender<Vec<Effect>>,
         news: CustomNews,
         (told, attempts): (Told, Attempts),
@@ -275,7 +248,7 @@ impl EngineLoop {
         self.published = Instant::now();
     }
 
-    fn wait(&mut self) -> Result<ToEngine, RecvTimeoutError> {
+    fn wait(&mut self) -> Result<EngineMessage, RecvTimeoutError> {
         let until_written = (self.may_schedule() && self.engine.has_work()).then_some(WRITTEN_SOON);
         if until_written.is_none() || self.published.elapsed() >= PUBLISH_EVERY {
             self.publish();
@@ -289,42 +262,42 @@ impl EngineLoop {
         }
     }
 
-    fn take(&mut self, message: ToEngine) {
+    fn take(&mut self, message: EngineMessage) {
         match message {
-            ToEngine::Raw(objects) => {
+            EngineMessage::Raw(objects) => {
                 if let Some(raw) = &self.raw {
                     objects.into_iter().for_each(|object| raw.keep(object));
                 }
             }
-            ToEngine::Inputs(inputs) => {
+            EngineMessage::Inputs(inputs) => {
                 let now = self.clock.now();
                 for input in inputs {
                     self.handle(input, now);
                 }
             }
-            ToEngine::Synced => {
+            EngineMessage::Synced => {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 self.tell_if_synced();
             }
-            ToEngine::Lead => self.leads = true,
-            ToEngine::ListPods(answer) => {
+            EngineMessage::Lead => self.leads = true,
+            EngineMessage::ListPods(answer) => {
                 let pods = if self.leads { self.engine.pods().cloned().collect() } else { Vec::new() };
                 // Whoever asked may have gone.
                 let _ = answer.send(pods);
             }
             // Whoever asked may have gone.
-            ToEngine::Dump(answer) => drop(answer.send(self.engine.dump())),
-            ToEngine::TakeNotes(notes) => self.engine.set_notes(notes),
+            EngineMessage::Dump(answer) => drop(answer.send(self.engine.dump())),
+            EngineMessage::TakeNotes(notes) => self.engine.set_notes(notes),
             // Whoever asked may have gone.
-            ToEngine::TakeOver(config, answer) => drop(answer.send(self.take_over(*config))),
-            ToEngine::Stop => self.stopping = true,
+            EngineMessage::TakeOver(config, answer) => drop(answer.send(self.take_over(*config))),
+            EngineMessage::Stop => self.stopping = true,
         }
     }
 
-    fn take_over(&mut self, config: EngineConfig) -> Result<(), NotTaken> {
+    fn take_over(&mut self, config: EngineConfig) -> Result<(), Vec<ResourceName>> {
         let lacks = self.engine.lacks(&config.profiles);
         if !lacks.is_empty() {
-            return Err(NotTaken::NotWatched(lacks.iter().map(|kind| kind.name()).collect()));
+            return Err(lacks.iter().map(|kind| kind.name()).collect());
         }
         self.stand_in = config.stand_in;
         self.engine.take_over(config, self.clock.now());

@@ -21,6 +21,7 @@ use std::{
 };
 
 use harbormaster_api::{Str, Timestamp};
+use harbormaster_client::ApiClient;
 use harbormaster_core::PodEvent;
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
@@ -29,7 +30,7 @@ use self::{
     backlog::{Backlog, ROOM, Write},
     record::Record,
 };
-use crate::{binder::BindingActivity, http::ApiClient};
+use crate::binder::BindingActivity;
 
 pub use self::writer::EventWriter;
 

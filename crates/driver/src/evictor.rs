@@ -7,16 +7,15 @@ use std::{
 
 use bytes::Bytes;
 use harbormaster_api::Timestamp;
+use harbormaster_client::{ApiClient, ApiError, Retries};
 use harbormaster_core::{EvictOutcome, EvictTask, Input};
 use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
 use tokio::{sync::Semaphore, time::sleep};
 
 use crate::{
-    engine_thread::ToEngine,
-    http::{ApiClient, ApiError},
     lanes::Tasks,
-    rests::Rests,
+    message::EngineMessage,
     status::{self, Body, Wanted},
 };
 
@@ -33,13 +32,13 @@ const PREEMPTION: &str = "PreemptionByScheduler";
 pub struct Evictor {
     client: ApiClient,
     tasks: Tasks,
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
     room: Arc<Semaphore>,
 }
 
 impl Evictor {
     /// An evictor over `client`.
-    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<ToEngine>) -> Self {
+    pub fn new(client: ApiClient, tasks: Tasks, engine: mpsc::Sender<EngineMessage>) -> Self {
         Self { client, tasks, engine, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
@@ -55,7 +54,7 @@ impl Evictor {
                 sleep(AFTER_FAILURE).await;
             }
             // The engine is gone only when the process ends.
-            let _ = engine.send(ToEngine::Inputs(vec![Input::EvictFinished { task, outcome }]));
+            let _ = engine.send(EngineMessage::Inputs(vec![Input::EvictFinished { task, outcome }]));
         });
     }
 }
@@ -111,10 +110,10 @@ fn condition(task: &EvictTask, now: Timestamp) -> Option<Wanted<'_>> {
 async fn delete(client: &ApiClient, pod: &PodInfo) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
     let options = Bytes::from(serde_json::to_vec(&DeleteOptions::of(pod)).unwrap_or_default());
-    let mut rests = Rests::default();
+    let mut retries = Retries::default();
     loop {
         match client.delete(&path, options.clone()).await {
-            Err(error) if error.code() == Some(429) => rests.rest(error).await?,
+            Err(error) if error.code() == Some(429) => retries.wait_after(error).await?,
             end => return end,
         }
     }

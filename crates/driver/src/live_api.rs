@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use harbormaster_api::Str;
+use harbormaster_client::{
+    ApiClient, ApiError, Retries,
+    client::{JSON, MERGE_PATCH},
+};
 use harbormaster_framework::{
     api_call::{ApiCall, ApiFailure, ClusterApi, ObjectPath, Verb},
     outcome::PluginError,
@@ -15,11 +19,6 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{sync::broadcast, time::timeout};
-
-use crate::{
-    http::{ApiClient, ApiError, JSON, MERGE_PATCH},
-    rests::Rests,
-};
 
 /// How much may be heard before somebody who listens must read again.
 const NEWS_KEPT: usize = 1024;
@@ -64,7 +63,7 @@ fn version(object: &Value) -> Option<u64> {
 fn failure(error: ApiError) -> ApiFailure {
     let reason = match &error {
         ApiError::Refused(refusal) => refusal.reason.clone(),
-        ApiError::Unreachable(_) | ApiError::TimedOut { .. } | ApiError::NotLeading(_) => String::new(),
+        ApiError::Unreachable(_) | ApiError::TimedOut { .. } | ApiError::GateClosed(_) => String::new(),
     };
     ApiFailure { code: error.code(), reason, message: error.to_string() }
 }
@@ -96,7 +95,7 @@ impl LiveApi {
             body => Bytes::from(body.to_string()),
         };
         let url = call.path.url();
-        let mut rests = Rests::default();
+        let mut retries = Retries::default();
         loop {
             match self.client.exchange(method.clone(), &url, content_type, body.clone()).await {
                 Ok(reply) => {
@@ -104,7 +103,7 @@ impl LiveApi {
                         |e: serde_json::Error| ApiError::Unreachable(format!("{method} {url}: {e}"));
                     return serde_json::from_slice(&reply).map_err(unreadable);
                 }
-                Err(error) => rests.rest(error).await?,
+                Err(error) => retries.wait_after(error).await?,
             }
         }
     }
@@ -155,7 +154,7 @@ impl LiveApi {
     async fn bind_pod(&self, pod: &PodInfo, node: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let body = Bytes::from(serde_json::to_vec(&Binding::new(pod, node)).unwrap_or_default());
-        let mut rests = Rests::default();
+        let mut retries = Retries::default();
         loop {
             let error = match self.client.post(&path, body.clone()).await {
                 Ok(()) => return Ok(()),
@@ -164,13 +163,13 @@ impl LiveApi {
             if error.code() == Some(409) {
                 return if self.is_bound_to(pod, node).await { Ok(()) } else { Err(error) };
             }
-            rests.rest(error).await?;
+            retries.wait_after(error).await?;
         }
     }
 
     async fn is_bound_to(&self, pod: &PodInfo, node: &str) -> bool {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
-        let mut rests = Rests::default();
+        let mut retries = Retries::default();
         loop {
             let error = match self.client.get(&path).await {
                 Ok(json) => {
@@ -179,7 +178,7 @@ impl LiveApi {
                 }
                 Err(error) => error,
             };
-            if rests.rest(error).await.is_err() {
+            if retries.wait_after(error).await.is_err() {
                 return false;
             }
         }

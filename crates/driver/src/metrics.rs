@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tokio::sync::oneshot;
 
-use crate::engine_thread::ToEngine;
+use crate::message::EngineMessage;
 
 pub use harbormaster_metrics::{
     encode::CONTENT_TYPE,
@@ -18,7 +18,7 @@ pub use harbormaster_metrics::{
 pub struct Metrics {
     numbers: harbormaster_metrics::Metrics,
     /// The engine that schedules at the moment.
-    engine: Arc<Mutex<Option<mpsc::Sender<ToEngine>>>>,
+    engine: Arc<Mutex<Option<mpsc::Sender<EngineMessage>>>>,
 }
 
 impl Metrics {
@@ -32,7 +32,7 @@ impl Metrics {
     pub async fn resources(&self) -> String {
         let (answer, pods) = oneshot::channel();
         let asked = match &*self.engine.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(engine) => engine.send(ToEngine::ListPods(answer)).is_ok(),
+            Some(engine) => engine.send(EngineMessage::ListPods(answer)).is_ok(),
             None => false,
         };
         if !asked {
@@ -84,7 +84,7 @@ impl Metrics {
     }
 
     /// The engine behind `engine` schedules until the guard goes: an engine lives as long as somebody can tell it something.
-    pub(crate) fn schedules(&self, engine: mpsc::Sender<ToEngine>) -> Scheduling {
+    pub(crate) fn schedules(&self, engine: mpsc::Sender<EngineMessage>) -> Scheduling {
         *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
         Scheduling(self.clone())
     }

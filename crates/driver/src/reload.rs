@@ -11,11 +11,11 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::{
-    engine_thread::ToEngine,
     extenders::{
         ExtenderConfig, ExtenderSetupError,
         current::{CurrentExtenders, NotAsked},
     },
+    message::EngineMessage,
 };
 
 /// Reaches the engine that schedules at the moment, if any does. Clones share it: one goes into a
@@ -26,7 +26,7 @@ pub struct Reload(Arc<Mutex<Option<Running>>>);
 /// A scheduler that runs.
 #[derive(Clone, Debug)]
 struct Running {
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
     extenders: CurrentExtenders,
 }
 
@@ -87,17 +87,25 @@ impl Reload {
                 engine.extenders = engine.extenders.lent(others.clone());
             }
             let (answer, taken) = oneshot::channel();
-            let asked = running.engine.send(ToEngine::TakeOver(Box::new(engine), answer));
+            let asked = running.engine.send(EngineMessage::TakeOver(Box::new(engine), answer));
             asked.map_err(|_| NotTaken::NotRunning)?;
             (running.extenders.clone(), others, taken)
         };
-        taken.await.unwrap_or(Err(NotTaken::NotRunning))?;
+        match taken.await {
+            Ok(Ok(())) => {}
+            Ok(Err(kinds)) => return Err(NotTaken::NotWatched(kinds)),
+            Err(_) => return Err(NotTaken::NotRunning),
+        }
         current.set(others);
         Ok(())
     }
 
     /// The engine behind `engine` schedules until the guard goes: an engine lives as long as somebody can tell it something.
-    pub(crate) fn reaches(&self, engine: mpsc::Sender<ToEngine>, extenders: CurrentExtenders) -> Reached {
+    pub(crate) fn reaches(
+        &self,
+        engine: mpsc::Sender<EngineMessage>,
+        extenders: CurrentExtenders,
+    ) -> Reached {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { engine, extenders });
         Reached(self.clone())
     }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use harbormaster_api::Str;
+use harbormaster_client::{ClientError, ConnectionConfig};
 use harbormaster_core::{Effect, EngineConfig};
 use harbormaster_framework::resource::ResourceKind;
 use thiserror::Error;
@@ -20,10 +21,10 @@ use tokio::{
 
 use crate::{
     binder::Binder,
-    client::{ClientError, Clients, ConnectionConfig},
+    clients::Clients,
     clock::Clock,
     console::Console,
-    engine_thread::{self, EngineEnd, ToEngine, Told},
+    engine_thread::{self, EngineEnd, Told},
     events::{EventRecorder, UnwrittenEvents},
     evictor::Evictor,
     extenders::{ExtenderConfig, ExtenderSetupError, HttpExtenders, current::CurrentExtenders, raw::Wanted},
@@ -34,6 +35,7 @@ use crate::{
         candidate::{Election, Stand},
     },
     live_api::{CustomNews, LiveApi},
+    message::EngineMessage,
     metrics::Metrics,
     reload::Reload,
     status::{StatusWriter, Unwritten},
@@ -119,7 +121,7 @@ pub async fn run(
     engine: EngineConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
-    let clients = config.connection.clients().await?;
+    let clients = Clients::new(&config.connection).await?;
     let extenders = HttpExtenders::new(&config.extenders, config.health.clone())?;
     let DriverConfig { election, leadership, hostname, metrics, health, console, traces, reload, .. } =
         config;
@@ -175,7 +177,8 @@ impl Driver {
         shutdown: impl Future<Output = ()>,
     ) -> Result<ExitReason, DriverError> {
         self.election.check().map_err(DriverError::Election)?;
-        let clients = self.clients.measured(self.metrics.numbers()).led_by(&self.leadership);
+        let clients =
+            self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
         let (to_engine, inbox) = mpsc::channel();
         let (effects_out, effects) = channel::unbounded_channel();
         let (tasks, all_done) = Tasks::new();
@@ -236,7 +239,7 @@ impl Driver {
             }),
             end = election.ends() => {
                 // Nothing that is under way can be written any more, and nobody waits for it.
-                let _ = to_engine.send(ToEngine::Stop);
+                let _ = to_engine.send(EngineMessage::Stop);
                 return Err(lease_lost(end));
             }
         }
@@ -245,7 +248,7 @@ impl Driver {
             "Stopping: no more pods are tried, bindings and evictions under way are finished"
         );
         // An engine that is gone has nothing to finish.
-        let _ = to_engine.send(ToEngine::Stop);
+        let _ = to_engine.send(EngineMessage::Stop);
         drop((scheduling, reached));
         let finish = pin!(async {
             let engine = engine.await;
@@ -279,7 +282,7 @@ impl Driver {
         clients: &Clients,
         reporter: Str,
         all_synced: oneshot::Receiver<()>,
-        engine: &mpsc::Sender<ToEngine>,
+        engine: &mpsc::Sender<EngineMessage>,
     ) -> Election {
         let (engine, delays_cache) = (engine.clone(), self.election.delays_cache());
         let ready = async move {
@@ -297,7 +300,7 @@ impl Driver {
                 metrics.set_leader(lease, true);
             }
             // It may be coming to its end.
-            let _ = engine.send(ToEngine::Lead);
+            let _ = engine.send(EngineMessage::Lead);
         };
         let Self { leadership, hostname, .. } = self;
         let stand = Stand { clients, leadership: leadership.clone(), hostname, reporter };
@@ -310,7 +313,7 @@ impl Driver {
         clients: &Clients,
         resources: &[ResourceKind],
         wanted: Wanted,
-        engine: &mpsc::Sender<ToEngine>,
+        engine: &mpsc::Sender<EngineMessage>,
     ) -> JoinSet<()> {
         let streaming = StreamingLists::default();
         let mut watches = JoinSet::new();

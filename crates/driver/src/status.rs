@@ -12,16 +12,13 @@ use std::{
 
 use bytes::Bytes;
 use harbormaster_api::{Str, Timestamp, pod::PodCondition};
+use harbormaster_client::{ApiClient, ApiError, Backoff, client::STRATEGIC_MERGE_PATCH};
 use harbormaster_core::StatusPatch;
 use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::{
-    backoff::Backoff,
-    http::{ApiClient, ApiError, STRATEGIC_MERGE_PATCH},
-    lanes::Tasks,
-};
+use crate::lanes::Tasks;
 pub use waiting::Unwritten;
 use waiting::Waiting;
 

@@ -22,11 +22,11 @@ mod sender;
 #[cfg(not(feature = "otlp"))]
 pub use off::Traces;
 #[cfg(not(feature = "otlp"))]
-pub(crate) use off::{AttemptSpan, header, traced, within};
+pub(crate) use off::{AttemptSpan, request_tracer, traced, within};
 #[cfg(feature = "otlp")]
 pub use otlp::Traces;
 #[cfg(feature = "otlp")]
-pub(crate) use otlp::{AttemptSpan, header, traced, within};
+pub(crate) use otlp::{AttemptSpan, request_tracer, traced, within};
 
 /// What a span is about.
 #[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "there are no spans to tell it"))]

@@ -33,6 +33,7 @@ use std::{
 
 use bytes::Bytes;
 use harbormaster_api::{Str, wire::Decoder};
+use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -40,12 +41,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
 
 use crate::{
-    ages::Age,
-    backoff::{Backoff, Jitter},
-    engine_thread::ToEngine,
     extenders::raw::{RawObject, Wanted},
-    http::{ApiClient, ApiError, Stream},
-    reachability,
+    message::EngineMessage,
     watch::{
         lines::Lines,
         wire::{Event, EventType, Page, Stub},
@@ -126,7 +123,7 @@ struct Watch {
     lines: Lines,
     /// Whether a dead connection ends it.
     is_probed: bool,
-    age: Weak<Age>,
+    connections: Weak<ConnectionSet>,
     opened: Instant,
     /// When it is left.
     until: Instant,
@@ -138,12 +135,12 @@ struct Watch {
 impl Watch {
     /// One that the server was asked to end after `time`.
     fn new(stream: Stream, time: Duration, grace: Duration) -> Self {
-        let Stream { body, is_probed, age } = stream;
+        let Stream { body, is_probed, connections } = stream;
         let opened = Instant::now();
         Self {
             lines: Lines::new(body),
             is_probed,
-            age,
+            connections,
             opened,
             until: opened + time + grace,
             dead_then: true,
@@ -180,7 +177,7 @@ impl From<ApiError> for Trouble {
             _ => Self::Passing {
                 retry_after: error.retry_after(),
                 why: error.to_string(),
-                told: reachability::is_told(&error),
+                told: error.is_logged_by_client(),
             },
         }
     }
@@ -198,7 +195,7 @@ enum Taken {
 pub struct Watcher<K: Kind> {
     kind: K,
     client: ApiClient,
-    engine: mpsc::Sender<ToEngine>,
+    engine: mpsc::Sender<EngineMessage>,
     streaming: StreamingLists,
     decoder: Decoder,
     /// Versions of the objects that the engine has heard of.
@@ -234,7 +231,7 @@ impl<K: Kind> Watcher<K> {
         kind: K,
         client: ApiClient,
         streaming: StreamingLists,
-        engine: mpsc::Sender<ToEngine>,
+        engine: mpsc::Sender<EngineMessage>,
     ) -> Self {
         Self {
             kind,
@@ -370,7 +367,7 @@ impl<K: Kind> Watcher<K> {
             Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
             Err(_) => {
                 // If nobody knows better, nobody relies on the connections of that time any more.
-                if self.client.lose(&watch.age) && watch.dead_then {
+                if self.client.give_up_connections(&watch.connections) && watch.dead_then {
                     tracing::warn!(kind = self.kind.name(), "A watch is dead: {ANEW}");
                 }
                 return Ok(State::Listed { version });
@@ -413,7 +410,7 @@ impl<K: Kind> Watcher<K> {
 
     /// It did not end as it should. What asks for signs of life breaks the watch when there are none.
     fn broken(&mut self, why: String, version: Str, watch: &Watch) -> State {
-        if watch.is_probed && self.client.lose(&watch.age) {
+        if watch.is_probed && self.client.give_up_connections(&watch.connections) {
             tracing::warn!(kind = self.kind.name(), err = why, "A watch has broken: {ANEW}");
         }
         if watch.opened.elapsed() >= GOOD_WATCH {
@@ -492,7 +489,7 @@ impl<K: Kind> Watcher<K> {
                 Ok(Ok(None)) => return Err(self.stream_broke("it was closed before its end")),
                 Ok(Err(why)) => return Err(self.stream_broke(&why)),
                 Err(_) => {
-                    self.client.lose(&watch.age);
+                    self.client.give_up_connections(&watch.connections);
                     return Err(Trouble::NoStreaming("it did not end".into()));
                 }
             };
@@ -581,7 +578,7 @@ impl<K: Kind> Watcher<K> {
         if !self.synced {
             self.synced = true;
             tracing::debug!(v = 2, kind = self.kind.name(), objects = self.known.len(), "Caches populated");
-            self.engine.send(ToEngine::Synced).map_err(|_| EngineGone)?;
+            self.engine.send(EngineMessage::Synced).map_err(|_| EngineGone)?;
         }
         Ok(())
     }
@@ -658,10 +655,10 @@ impl<K: Kind> Watcher<K> {
         }
         if !self.raw.is_empty() {
             let raw = std::mem::take(&mut self.raw);
-            self.engine.send(ToEngine::Raw(raw)).map_err(|_| EngineGone)?;
+            self.engine.send(EngineMessage::Raw(raw)).map_err(|_| EngineGone)?;
         }
         let inputs = std::mem::take(&mut self.inputs);
-        self.engine.send(ToEngine::Inputs(inputs)).map_err(|_| EngineGone)
+        self.engine.send(EngineMessage::Inputs(inputs)).map_err(|_| EngineGone)
     }
 
     // --- requests ---
@@ -678,12 +675,12 @@ impl<K: Kind> Watcher<K> {
 
     /// Tells of what this scheduler may not see.
     fn heed<T>(&self, outcome: &Result<T, ApiError>) {
-        let (reachability, kind) = (self.client.reachability(), self.kind.name());
+        let (client, kind) = (&self.client, self.kind.name());
         match outcome {
-            Ok(_) => reachability.allowed(kind),
+            Ok(_) => client.log_allowed(kind),
             // Who may not look is not told that there is nothing.
-            Err(error) if error.code() == Some(404) => reachability.allowed(kind),
-            Err(error) if error.code() == Some(403) => reachability.forbidden(kind, &error.to_string()),
+            Err(error) if error.code() == Some(404) => client.log_allowed(kind),
+            Err(error) if error.code() == Some(403) => client.log_forbidden(kind, &error.to_string()),
             Err(_) => {}
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use harbormaster_driver::{ApiClient, ApiError, http::REQUEST_LIMIT};
+use harbormaster_client::{ApiClient, ApiError, client::REQUEST_LIMIT};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};

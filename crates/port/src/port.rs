@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use harbormaster_driver::{ApiClient, ClientError, client::reviewer};
+use harbormaster_client::{ApiClient, ClientError, config::reviewer};
 use thiserror::Error;
 use tokio::{net::TcpListener, sync::watch};
 
@@ -28,6 +28,9 @@ use crate::{
     tls::Policy,
     token::Tokens,
 };
+
+/// Number of idle connections that each client for reviews keeps.
+const IDLE_CONNECTIONS: usize = 128;
 
 /// Why the port cannot be opened.
 #[derive(Debug, Error)]
@@ -200,7 +203,9 @@ async fn open(options: &Options, content: Content) -> Result<(Server, TcpListene
 /// The clients for authentication and for authorization, where there is an API server to ask.
 async fn clients(options: &Options) -> Result<(Option<ApiClient>, Option<ApiClient>), PortError> {
     let client = async |path: &Option<PathBuf>, purpose| {
-        reviewer(path.as_deref()).await.map_err(|source| PortError::Kubeconfig { purpose, source })
+        reviewer(path.as_deref(), IDLE_CONNECTIONS)
+            .await
+            .map_err(|source| PortError::Kubeconfig { purpose, source })
     };
     let (first, second) = (&options.authentication.kubeconfig, &options.authorization.kubeconfig);
     let for_tokens = client(first, "authentication").await?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use harbormaster_driver::{ApiClient, ApiError, http::JSON};
+use harbormaster_client::{ApiClient, ApiError, client::JSON};
 use http::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};

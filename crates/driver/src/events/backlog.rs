@@ -9,16 +9,13 @@ use std::{
 };
 
 use harbormaster_api::Timestamp;
+use harbormaster_client::{ApiError, Backoff, Jitter};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::{
     record::Record,
     tally::{Tally, Trouble},
-};
-use crate::{
-    backoff::{Backoff, Jitter},
-    http::ApiError,
 };
 
 /// What events may take in memory, in bytes: well over a hundred thousand of pods that were bound.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::http::ApiError;
+use harbormaster_client::ApiError;
 
 /// At most one line about each kind of trouble in this time.
 const PERIOD: Duration = Duration::from_secs(30);

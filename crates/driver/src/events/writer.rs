@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use harbormaster_client::{ApiClient, ApiError, client::STRATEGIC_MERGE_PATCH};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -15,10 +16,7 @@ use super::{
     record::SeriesBody,
     tally,
 };
-use crate::{
-    binder::BindingActivity,
-    http::{ApiClient, ApiError, STRATEGIC_MERGE_PATCH},
-};
+use crate::binder::BindingActivity;
 
 /// Writes at a time.
 const AT_ONCE: usize = 16;

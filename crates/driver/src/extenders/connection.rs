@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
+use harbormaster_client::{
+    accept_every_certificate,
+    client::{JSON, RequestBody, ResponseBody},
+    error_chain,
+    network::{Connector, connector},
+};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
@@ -17,11 +23,6 @@ use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 
 use super::{DEFAULT_TIMEOUT, ExtenderConfig};
-use crate::{
-    client::{Connector, connector},
-    http::{JSON, RequestBody, ResponseBody, chain},
-    unchecked::accept_every_certificate,
-};
 
 /// The most that is read of a reply, beyond twice what was sent: a reply has no more nodes than its request.
 const LARGEST_REPLY: usize = 64 << 20;
@@ -82,7 +83,7 @@ impl Connection {
             .map_err(|error| failed(&error.to_string()))?;
         let deadline = Instant::now() + self.limit;
         let reply = match timeout_at(deadline, self.pool.request(request)).await {
-            Ok(reply) => reply.map_err(|error| failed(&chain(&error)))?,
+            Ok(reply) => reply.map_err(|error| failed(&error_chain(&error)))?,
             Err(_) => {
                 return Err(failed(
                     "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
@@ -114,9 +115,9 @@ async fn whole(mut body: ResponseBody, largest: usize) -> Result<Bytes, String> 
     if body.size_hint().lower() > largest as u64 {
         return Err(too_long());
     }
-    let mut read = Pieces::default();
+    let mut read = BlockBuffer::default();
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|error| chain(&*error))?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|error| error_chain(&*error))?.into_data() else { continue };
         if read.length + piece.len() > largest {
             return Err(too_long());
         }
@@ -130,12 +131,12 @@ const BLOCK: usize = 1 << 20;
 
 /// Bytes whose number is not known before. Unlike a vector that grows it is never copied into one twice as long.
 #[derive(Debug, Default)]
-struct Pieces {
+struct BlockBuffer {
     blocks: Vec<Vec<u8>>,
     length: usize,
 }
 
-impl Pieces {
+impl BlockBuffer {
     fn push(&mut self, piece: &[u8]) {
         match self.blocks.last_mut() {
             Some(last) if last.capacity() - last.len() >= piece.len() => last.extend_from_slice(piece),
@@ -176,7 +177,7 @@ fn secure(config: &ExtenderConfig) -> Result<Connector, String> {
     client.auth_info.client_certificate = data(&tls.cert_file);
     client.auth_info.client_key_data = data(&tls.key_data).map(Into::into);
     client.auth_info.client_key = data(&tls.key_file);
-    let mut rustls = client.rustls_client_config().map_err(|error| chain(&error))?;
+    let mut rustls = client.rustls_client_config().map_err(|error| error_chain(&error))?;
     if insecure {
         accept_every_certificate(&mut rustls);
     }
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn what_is_read_takes_little_more_than_its_length() {
         for piece in [1, 10, 16 << 10, 3 << 20] {
-            let mut read = Pieces::default();
+            let mut read = BlockBuffer::default();
             while read.length < 8 << 20 {
                 read.push(&vec![0; piece]);
             }

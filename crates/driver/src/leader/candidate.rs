@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use harbormaster_api::Str;
+use harbormaster_client::{ApiClient, ApiError, Retries, client::JSON};
 use http::Method;
 use serde_json::json;
 use tokio::{
@@ -17,13 +18,7 @@ use super::{
     elector::{Answer, Ask, Elector, Request, Step},
     lease::Lease,
 };
-use crate::{
-    client::Clients,
-    clock::Clock,
-    http::{ApiClient, ApiError, JSON},
-    reachability::is_told,
-    rests::Rests,
-};
+use crate::{clients::Clients, clock::Clock};
 
 /// How long giving up the lease may take when the process ends.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
@@ -125,7 +120,7 @@ impl Candidate {
         let identity = format!("{hostname}_{}", uuid::Uuid::new_v4());
         Self {
             leadership,
-            leases: clients.leases.within_limit(election.request_limit()),
+            leases: clients.leases.with_time_limit(election.request_limit()),
             events: clients.events.clone(),
             reporter,
             clock: Clock::default(),
@@ -232,9 +227,9 @@ impl Candidate {
         });
         let (client, path, body) = (self.events.clone(), self.paths.events.clone(), event.to_string());
         tokio::spawn(async move {
-            let (body, mut rests) = (Bytes::from(body), Rests::default());
+            let (body, mut retries) = (Bytes::from(body), Retries::default());
             while let Err(error) = client.post(&path, body.clone()).await {
-                if let Err(error) = rests.rest(error).await {
+                if let Err(error) = retries.wait_after(error).await {
                     tracing::debug!(v = 2, err = %error, "Unable to write the event that this instance leads");
                     return;
                 }
@@ -318,9 +313,9 @@ impl Log {
         };
         let is_usual = ask == Ask::Prolong || error.code() == Some(409);
         // An API server that is away is told of by others, for all requests.
-        let is_told = is_told(error) && error.code() != Some(403);
+        let is_logged = error.is_logged_by_client() && error.code() != Some(403);
         let text = format!("{what}: {error}");
-        if is_usual || is_told || text == self.trouble {
+        if is_usual || is_logged || text == self.trouble {
             tracing::debug!(v = 2, lock, err = %error, "{what}");
         } else if error.code() == Some(403) {
             let hint = "give its user a role that allows to create, get and update leases there";

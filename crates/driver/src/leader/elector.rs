@@ -5,13 +5,13 @@
 //! everybody else, it is read first.
 
 use harbormaster_api::Timestamp;
+use harbormaster_client::Jitter;
 use tokio::time::Instant;
 
 use super::{
     JITTER_FACTOR, LeaseElection,
     lease::{Claim, Lease},
 };
-use crate::backoff::Jitter;
 
 /// How long a lease lasts that is given up: nobody is to wait for it.
 const GIVEN_UP_SECONDS: u64 = 1;

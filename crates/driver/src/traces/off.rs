@@ -1,7 +1,8 @@
 //! No traces: the program was built without them.
 
-use std::{future::Future, time::SystemTime};
+use std::{future::Future, sync::Arc, time::SystemTime};
 
+use harbormaster_client::observe::RequestTracer;
 use harbormaster_core::Attempted;
 use harbormaster_framework::meter::Stamp;
 use harbormaster_metrics::AttemptTimes;
@@ -55,6 +56,6 @@ pub(crate) async fn traced<T>(
     work.await
 }
 
-pub(crate) fn header() -> Option<String> {
+pub(crate) fn request_tracer() -> Option<Arc<dyn RequestTracer>> {
     None
 }

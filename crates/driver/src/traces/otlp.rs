@@ -8,12 +8,17 @@ use std::{
 };
 
 use harbormaster_api::Str;
+use harbormaster_client::{
+    ApiError,
+    observe::{RequestSpan, RequestTracer},
+};
 use harbormaster_core::{Attempted, Outcome};
 use harbormaster_framework::{
     meter::{Stage, Stamp, Status},
     pod::PodInfo,
 };
 use harbormaster_metrics::{AttemptTimes, attempts::Part};
+use http::Method;
 use opentelemetry::{
     Context, Key, KeyValue,
     trace::{
@@ -238,43 +243,87 @@ pub(crate) async fn within<T>(trace: Option<Trace>, work: impl Future<Output = T
     }
 }
 
-/// Does `work`, with a span if it is a part of a trace.
+/// Runs `work`, with a span if the current task is traced.
 pub(crate) async fn traced<T>(
     about: impl FnOnce() -> About,
     work: impl Future<Output = T>,
     ending: impl FnOnce(&T) -> Ending,
 ) -> T {
-    let Ok(Trace { exporting, parent }) = TRACE.try_with(Clone::clone) else { return work.await };
-    let About { name, attributes, is_request } = about();
-    let kind = if is_request { SpanKind::Client } else { SpanKind::Internal };
-    let builder =
-        SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes.into_iter().map(key_value));
-    let mut span = exporting.tracer.build_with_context(builder, &parent);
-    let parent = Context::new().with_remote_span_context(span.span_context().clone());
-    let done = TRACE.scope(Trace { exporting: exporting.clone(), parent }, work).await;
-    let Ending { attributes, error } = ending(&done);
-    span.set_attributes(attributes.into_iter().map(key_value));
-    if let Some(error) = error {
-        span.set_status(Verdict::error(error));
-    }
-    span.end();
+    let Some(span) = OpenSpan::begin(about) else { return work.await };
+    let done = TRACE.scope(span.trace(), work).await;
+    span.end(ending(&done));
     done
+}
+
+/// The span of work or of a request that is under way.
+struct OpenSpan {
+    exporting: Arc<Exporting>,
+    span: Span,
+}
+
+impl OpenSpan {
+    /// Begins a span if the current task is traced.
+    fn begin(about: impl FnOnce() -> About) -> Option<Self> {
+        let Trace { exporting, parent } = TRACE.try_with(Clone::clone).ok()?;
+        let About { name, attributes, is_request } = about();
+        let kind = if is_request { SpanKind::Client } else { SpanKind::Internal };
+        let attributes = attributes.into_iter().map(key_value);
+        let builder = SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes);
+        let span = exporting.tracer.build_with_context(builder, &parent);
+        Some(Self { exporting, span })
+    }
+
+    /// Returns the trace of work within this span.
+    fn trace(&self) -> Trace {
+        let parent = Context::new().with_remote_span_context(self.span.span_context().clone());
+        Trace { exporting: self.exporting.clone(), parent }
+    }
+
+    fn end(mut self, ending: Ending) {
+        let Ending { attributes, error } = ending;
+        self.span.set_attributes(attributes.into_iter().map(key_value));
+        if let Some(error) = error {
+            self.span.set_status(Verdict::error(error));
+        }
+        self.span.end();
+    }
+}
+
+/// Returns a tracer that makes the requests of a task part of the task's trace.
+pub(crate) fn request_tracer() -> Option<Arc<dyn RequestTracer>> {
+    Some(Arc::new(TaskTracer))
+}
+
+#[derive(Debug)]
+struct TaskTracer;
+
+impl RequestTracer for TaskTracer {
+    fn begin(&self, method: &Method, path: &str) -> Option<Box<dyn RequestSpan>> {
+        let about = || {
+            let attributes = vec![("http.request.method", method.to_string()), ("url.path", path.to_owned())];
+            About { name: method.to_string(), attributes, is_request: true }
+        };
+        Some(Box::new(OpenSpan::begin(about)?))
+    }
+}
+
+impl RequestSpan for OpenSpan {
+    fn traceparent(&self) -> String {
+        let context = self.span.span_context();
+        let flags = context.trace_flags().to_u8();
+        format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
+    }
+
+    fn end(self: Box<Self>, error: Option<&ApiError>) {
+        let code = error.and_then(ApiError::code);
+        let code = code.map(|code| ("http.response.status_code", code.to_string()));
+        let attributes = code.into_iter().collect();
+        Self::end(*self, Ending { attributes, error: error.map(ToString::to_string) });
+    }
 }
 
 fn key_value((name, value): (&'static str, String)) -> KeyValue {
     KeyValue::new(name, value)
-}
-
-/// The header by which whoever is asked can go on with the trace (W3C Trace Context), if the present task works for one.
-pub(crate) fn header() -> Option<String> {
-    TRACE
-        .try_with(|trace| {
-            let span = trace.parent.span();
-            let context = span.span_context();
-            let flags = context.trace_flags().to_u8();
-            format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
-        })
-        .ok()
 }
 
 #[cfg(test)]
@@ -372,11 +421,12 @@ mod tests {
     async fn a_binding_goes_on_with_the_trace_of_its_attempt() {
         let (traces, memory) = traces(Sampler::AlwaysOn);
         traces.begin_attempt().unwrap().end(&assumed(), None, |_| SystemTime::now());
-        let request = traced(
-            || About { is_request: true, ..About::work("POST", Vec::new()) },
-            async { header().unwrap() },
-            |_| Ending::default(),
-        );
+        let request = async {
+            let span = TaskTracer.begin(&Method::POST, "/x").unwrap();
+            let header = span.traceparent();
+            span.end(None);
+            header
+        };
         let binding = traced(
             || About::work("Bind", Vec::new()),
             request,
@@ -400,8 +450,9 @@ mod tests {
     async fn work_for_no_trace_has_no_span() {
         let (traces, memory) = traces(Sampler::AlwaysOn);
         traces.begin_attempt().unwrap().end(&attempted(Outcome::NoNodes), None, |_| SystemTime::now());
-        let work = traced(|| About::work("Bind", Vec::new()), async { header() }, |_| Ending::default());
-        assert_eq!(within(traces.of("u"), work).await, None);
+        let work = traced(|| About::work("Bind", Vec::new()), async {}, |()| Ending::default());
+        within(traces.of("u"), work).await;
+        assert!(TaskTracer.begin(&Method::POST, "/x").is_none());
         assert_eq!(nesting(&memory), pairs(&[("Scheduling attempt", "")]));
     }
 

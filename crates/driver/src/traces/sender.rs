@@ -53,7 +53,7 @@ impl Sender {
         let trouble = match outcome {
             Ok(reply) if reply.status().is_success() => None,
             Ok(reply) => Some(format!("it answers {}", reply.status())),
-            Err(error) => Some(crate::http::chain(&**error)),
+            Err(error) => Some(harbormaster_client::error_chain(&**error)),
         };
         let was_away = self.is_away.swap(trouble.is_some(), Ordering::Relaxed);
         match trouble {

@@ -6,7 +6,7 @@ use super::{
     Kind, PAGE, kinds,
     wire::{Page, Stub},
 };
-use crate::http::ApiClient;
+use harbormaster_client::ApiClient;
 
 /// What identifies each object that is of interest: a name, or what `named` makes of name (with namespace) and UID. Listed by
 /// pages, so nobody waits for a long reply.

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
+use harbormaster_client::{client::ResponseBody, error_chain};
 use http_body_util::BodyExt;
-
-use crate::http::{ResponseBody, chain};
 
 /// The longest line that is taken, in bytes; objects are limited to a few megabytes by etcd.
 const LONGEST: usize = 64 << 20;
@@ -28,7 +27,7 @@ impl Lines {
         loop {
             let piece = match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(chain(&*error)),
+                Some(Err(error)) => return Err(error_chain(&*error)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => piece,
                     Err(_trailers) => continue,
@@ -70,8 +69,9 @@ impl fmt::Debug for Lines {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_client::fake_server::streamed;
+
     use super::*;
-    use crate::canned::streamed;
 
     #[tokio::test]
     async fn lines_are_put_together_from_pieces() {

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use harbormaster_client::Refusal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::http::{Refusal, Status};
 
 /// What an event says about its object.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -63,8 +62,7 @@ impl<'a> Event<'a> {
 
 /// The `metav1.Status` of an `ERROR` event.
 pub(crate) fn refusal(json: &[u8]) -> Result<Refusal, String> {
-    let status: Status = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    let mut refusal = status.into_refusal();
+    let mut refusal = Refusal::from_status(json).map_err(|e| e.to_string())?;
     if refusal.code == 0 {
         refusal.code = if matches!(refusal.reason.as_str(), "Expired" | "Gone") { 410 } else { 500 };
     }

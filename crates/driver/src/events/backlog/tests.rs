@@ -4,7 +4,7 @@ use harbormaster_core::PodEvent;
 use harbormaster_testkit::pod;
 
 use super::*;
-use crate::http::Refusal;
+use harbormaster_client::Refusal;
 
 fn record(id: u64, warning: bool) -> Arc<Record> {
     let reason = if warning { "FailedScheduling" } else { "Scheduled" };

@@ -5,6 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use harbormaster_client::{
+    client::{RequestBody, ResponseBody},
+    fake_server::{json, refused_connection, reply, status},
+};
 use http::{Request as HttpRequest, Response};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -12,13 +16,9 @@ use tokio::time::sleep;
 use tower::BoxError;
 
 use super::*;
-use crate::{
-    canned::{json, refused_connection, reply, status},
-    http::{RequestBody, ResponseBody},
-    leader::{
-        JITTER_FACTOR,
-        tests::{DEADLINE, LeaseServer, PERIOD},
-    },
+use crate::leader::{
+    JITTER_FACTOR,
+    tests::{DEADLINE, LeaseServer, PERIOD},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl World {
     ) -> Standing {
         let leadership = Leadership::default();
         let told = Arc::new(AtomicUsize::new(0));
-        let clients = self.clients().led_by(&leadership);
+        let clients = self.clients().gated_by(Arc::new(leadership.clone()));
         let stand =
             Stand { clients: &clients, leadership: leadership.clone(), hostname, reporter: "sched".into() };
         let election = LeaderElection::Lease(LeaseElection::default());
