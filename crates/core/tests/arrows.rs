@@ -16,13 +16,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics", &["api", "framework", "core"]),
     ("client", &[]),
     ("driver", &["api", "client", "framework", "core", "metrics"]),
-    ("port", &["client"]),
+    ("serve", &[]),
+    ("port", &["client", "serve"]),
     ("setup", &["api", "framework", "config", "core", "plugins"]),
     ("sim", &["api", "yaml", "objects", "framework", "config", "core", "plugins", "setup"]),
     ("oracle", &["api", "core", "setup", "sim", "apiserver"]),
     ("guide", &["harbormaster"]),
     ("objects", &["api"]),
-    ("apiserver", &["api", "yaml", "objects"]),
+    ("apiserver", &["api", "yaml", "objects", "serve"]),
     ("sandbox", &["api", "objects", "framework", "config", "core", "driver", "setup", "sim", "apiserver"]),
     (
         "harbormaster",
@@ -42,8 +43,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
-    // For authors of extenders, who need nothing else of this.
-    ("extender", &[]),
+    // For authors of extenders, who need nothing else but the server.
+    ("extender", &["serve"]),
     // As anybody's extender: on the kit alone. It is no scheduler, and so not on the library for those.
     ("metrics-extender", &["extender"]),
     // As anybody's schedulers: on the library for authors alone.
@@ -54,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Crates that talk to the outside world, and the libraries that only they may use.
 const OUTSIDE: &[&str] = &[
     "client",
+    "serve",
     "driver",
     "port",
     "harbormaster",

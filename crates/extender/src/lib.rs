@@ -27,7 +27,7 @@
 //!   (`nodeCacheCapable: true`), in the order of the request.
 //! - Whatever a client sends costs that request and nothing else; a function that panics is an error of its request.
 //!
-//! The crate stands alone: nothing else of Harbormaster is needed.
+//! Of the rest of Harbormaster, the crate uses only `harbormaster-serve`, an HTTP server without anything of Kubernetes.
 
 pub mod ask;
 pub mod binding;

@@ -1,25 +1,14 @@
 //! What is around an extender: where it listens, TLS, limits, and its end.
 
-use std::{future::Future, io, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::Router;
 use clap::Args;
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
-    service::TowerToHyperService,
-};
+use harbormaster_serve::{Admission, TlsSource};
+use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use thiserror::Error;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{sleep, timeout},
-};
-use tokio_io_timeout::TimeoutWriter;
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
 
 use crate::{
     extender::Extender,
@@ -27,16 +16,9 @@ use crate::{
     tls::Certificate,
 };
 
-/// How long a client may take for its part of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the head of a request may take, and how long a connection is kept without one. Schedulers, being written in Go, give up
-/// idle connections after 90 s; it is better that they do it than that a request meets a closed connection.
-const HEAD: Duration = Duration::from_secs(120);
-/// How long a client that reads nothing is waited for.
-const STALL: Duration = Duration::from_secs(30);
-/// How many connections there may be. A scheduler has as many as pods that it is asking about at a time.
+/// Number of connections. A scheduler has as many as pods that it asks about at once.
 const CONNECTIONS: usize = 1024;
-/// How long open requests may take at the end.
+/// Time limit for open requests at the end.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Where and how an extender is served, as flags of a program.
@@ -180,30 +162,28 @@ impl Server {
         self.address
     }
 
-    /// Answers until `stop` is done; then takes no more connections and lets open requests end, for at most ten seconds.
+    /// Answers requests until `stop` resolves; then accepts no more connections and waits for open requests, at most ten seconds.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         tracing::info!(address = %self.address, scheme, "Serving");
         let follow = self.certificate.clone().map(|certificate| tokio::spawn(certificate.follow()));
-        let tls = self.tls.map(TlsAcceptor::from);
-        let open = GracefulShutdown::new();
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut stop = pin!(stop);
-        loop {
-            tokio::select! {
-                (stream, place) = accept(&self.listener, &places) => {
-                    let talk = connection(stream, place, tls.clone(), self.router.clone(), open.watcher());
-                    tokio::spawn(talk);
-                }
-                () = &mut stop => break,
+        let server = harbormaster_serve::Server {
+            name: "extender",
+            limits: harbormaster_serve::Limits { grace: GRACE, ..Default::default() },
+            admission: Admission::Wait(CONNECTIONS),
+            tls: self.tls.map(|config| Arc::new(config) as Arc<dyn TlsSource>),
+        };
+        let router = self.router;
+        let stop = async {
+            stop.await;
+            self.shared.end();
+            if let Some(follow) = follow {
+                follow.abort();
             }
-        }
-        self.shared.end();
-        drop(self.listener);
-        if let Some(follow) = follow {
-            follow.abort();
-        }
-        if timeout(GRACE, open.shutdown()).await.is_err() {
+        };
+        let aborted =
+            server.run(self.listener, move |_| TowerToHyperService::new(router.clone()), stop).await;
+        if aborted > 0 {
             tracing::warn!("Requests were still open after {GRACE:?}");
         }
     }
@@ -222,54 +202,6 @@ fn check(extender: &Extender) -> Result<(), ServeError> {
         paths.push(path);
     }
     Ok(())
-}
-
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-    let place = places.clone().acquire_owned().await.ok();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
-            // Too many open files, for example: that passes.
-            Err(error) => {
-                tracing::warn!(%error, "A connection cannot be accepted");
-                sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-/// Lasts until the client or the server ends. Errors are the client's: it is gone, too slow, or speaks no HTTP.
-async fn connection(
-    stream: TcpStream,
-    place: Option<OwnedSemaphorePermit>,
-    tls: Option<TlsAcceptor>,
-    router: Router,
-    watcher: Watcher,
-) {
-    // Answers are small and waited for. It works without as well.
-    let _ = stream.set_nodelay(true);
-    match tls {
-        None => talk(stream, router, watcher).await,
-        Some(tls) => {
-            if let Ok(Ok(stream)) = timeout(HANDSHAKE, tls.accept(stream)).await {
-                talk(stream, router, watcher).await;
-            }
-        }
-    }
-    drop(place);
-}
-
-async fn talk(stream: impl AsyncRead + AsyncWrite + Send + 'static, router: Router, watcher: Watcher) {
-    let mut stream = TimeoutWriter::new(stream);
-    stream.set_timeout(Some(STALL));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
-    let _ = watcher.watch(connection).await;
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

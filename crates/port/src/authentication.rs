@@ -3,21 +3,22 @@
 
 use std::sync::Arc;
 
+use harbormaster_serve::Latest;
 use http::HeaderMap;
 use rustls::pki_types::CertificateDer;
 
-use crate::{client_certificate, kept::Kept, token::Tokens, trust::Trust, user::User};
+use crate::{client_certificate, token::Tokens, trust::Trust, user::User};
 
 /// Finds out.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
-    trust: Arc<Kept<Trust>>,
+    trust: Arc<Latest<Trust>>,
     /// None without an API server to ask: then tokens say nothing.
     tokens: Option<Tokens>,
 }
 
 impl Authenticator {
-    pub(crate) fn new(trust: Arc<Kept<Trust>>, tokens: Option<Tokens>) -> Self {
+    pub(crate) fn new(trust: Arc<Latest<Trust>>, tokens: Option<Tokens>) -> Self {
         Self { trust, tokens }
     }
 
@@ -104,7 +105,7 @@ mod tests {
             false => Ok(json!({"status": {}})),
         });
         let tokens = Tokens::new(Reviews::new(client), Duration::from_secs(10));
-        let authenticator = Authenticator::new(Arc::new(Kept::new(trust)), Some(tokens));
+        let authenticator = Authenticator::new(Arc::new(Latest::new(trust)), Some(tokens));
         let nothing = || Vec::new();
         let jane = || vec![clients.client("jane", "dev").certificate()];
         let wrong = || vec![strangers.client("jane", "").certificate()];

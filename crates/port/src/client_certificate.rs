@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use harbormaster_serve::authorities;
 use rustls::{
-    DistinguishedName, RootCertStore,
+    DistinguishedName,
     crypto::ring,
-    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, UnixTime},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -25,14 +26,7 @@ pub(crate) struct Authorities {
 impl Authorities {
     /// Reads a bundle of certificates in PEM.
     pub(crate) fn parse(pem: &[u8]) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
-            roots.add(certificate).map_err(|e| format!("a certificate of it cannot be used: {e}"))?;
-        }
-        if roots.is_empty() {
-            return Err("it has no PEM block \"CERTIFICATE\"".to_owned());
-        }
+        let roots = authorities(pem)?;
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
         Ok(Self { verifier: verifier.map_err(|e| e.to_string())? })

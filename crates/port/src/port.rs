@@ -1,15 +1,18 @@
 //! The whole: a thread that serves until it is told to stop.
 
 use std::{
+    convert::Infallible,
     io,
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, mpsc},
     thread,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use harbormaster_client::{ApiClient, ClientError, config::reviewer};
+use harbormaster_serve::{Admission, Client, Limits, Server, listen};
+use hyper::service::service_fn;
 use thiserror::Error;
 use tokio::{net::TcpListener, sync::watch};
 
@@ -18,17 +21,16 @@ use crate::{
     authorization::Authorizer,
     chain::Chain,
     cluster::Lookup,
-    crowd::{Crowd, MOST},
     files::Files,
-    listener::listen,
     options::Options,
     pages::{Content, Site},
     reviews::Reviews,
-    server::Server,
     tls::Policy,
     token::Tokens,
 };
 
+/// Number of connections. Smaller than the usual limit on open files of a process.
+const MOST_CONNECTIONS: usize = 512;
 /// Number of idle connections that each client for reviews keeps.
 const IDLE_CONNECTIONS: usize = 128;
 
@@ -108,10 +110,10 @@ impl Port {
             };
             runtime.block_on(async {
                 match open(&options, content).await {
-                    Ok((server, listener, address)) => {
+                    Ok(port) => {
                         // Nobody listens if the caller is gone, and then it is closed at once.
-                        let _ = tell.send(Ok(address));
-                        Arc::new(server).run(listener, stopped).await;
+                        let _ = tell.send(Ok(port.address));
+                        port.serve(stopped).await;
                     }
                     Err(error) => {
                         let _ = tell.send(Err(error));
@@ -155,16 +157,43 @@ impl Drop for Port {
     }
 }
 
-async fn open(options: &Options, content: Content) -> Result<(Server, TcpListener, SocketAddr), PortError> {
+/// A port that listens.
+struct OpenPort {
+    server: Server,
+    listener: TcpListener,
+    address: SocketAddr,
+    chain: Arc<Chain>,
+}
+
+impl OpenPort {
+    /// Answers requests until it is told to stop.
+    async fn serve(self, mut stopped: watch::Receiver<bool>) {
+        let chain = self.chain;
+        let service = move |client: Client| {
+            let chain = chain.clone();
+            service_fn(move |request| {
+                let (chain, client) = (chain.clone(), client.clone());
+                async move { Ok::<_, Infallible>(chain.answer(request, &client).await) }
+            })
+        };
+        let stop = async {
+            // It ends with its handle, too.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        self.server.run(self.listener, service, stop).await;
+    }
+}
+
+async fn open(options: &Options, content: Content) -> Result<OpenPort, PortError> {
     let serving = &options.serving;
     let policy = Policy::new(serving).map_err(PortError::Options)?;
     if let Some(problem) = options.authentication.request_header.problem() {
         return Err(PortError::Options(problem));
     }
     let (files, secured) = Files::open(options, policy).map_err(PortError::Options)?;
-    let failed =
-        |source| PortError::Listen { address: SocketAddr::new(serving.bind_address, serving.port), source };
-    let listener = listen(serving).map_err(failed)?;
+    let wanted = SocketAddr::new(serving.bind_address, serving.port);
+    let failed = |source| PortError::Listen { address: wanted, source };
+    let listener = listen(wanted, serving.share_port).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let secured = Arc::new(secured);
 
@@ -196,8 +225,28 @@ async fn open(options: &Options, content: Content) -> Result<(Server, TcpListene
         authorizer,
         site: Site::new(content, SystemTime::now()),
     };
-    let crowd = Arc::new(Crowd::new(MOST));
-    Ok((Server { secured, chain, max_streams: serving.max_streams, crowd }, listener, address))
+    let server = Server {
+        name: "secure port",
+        limits: limits(serving.max_streams),
+        admission: Admission::CloseIdle(MOST_CONNECTIONS),
+        tls: Some(secured),
+    };
+    Ok(OpenPort { server, listener, address, chain: Arc::new(chain) })
+}
+
+/// Returns the limits of a connection. Those marked with * are kube-scheduler's.
+fn limits(max_streams: u32) -> Limits {
+    Limits {
+        head: Duration::from_secs(90),                             // *
+        first_request: Some(Duration::from_secs(32)),              // *
+        streams: if max_streams == 0 { 100 } else { max_streams }, // *
+        // Tokens have a few thousand bytes.
+        head_bytes: Some(64 << 10),
+        // The only body that is read is a number.
+        window: Some(64 << 10),
+        grace: Duration::from_secs(5), // *
+        ..Limits::default()
+    }
 }
 
 /// The clients for authentication and for authorization, where there is an API server to ask.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use harbormaster_serve::{HTTP1, HTTP2};
 use rustls::{
     CipherSuite, DigitallySignedStruct, DistinguishedName, NamedGroup, ServerConfig, SignatureScheme,
     SupportedProtocolVersion,
@@ -17,10 +18,6 @@ use rustls::{
 };
 
 use crate::options::Serving;
-
-/// HTTP/2, as clients and servers call it when they agree on a protocol.
-pub(crate) const HTTP2: &[u8] = b"h2";
-const HTTP1: &[u8] = b"http/1.1";
 
 /// Go's cipher suites for TLS 1.2 that can be had here.
 const SUITES: [(&str, CipherSuite); 8] = [

@@ -1,4 +1,4 @@
-//! How many connections there may be, and which gives way when there are too many.
+//! Open connections: how many there may be, and which one is closed when there are too many.
 
 use std::{
     collections::BTreeMap,
@@ -9,124 +9,153 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
-/// Connections at a time. Fewer than files that a process may have open where nobody has raised that limit.
-pub(crate) const MOST: usize = 512;
+/// Limit on the number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// No limit.
+    Unlimited,
+    /// At most this many. Further clients wait until one is closed.
+    Wait(usize),
+    /// At most this many. For a further client an idle connection is closed: the oldest one without a request, then the oldest
+    /// one between two requests. If all are busy, the client is turned away.
+    CloseIdle(usize),
+}
 
-/// All connections.
+/// All open connections.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ConnectionTable {
+    /// Number of connections from which on idle ones are closed.
     most: usize,
-    members: Mutex<Members>,
+    /// Permits of [`Admission::Wait`].
+    places: Arc<Semaphore>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Members {
-    by_age: BTreeMap<u64, Arc<Member>>,
+struct OpenConnections {
+    by_age: BTreeMap<u64, Arc<Connection>>,
     next: u64,
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub struct Connection {
     number: u64,
-    /// Requests that are being answered.
+    /// Number of requests that are being answered.
     busy: AtomicUsize,
-    /// Whether a request was answered yet.
+    /// True if a request was answered.
     served: AtomicBool,
-    /// When the last request began or ended.
+    /// Time when the last request began or ended.
     active: Mutex<Instant>,
-    leave: Notify,
-    end_soon: Notify,
+    close: Notify,
+    close_soon: Notify,
 }
 
-impl Crowd {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, members: Mutex::default() }
+impl ConnectionTable {
+    pub(crate) fn new(admission: Admission) -> Self {
+        let (most, places) = match admission {
+            Admission::Unlimited => (usize::MAX, Semaphore::MAX_PERMITS),
+            Admission::Wait(places) => (usize::MAX, places),
+            Admission::CloseIdle(most) => (most, Semaphore::MAX_PERMITS),
+        };
+        Self { most, places: Arc::new(Semaphore::new(places)), open: Mutex::default() }
     }
 
-    /// Takes a connection in. Where there are too many, one gives way: the oldest that has not sent a request yet, then
-    /// the oldest that waits for its next one. `None` if all are busy.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<Admitted> {
-        let mut members = self.members();
-        if members.by_age.len() >= self.most && !members.dismiss() {
+    /// Waits until a connection may be accepted.
+    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        self.places.clone().acquire_owned().await.ok()
+    }
+
+    /// Adds a connection; `None` if there are too many and all are busy.
+    pub(crate) fn admit(self: &Arc<Self>, place: Option<OwnedSemaphorePermit>) -> Option<Admitted> {
+        let mut open = self.open();
+        if open.by_age.len() >= self.most && !open.close_idle() {
             return None;
         }
-        let number = members.next;
-        members.next += 1;
-        let member = Arc::new(Member {
+        let number = open.next;
+        open.next += 1;
+        let connection = Arc::new(Connection {
             number,
             busy: AtomicUsize::new(0),
             served: AtomicBool::new(false),
             active: Mutex::new(Instant::now()),
-            leave: Notify::new(),
-            end_soon: Notify::new(),
+            close: Notify::new(),
+            close_soon: Notify::new(),
         });
-        members.by_age.insert(number, member.clone());
-        Some(Admitted { crowd: self.clone(), member })
+        open.by_age.insert(number, connection.clone());
+        Some(Admitted { table: self.clone(), connection, _place: place })
     }
 
-    /// Somebody gives way, because the process has too many files open.
-    pub(crate) fn dismiss(&self) -> bool {
-        self.members().dismiss()
+    /// Closes an idle connection if their number is limited, for a process that has too many files open.
+    pub(crate) fn relieve(&self) {
+        if self.most < usize::MAX {
+            self.open().close_idle();
+        }
     }
 
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Members {
-    fn dismiss(&mut self) -> bool {
-        let idle = || self.by_age.values().filter(|member| member.busy.load(Ordering::Relaxed) == 0);
-        let silent = idle().find(|member| !member.served.load(Ordering::Relaxed));
-        let Some(number) = silent.or_else(|| idle().next()).map(|member| member.number) else { return false };
-        if let Some(member) = self.by_age.remove(&number) {
-            member.leave.notify_one();
+impl OpenConnections {
+    /// Closes an idle connection. Returns false if there is none.
+    fn close_idle(&mut self) -> bool {
+        let idle = || self.by_age.values().filter(|one| one.busy.load(Ordering::Relaxed) == 0);
+        let silent = idle().find(|one| !one.served.load(Ordering::Relaxed));
+        let Some(number) = silent.or_else(|| idle().next()).map(|one| one.number) else { return false };
+        if let Some(connection) = self.by_age.remove(&number) {
+            connection.close.notify_one();
         }
         true
     }
 }
 
-/// A connection that belongs to the crowd until this value ends.
+/// A connection that is in the table until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    crowd: Arc<Crowd>,
-    pub(crate) member: Arc<Member>,
+    table: Arc<ConnectionTable>,
+    pub(crate) connection: Arc<Connection>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.crowd.members().by_age.remove(&self.member.number);
+        self.table.open().by_age.remove(&self.connection.number);
     }
 }
 
-impl Member {
-    /// A request is being answered until the value ends.
+impl Connection {
+    /// Marks a request as being answered until the value is dropped.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
         self.touch();
         Busy(self.clone())
     }
 
-    /// No more requests are wanted of this connection.
-    pub(crate) fn end_soon(&self) {
-        self.end_soon.notify_one();
+    /// Closes the connection as soon as the requests under way are answered. New ones are refused.
+    pub fn close_soon(&self) {
+        self.close_soon.notify_one();
     }
 
-    /// Resolves when this connection has to give way.
-    pub(crate) async fn left(&self) {
-        self.leave.notified().await;
+    /// Resolves when this connection must be closed at once.
+    pub(crate) async fn closed(&self) {
+        self.close.notified().await;
     }
 
-    /// Resolves when no more requests are wanted.
-    pub(crate) async fn ending(&self) {
-        self.end_soon.notified().await;
+    /// Resolves after [`Self::close_soon`].
+    pub(crate) async fn closing(&self) {
+        self.close_soon.notified().await;
     }
 
-    /// How long this connection may go on doing nothing, where `first` is the time for its first request and `next` that
-    /// for every other.
+    /// Returns the time for which this connection may stay idle, given the time limits for its first request and for every
+    /// other.
     pub(crate) fn patience(&self, first: Duration, next: Duration) -> Duration {
         if self.busy.load(Ordering::Relaxed) > 0 {
             return next;
@@ -141,9 +170,9 @@ impl Member {
     }
 }
 
-/// A request under way.
+/// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Member>);
+pub(crate) struct Busy(Arc<Connection>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -160,43 +189,43 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_has_not_asked_anything_gives_way_first_and_who_is_busy_never() {
-        let crowd = Arc::new(Crowd::new(3));
-        let asked = crowd.admit().unwrap();
-        drop(asked.member.busy());
-        let busy = crowd.admit().unwrap();
-        let working = busy.member.busy();
-        let silent = crowd.admit().unwrap();
-        let has_left = |one: &Admitted| one.member.left().now_or_never().is_some();
+    async fn the_oldest_without_a_request_is_closed_first_and_a_busy_one_never() {
+        let table = Arc::new(ConnectionTable::new(Admission::CloseIdle(3)));
+        let asked = table.admit(None).unwrap();
+        drop(asked.connection.busy());
+        let busy = table.admit(None).unwrap();
+        let working = busy.connection.busy();
+        let silent = table.admit(None).unwrap();
+        let is_closed = |one: &Admitted| one.connection.closed().now_or_never().is_some();
 
-        let fourth = crowd.admit().unwrap();
-        assert!(has_left(&silent) && !has_left(&asked) && !has_left(&busy));
-        let at_work = fourth.member.busy();
-        let fifth = crowd.admit().unwrap();
-        assert!(has_left(&asked) && !has_left(&busy));
-        let _at_work_too = fifth.member.busy();
-        assert!(crowd.admit().is_none());
+        let fourth = table.admit(None).unwrap();
+        assert!(is_closed(&silent) && !is_closed(&asked) && !is_closed(&busy));
+        let at_work = fourth.connection.busy();
+        let fifth = table.admit(None).unwrap();
+        assert!(is_closed(&asked) && !is_closed(&busy));
+        let _at_work_too = fifth.connection.busy();
+        assert!(table.admit(None).is_none());
         drop(working);
-        let sixth = crowd.admit().unwrap();
-        assert!(has_left(&busy) && !has_left(&fourth));
+        let sixth = table.admit(None).unwrap();
+        assert!(is_closed(&busy) && !is_closed(&fourth));
         drop((at_work, fourth, sixth));
-        assert!(crowd.admit().is_some());
+        assert!(table.admit(None).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_request_has_less_time_than_the_next() {
         let (first, next) = (Duration::from_secs(30), Duration::from_secs(90));
-        let crowd = Arc::new(Crowd::new(1));
-        let one = crowd.admit().unwrap();
+        let table = Arc::new(ConnectionTable::new(Admission::CloseIdle(1)));
+        let one = table.admit(None).unwrap();
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(one.member.patience(first, next), Duration::from_secs(20));
-        let busy = one.member.busy();
+        assert_eq!(one.connection.patience(first, next), Duration::from_secs(20));
+        let busy = one.connection.busy();
         tokio::time::advance(Duration::from_secs(100)).await;
-        assert_eq!(one.member.patience(first, next), next);
+        assert_eq!(one.connection.patience(first, next), next);
         drop(busy);
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(one.member.patience(first, next), Duration::from_secs(80));
+        assert_eq!(one.connection.patience(first, next), Duration::from_secs(80));
         tokio::time::advance(Duration::from_secs(100)).await;
-        assert_eq!(one.member.patience(first, next), Duration::ZERO);
+        assert_eq!(one.connection.patience(first, next), Duration::ZERO);
     }
 }

@@ -2,20 +2,23 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Readers keep what they got for as long as they like.
+/// A value that is replaced now and then, and read often. Readers may keep the version that they got.
 #[derive(Debug, Default)]
-pub(crate) struct Kept<T>(RwLock<Arc<T>>);
+pub struct Latest<T>(RwLock<Arc<T>>);
 
-impl<T> Kept<T> {
-    pub(crate) fn new(value: T) -> Self {
+impl<T> Latest<T> {
+    /// Returns a cell with a first version.
+    pub fn new(value: T) -> Self {
         Self(RwLock::new(Arc::new(value)))
     }
 
-    pub(crate) fn get(&self) -> Arc<T> {
+    /// Returns the current version.
+    pub fn get(&self) -> Arc<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set(&self, value: T) {
+    /// Replaces the current version.
+    pub fn set(&self, value: T) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }
 }

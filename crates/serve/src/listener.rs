@@ -1,4 +1,4 @@
-//! The socket that is listened on.
+//! The listening socket.
 
 use std::{
     io,
@@ -7,31 +7,33 @@ use std::{
 
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::options::Serving;
-
-/// Connections that wait to be accepted.
+/// Number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Begins to listen. An unspecified address stands for all addresses of both families.
-pub(crate) fn listen(serving: &Serving) -> io::Result<TcpListener> {
-    let port = serving.port;
-    if serving.bind_address.is_unspecified() {
-        match bound(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port), serving) {
+/// Listens on an address. An unspecified address stands for all addresses of both families. `share_port` lets several processes
+/// listen on the same port (SO_REUSEPORT).
+///
+/// # Errors
+/// If the address is in use, or is not an address of this machine.
+pub fn listen(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> {
+    if address.ip().is_unspecified() {
+        let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+        match bound(any, share_port) {
             // A kernel without IPv6.
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse && serving.bind_address.is_ipv4() => {}
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse && address.is_ipv4() => {}
             end => return end,
         }
     }
-    bound(SocketAddr::new(serving.bind_address, port), serving)
+    bound(address, share_port)
 }
 
-fn bound(address: SocketAddr, serving: &Serving) -> io::Result<TcpListener> {
+fn bound(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As Go does for every listener, so `--permit-address-sharing` changes nothing.
+    // As Go does for every listener.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     #[cfg(unix)]
-    socket.set_reuseport(serving.share_port)?;
+    socket.set_reuseport(share_port)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }

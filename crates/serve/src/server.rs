@@ -1,12 +1,21 @@
-//! Connections: accepted, secured, and answered.
+//! The accept loop, and one connection.
 
-use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    error::Error,
+    fmt,
+    future::pending,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
-use http::{HeaderValue, Request, StatusCode, header, request};
+use http::{HeaderValue, Request, Response, StatusCode, header, request};
 use hyper::{
-    body::Incoming,
+    body::{Body, Incoming},
     server::conn::{http1, http2},
-    service::service_fn,
+    service::Service,
 };
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -14,163 +23,293 @@ use hyper_util::{
 };
 use rustls::pki_types::CertificateDer;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{Instant, sleep, timeout, timeout_at},
 };
 use tokio_io_timeout::TimeoutWriter;
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    chain::Chain,
-    crowd::{Crowd, Member},
-    reply::{self, Reply},
-    secured::Secured,
-    tls::HTTP2,
+    connections::{Admission, Admitted, Connection, ConnectionTable},
+    limits::Limits,
+    tls::{HTTP2, TlsSource},
 };
 
-/// How long a client may take for its part of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the head of a client's first request may take. kube-scheduler's number.
-const FIRST: Duration = Duration::from_secs(32);
-/// How long a connection is kept without a request. kube-scheduler's number.
-const IDLE: Duration = Duration::from_secs(90);
-/// How long a client that reads nothing is waited for.
-const STALL: Duration = Duration::from_secs(30);
-/// How long an HTTP/2 client may be silent before it is asked for a sign of life, and may take to give one.
-const PING: Duration = Duration::from_secs(30);
-/// Requests that an HTTP/2 client may have open at a time. kube-scheduler's number.
-const STREAMS: u32 = 100;
-/// The longest heads of requests, in bytes: tokens have a few thousand.
-const HEAD_BYTES: usize = 64 << 10;
-/// Least number of bytes that are read of a head that may be too long. After them the connection ends.
-const READ_BYTES: usize = 2 * HEAD_BYTES;
-/// The most that an HTTP/2 client may send ahead of being read, in bytes. Nobody has to send more than a number.
-const WINDOW: u32 = 64 << 10;
-/// How long open requests may take at the end. kube-scheduler's number.
-const GRACE: Duration = Duration::from_secs(5);
+/// Body of the response to a request whose head is too long.
+const TOO_LONG: &str = "431 Request Header Fields Too Large";
 
-/// What connections are served with.
-pub(crate) struct Server {
-    pub(crate) secured: Arc<Secured>,
-    pub(crate) chain: Chain,
-    pub(crate) max_streams: u32,
-    pub(crate) crowd: Arc<Crowd>,
+/// An HTTP server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Name for log lines.
+    pub name: &'static str,
+    /// Limits of each connection.
+    pub limits: Limits,
+    /// Limit on the number of connections.
+    pub admission: Admission,
+    /// TLS; `None` for plain HTTP.
+    pub tls: Option<Arc<dyn TlsSource>>,
+}
+
+/// The client on the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Certificates that the client presented; empty without TLS.
+    pub certificates: Arc<[CertificateDer<'static>]>,
+    /// The connection.
+    pub connection: Arc<Connection>,
+}
+
+/// A service that answers the requests of one connection.
+pub trait HttpService:
+    Service<Request<Incoming>, Response = Response<Self::Body>, Error = Infallible, Future: Send + 'static>
+    + Send
+    + Sync
+    + 'static
+{
+    /// Body of a response. It must be possible to make one from a text.
+    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>>
+        + From<&'static str>
+        + Send
+        + 'static;
+}
+
+impl<S, B> HttpService for S
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send + 'static>
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + From<&'static str> + Send + 'static,
+{
+    type Body = B;
 }
 
 impl Server {
-    /// Takes connections until `stop` says so, and then lets requests end.
-    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    /// Accepts connections until `stop` resolves, then waits for open requests, at most [`Limits::grace`]. Makes a service for
+    /// each connection. Returns the number of connections that were open at the end and were aborted.
+    pub async fn run<S: HttpService>(
+        self,
+        listener: TcpListener,
+        service: impl Fn(Client) -> S + Send + Sync + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> usize {
+        let grace = self.limits.grace;
+        let table = Arc::new(ConnectionTable::new(self.admission));
+        let (server, service) = (Arc::new(self), Arc::new(service));
+        let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
-        let told = stop.clone();
+        let mut stop = pin!(stop);
         loop {
             tokio::select! {
-                stream = self.accept(&listener) => {
-                    let Some(admitted) = self.crowd.admit() else { continue };
-                    let (server, stop) = (self.clone(), told.clone());
+                (stream, admitted) = server.accept(&listener, &table) => {
+                    let (server, service, stopped) = (server.clone(), service.clone(), stopped.clone());
                     connections.spawn(async move {
-                        let member = &admitted.member;
+                        let connection = admitted.connection.clone();
                         tokio::select! {
-                            () = server.connection(stream, member, stop) => {}
-                            () = member.left() => tracing::trace!(v = 5, "Too many connections: one gives way"),
+                            () = server.secure(stream, &connection, &*service, stopped) => {}
+                            () = connection.closed() => tracing::trace!(v = 5, "Too many connections: one is closed"),
                         }
+                        drop(admitted);
                     });
                 }
-                // Their ends are of no interest, but they are not to be kept.
-                Some(_) = connections.join_next() => {}
-                _ = stop.wait_for(|stop| *stop) => break,
+                Some(ended) = connections.join_next() => report(&ended),
+                () = &mut stop => break,
             }
         }
         drop(listener);
-        let deadline = Instant::now() + GRACE;
-        while let Ok(Some(_)) = timeout_at(deadline, connections.join_next()).await {}
+        // Each connection has a receiver.
+        let _ = stopping.send(true);
+        let deadline = Instant::now() + grace;
+        while let Ok(Some(ended)) = timeout_at(deadline, connections.join_next()).await {
+            report(&ended);
+        }
+        connections.len()
     }
 
-    async fn accept(&self, listener: &TcpListener) -> TcpStream {
+    async fn accept(&self, listener: &TcpListener, table: &Arc<ConnectionTable>) -> (TcpStream, Admitted) {
         loop {
+            let place = table.place().await;
             match listener.accept().await {
-                Ok((stream, _)) => return stream,
+                Ok((stream, _)) => {
+                    if let Some(admitted) = table.admit(place) {
+                        return (stream, admitted);
+                    }
+                }
                 Err(error) if is_of_one_client(&error) => {}
                 // Too many open files, for example.
                 Err(error) => {
-                    tracing::warn!(err = %error, "A connection to the secure port cannot be accepted");
-                    self.crowd.dismiss();
+                    tracing::warn!(server = self.name, err = %error, "A connection cannot be accepted");
+                    table.relieve();
                     sleep(Duration::from_millis(100)).await;
                 }
             }
         }
     }
 
-    async fn connection(
-        self: Arc<Self>,
+    async fn secure<S: HttpService>(
+        &self,
         stream: TcpStream,
-        member: &Arc<Member>,
-        stop: watch::Receiver<bool>,
+        connection: &Arc<Connection>,
+        service: &(impl Fn(Client) -> S + Send + Sync),
+        mut stopped: watch::Receiver<bool>,
     ) {
-        // Answers are small and waited for. It works without as well.
+        // Responses are small and awaited. It works without this, too.
         let _ = stream.set_nodelay(true);
-        let own = stream.local_addr().ok().map(|address| address.ip());
-        let acceptor = TlsAcceptor::from(self.secured.config_at(own));
-        match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => self.talk(stream, member, stop).await,
-            Ok(Err(error)) => tracing::trace!(v = 5, err = %error, "TLS handshake error"),
-            Err(_) => tracing::trace!(v = 5, "TLS handshake timeout"),
-        }
-    }
-
-    async fn talk(
-        self: Arc<Self>,
-        stream: TlsStream<TcpStream>,
-        member: &Arc<Member>,
-        stop: watch::Receiver<bool>,
-    ) {
+        let client = |certificates| Client { certificates, connection: connection.clone() };
+        let Some(tls) = &self.tls else {
+            let service = self.limited(service(client(Arc::default())), connection);
+            return self.serve_http1(stream, service, connection, stopped).await;
+        };
+        let local = stream.local_addr().ok().map(|address| address.ip());
+        let acceptor = TlsAcceptor::from(tls.config(local));
+        let handshake = tokio::select! {
+            handshake = timeout(self.limits.handshake, acceptor.accept(stream)) => handshake,
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        let stream = match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::trace!(v = 5, err = %error, "TLS handshake error"),
+            Err(_) => return tracing::trace!(v = 5, "TLS handshake timeout"),
+        };
         let session = stream.get_ref().1;
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
-        let shown = session.peer_certificates().unwrap_or_default();
-        let shown: Arc<[CertificateDer<'static>]> = shown.to_vec().into();
-        let mut stream = TimeoutWriter::new(stream);
-        stream.set_timeout(Some(STALL));
-        let io = TokioIo::new(Box::pin(stream));
-        let max_streams = if self.max_streams == 0 { STREAMS } else { self.max_streams };
-        let asked = member.clone();
-        let service = service_fn(move |request| self.clone().answer(request, shown.clone(), asked.clone()));
-        if is_http2 {
-            let connection = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .keep_alive_interval(PING)
-                .keep_alive_timeout(PING)
-                .max_concurrent_streams(max_streams)
-                .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
-                .initial_stream_window_size(WINDOW)
-                .initial_connection_window_size(WINDOW)
-                .serve_connection(io, service);
-            until_the_end(connection, member, stop).await;
-        } else {
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(IDLE)
-                .max_buf_size(READ_BYTES)
-                .serve_connection(io, service);
-            until_the_end(connection, member, stop).await;
+        let certificates = session.peer_certificates().unwrap_or_default().to_vec().into();
+        let service = self.limited(service(client(certificates)), connection);
+        match is_http2 {
+            true => self.serve_http2(stream, service, connection, stopped).await,
+            false => self.serve_http1(stream, service, connection, stopped).await,
         }
     }
 
-    async fn answer(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-        shown: Arc<[CertificateDer<'static>]>,
-        member: Arc<Member>,
-    ) -> Result<Reply, Infallible> {
-        let (head, body) = request.into_parts();
-        if head_bytes(&head) > HEAD_BYTES {
-            return Ok(too_long());
+    fn limited<S>(&self, service: S, connection: &Arc<Connection>) -> LimitedService<S> {
+        let head_bytes = self.limits.head_bytes.unwrap_or(usize::MAX);
+        LimitedService { service, connection: connection.clone(), head_bytes }
+    }
+
+    async fn serve_http1<S: HttpService>(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        service: LimitedService<S>,
+        connection: &Arc<Connection>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.limits.head);
+        if let Some(bytes) = self.limits.head_bytes {
+            // Twice as much, so that a head that is a little too long gets an answer.
+            builder.max_buf_size(2 * bytes);
         }
-        Ok(self.chain.answer(Request::from_parts(head, body), &shown, &member).await)
+        let served = builder.serve_connection(TokioIo::new(self.impatient(stream)), service);
+        self.until_end(served, connection, stopped).await;
+    }
+
+    async fn serve_http2<S: HttpService>(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        service: LimitedService<S>,
+        connection: &Arc<Connection>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(self.limits.ping)
+            .keep_alive_timeout(self.limits.ping)
+            .max_concurrent_streams(self.limits.streams);
+        if let Some(bytes) = self.limits.head_bytes {
+            builder.max_header_list_size(u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+        if let Some(window) = self.limits.window {
+            builder.initial_stream_window_size(window).initial_connection_window_size(window);
+        }
+        let served = builder.serve_connection(TokioIo::new(self.impatient(stream)), service);
+        self.until_end(served, connection, stopped).await;
+    }
+
+    /// Returns a stream that breaks when its client reads nothing.
+    fn impatient<S: AsyncRead + AsyncWrite>(&self, stream: S) -> Pin<Box<TimeoutWriter<S>>> {
+        let mut stream = TimeoutWriter::new(stream);
+        stream.set_timeout(Some(self.limits.stall));
+        Box::pin(stream)
+    }
+
+    /// Serves until the client ends the connection, is idle for too long, or the connection must be closed.
+    async fn until_end(
+        &self,
+        served: impl GracefulConnection,
+        connection: &Arc<Connection>,
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        let mut served = pin!(served);
+        loop {
+            // Errors are the client's: it is gone, too slow, or does not speak HTTP.
+            tokio::select! {
+                _ = served.as_mut() => return,
+                () = connection.closing() => break,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                () = self.patience(connection) => {
+                    if self.is_idle_too_long(connection) {
+                        break;
+                    }
+                }
+            }
+        }
+        served.as_mut().graceful_shutdown();
+        let _ = timeout(self.limits.grace, served).await;
+    }
+
+    async fn patience(&self, connection: &Connection) {
+        match self.limits.first_request {
+            Some(first) => sleep(connection.patience(first, self.limits.head)).await,
+            None => pending().await,
+        }
+    }
+
+    fn is_idle_too_long(&self, connection: &Connection) -> bool {
+        let first = self.limits.first_request;
+        first.is_some_and(|first| connection.patience(first, self.limits.head).is_zero())
     }
 }
 
-/// Number of bytes of a head in HTTP/1, from the method to the empty line. Heads in HTTP/2 have been measured before.
+/// Refuses requests whose heads are too long, and marks the connection as busy while others are answered.
+struct LimitedService<S> {
+    service: S,
+    connection: Arc<Connection>,
+    head_bytes: usize,
+}
+
+impl<S> fmt::Debug for LimitedService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitedService").finish_non_exhaustive()
+    }
+}
+
+impl<S: HttpService> Service<Request<Incoming>> for LimitedService<S> {
+    type Response = Response<S::Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        if head_bytes(&head) > self.head_bytes {
+            return Box::pin(async { Ok(too_long()) });
+        }
+        let busy = self.connection.busy();
+        let answer = self.service.call(Request::from_parts(head, body));
+        Box::pin(async move {
+            let response = answer.await;
+            drop(busy);
+            response
+        })
+    }
+}
+
+/// Returns the number of bytes of a head in HTTP/1.1, from the method to the empty line. Heads in HTTP/2 have been measured
+/// before.
 fn head_bytes(head: &request::Parts) -> usize {
     let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     let first = head.method.as_str().len() + path + "  HTTP/1.1\r\n".len();
@@ -180,40 +319,22 @@ fn head_bytes(head: &request::Parts) -> usize {
     first + head.headers.iter().map(header).sum::<usize>() + "\r\n".len()
 }
 
-/// The end of a connection whose client sends too much.
-fn too_long() -> Reply {
-    let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    let mut reply = reply::text(code, "431 Request Header Fields Too Large".to_owned());
-    reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    reply
+fn too_long<B: From<&'static str>>() -> Response<B> {
+    let mut response = Response::new(B::from(TOO_LONG));
+    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
-/// Whether that one connection came to nothing, and nothing is wrong here.
+/// Returns true if only one client is affected.
 fn is_of_one_client(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
-/// Lasts until the client ends, has been idle for too long, or is told to end.
-async fn until_the_end(
-    connection: impl GracefulConnection,
-    member: &Arc<Member>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut connection = pin!(connection);
-    loop {
-        let patience = member.patience(FIRST, IDLE);
-        // Errors are the client's: it is gone, too slow, or speaks no HTTP.
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = member.ending() => break,
-            _ = stop.wait_for(|stop| *stop) => break,
-            () = sleep(patience) => {
-                if member.patience(FIRST, IDLE).is_zero() {
-                    break;
-                }
-            }
-        }
+fn report(ended: &Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(err = %error, "A connection has ended with a panic");
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = timeout(GRACE, connection).await;
 }
