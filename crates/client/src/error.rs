@@ -1,4 +1,4 @@
-//! How a request can fail.
+//! Errors of requests.
 
 use std::{error::Error, time::Duration};
 

@@ -1,7 +1,6 @@
 //! The part of the scheduler that talks to a cluster.
 //!
-//! The engine is a state machine without I/O. This crate feeds it with what the API server tells and carries out what
-//! it asks for:
+//! The engine is a state machine without I/O. This crate feeds it with inputs from the API server and carries out its effects:
 //!
 //! ```text
 //! API server ──watch──> [`watch`] ──inputs──> engine thread ([`run`]) ──effects──> [`binder`], [`evictor`],
@@ -11,7 +10,7 @@
 //!
 //! Layers; each uses only those above it:
 //!
-//! 1. [`clock`], [`health`], [`traces`], [`lanes`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
+//! 1. [`clock`], [`health`], [`traces`], [`tasks`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
 //!    `harbormaster-client`);
 //! 2. [`leader`] (leader election, and whether this instance may write);
 //! 3. [`extenders`] (HTTP extenders, which the engine asks during an attempt);
@@ -22,13 +21,13 @@
 //! 7. [`mod@run`] (the whole).
 //!
 //! Invariants:
-//! - the engine has one owner, an operating system thread of its own; nothing else touches it;
-//! - nothing waits for ever: every request has a time limit, every retry a bound, shutting down takes ten seconds at
-//!   most, and three more to give up the lease;
+//! - the engine belongs to one operating system thread; nothing else touches it;
+//! - nothing waits forever: every request has a time limit, every retry a bound, shutting down takes ten seconds at most, and
+//!   three more to release the lease;
 //! - an instance that does not lead writes nothing but the lease: its clients send no request with a body from the moment on
 //!   when another instance may lead;
-//! - no event is lost while the API server takes events: memory alone bounds how many wait, and bindings come first;
-//! - no answer of an API server, however odd, ends the process.
+//! - no event is lost while the API server accepts events: only memory bounds how many wait, and bindings come first;
+//! - no response of an API server, however malformed, ends the process.
 //!
 //! Log lines carry kube-scheduler's verbosity in the field `v`; those with `v` of 0 are at tracing's level `INFO`, 1
 //! and 2 at `DEBUG`, higher ones at `TRACE`.
@@ -43,7 +42,6 @@ pub mod events;
 pub mod evictor;
 pub mod extenders;
 pub mod health;
-pub mod lanes;
 pub mod leader;
 pub mod live_api;
 pub mod message;
@@ -53,6 +51,7 @@ pub mod reload;
 pub mod run;
 mod slow;
 pub mod status;
+pub mod tasks;
 pub mod traces;
 pub mod watch;
 

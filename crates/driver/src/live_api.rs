@@ -1,4 +1,4 @@
-//! The API server, as plugins reach it while a pod is being bound.
+//! Access to the API server for plugins during the binding cycle.
 
 use std::time::Duration;
 
@@ -20,42 +20,42 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{sync::broadcast, time::timeout};
 
-/// How much may be heard before somebody who listens must read again.
+/// Number of changes that are buffered for a waiting task; if it misses one, it reads the object again.
 const NEWS_KEPT: usize = 1024;
 
-/// What the engine hears of custom objects, for those who wait for one.
+/// Changes of custom objects, for tasks that wait for one.
 #[derive(Clone, Debug)]
-pub struct CustomNews(broadcast::Sender<Heard>);
+pub struct CustomFeed(broadcast::Sender<CustomChange>);
 
 /// A custom object changed.
 #[derive(Clone, Debug)]
-struct Heard {
+struct CustomChange {
     key: CustomKey,
     /// `None`: it is gone.
     json: Option<Str>,
 }
 
-impl Default for CustomNews {
+impl Default for CustomFeed {
     fn default() -> Self {
         Self(broadcast::Sender::new(NEWS_KEPT))
     }
 }
 
-impl CustomNews {
-    /// Tells those who wait. Costs nothing while nobody does.
-    pub(crate) fn tell(&self, key: &CustomKey, json: Option<&Str>) {
+impl CustomFeed {
+    /// Publishes a change. Costs nothing while no task waits.
+    pub(crate) fn publish(&self, key: &CustomKey, json: Option<&Str>) {
         if self.0.receiver_count() > 0 {
-            // Somebody who stopped listening in between needs nothing.
-            let _ = self.0.send(Heard { key: key.clone(), json: json.cloned() });
+            // The last task may have stopped waiting.
+            let _ = self.0.send(CustomChange { key: key.clone(), json: json.cloned() });
         }
     }
 
-    fn listen(&self) -> broadcast::Receiver<Heard> {
+    fn listen(&self) -> broadcast::Receiver<CustomChange> {
         self.0.subscribe()
     }
 }
 
-/// How new an object is, where resource versions are numbers (Kubernetes promises it, KEP-5504).
+/// Returns the resource version of an object as a number (KEP-5504).
 fn version(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
@@ -68,21 +68,21 @@ fn failure(error: ApiError) -> ApiFailure {
     ApiFailure { code: error.code(), reason, message: error.to_string() }
 }
 
-/// The API server, as plugins see it while binding.
+/// Access to the API server for plugins during the binding cycle.
 #[derive(Clone, Debug)]
 pub struct LiveApi {
     client: ApiClient,
-    news: CustomNews,
+    feed: CustomFeed,
 }
 
 impl LiveApi {
-    /// The API server behind `client`; `news` is what is heard of custom objects.
-    pub fn new(client: ApiClient, news: CustomNews) -> Self {
-        Self { client, news }
+    /// Returns access through `client`; `feed` receives changes of custom objects.
+    pub fn new(client: ApiClient, feed: CustomFeed) -> Self {
+        Self { client, feed }
     }
 
-    /// A failure that passes is tried again a few times, also where the first try came through in spite of it: patches
-    /// and deletions may be made twice, and an object that is there already is a conflict.
+    /// Sends a request. Retries temporary failures a few times, although the first try may have succeeded: patches and deletions may
+    /// happen twice, and creating an existing object is a conflict.
     async fn make(&self, call: &ApiCall) -> Result<Value, ApiError> {
         let (method, content_type) = match call.verb {
             Verb::Get => (Method::GET, JSON),
@@ -108,7 +108,7 @@ impl LiveApi {
         }
     }
 
-    /// The object, and what its resource version is; `None` if there is none.
+    /// Reads an object; `None` if there is none.
     async fn read(&self, path: &ObjectPath) -> Result<Option<Value>, ApiError> {
         match self.make(&ApiCall::get(path.clone())).await {
             Ok(object) => Ok(Some(object)),
@@ -123,16 +123,16 @@ impl LiveApi {
         is_settled: &mut (dyn FnMut(Option<&Value>) -> bool + Send),
     ) -> Result<(), ApiError> {
         let key = path.key();
-        // What is read must not be older than what is heard after it.
-        let mut news = self.news.listen();
+        // Subscribe first, so that no change is missed between reading and listening.
+        let mut feed = self.feed.listen();
         loop {
             let object = self.read(path).await?;
             let mut seen = object.as_ref().and_then(version);
             if is_settled(object.as_ref()) {
                 return Ok(());
             }
-            // Until so much was missed that only reading again helps.
-            while let Ok(heard) = news.recv().await {
+            // Until changes were missed, so that the object must be read again.
+            while let Ok(heard) = feed.recv().await {
                 if heard.key != key {
                     continue;
                 }
@@ -149,8 +149,8 @@ impl LiveApi {
         }
     }
 
-    /// A passing failure is tried again a few times. The server may have bound the pod in spite of it: then the next
-    /// try is a conflict, and the pod itself tells.
+    /// Binds a pod. Retries temporary failures a few times. The server may have bound the pod nevertheless: then the next try is a
+    /// conflict, and the pod itself shows it.
     async fn bind_pod(&self, pod: &PodInfo, node: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let body = Bytes::from(serde_json::to_vec(&Binding::new(pod, node)).unwrap_or_default());
@@ -243,7 +243,7 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// A pod, as far as it tells where it is bound.
+/// The fields of a pod that show its node.
 #[derive(Deserialize)]
 struct PlacedPod {
     metadata: PlacedMetadata,

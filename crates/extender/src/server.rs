@@ -1,4 +1,4 @@
-//! What is around an extender: where it listens, TLS, limits, and its end.
+//! The server around an extender: flags, TLS, limits, shutdown.
 
 use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,41 +16,41 @@ use crate::{
     tls::Certificate,
 };
 
-/// Number of connections. A scheduler has as many as pods that it asks about at once.
+/// Number of connections. A scheduler opens one per pod that it asks about at once.
 const CONNECTIONS: usize = 1024;
 /// Time limit for open requests at the end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where and how an extender is served, as flags of a program.
+/// Settings of a server, as flags of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Serving {
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8888")]
     pub listen: SocketAddr,
-    /// A certificate (PEM): with it, HTTPS instead of HTTP. A new version of the file is taken over.
+    /// Certificate (PEM): serves HTTPS instead of HTTP. A new version of the file is loaded.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
-    /// The certificate's key (PEM).
+    /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Authorities (PEM): only clients that show a certificate of theirs may ask anything.
+    /// Authorities of clients (PEM): only clients with a certificate of one of them are served.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub client_ca_file: Option<PathBuf>,
-    /// What one request may cost.
+    /// Limits of one request.
     #[command(flatten)]
     pub limits: Limits,
 }
 
-/// What one request may cost.
+/// Limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Limits {
-    /// The largest request, in bytes. Without nodeCacheCapable a request has all nodes in it, some ten kilobytes each.
+    /// Largest request, in bytes. Without nodeCacheCapable a request contains all nodes, some ten kilobytes each.
     #[arg(long = "max-request-bytes", value_name = "BYTES", default_value_t = Limits::default().body_bytes)]
     pub body_bytes: usize,
-    /// How many requests are read and answered at a time; others wait.
+    /// Number of requests that are answered at once; others wait.
     #[arg(long = "max-requests", value_name = "COUNT", default_value_t = Limits::default().requests, value_parser = at_least_one)]
     pub requests: usize,
-    /// How long a request may take, as in 500ms, 5s or 1m. Schedulers wait for 5 s, or what `httpTimeout` says.
+    /// Time limit of a request, as in 500ms, 5s or 1m. Schedulers wait for 5 s, or for `httpTimeout`.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub request_timeout: Duration,
 }
@@ -78,21 +78,21 @@ impl Default for Serving {
 pub struct TlsFiles {
     /// The server's certificate, with those between it and its authority.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Its private key.
     pub key: PathBuf,
-    /// Whose clients may ask; without it everybody's.
+    /// Authorities of clients; all clients are served without it.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Why an extender cannot be served.
+/// Reason why an extender cannot be served.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The address is taken, or not this machine's.
+    /// The address is in use, or is not an address of this machine.
     #[error("listening on {address}: {source}")]
     Listen {
-        /// Where to listen.
+        /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// Cause.
         #[source]
         source: io::Error,
     },
@@ -113,7 +113,7 @@ pub enum ServeError {
 }
 
 impl Serving {
-    /// The files for TLS, if it is wanted.
+    /// Returns the files for TLS, if it is configured.
     fn tls_files(&self) -> Result<Option<TlsFiles>, ServeError> {
         match (&self.tls_cert_file, &self.tls_private_key_file) {
             (Some(certificate), Some(key)) => Ok(Some(TlsFiles {
@@ -139,10 +139,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; reads the certificate, if one is wanted.
+    /// Listens, and reads the certificate if one is configured.
     ///
     /// # Errors
-    /// If that cannot be done, or the extender has no verbs, or two of one name.
+    /// If that fails, the extender has no verbs, or two verbs have the same path.
     pub async fn bind(extender: Extender, serving: &Serving) -> Result<Self, ServeError> {
         check(&extender)?;
         let certificate = serving.tls_files()?.map(|files| Certificate::open(&files)).transpose();
@@ -157,7 +157,7 @@ impl Server {
         Ok(Self { listener, address, certificate, tls, shared, router })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -212,10 +212,10 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A time of more than nothing, as in `500ms`, `5s` or `1m`. For flags of one's own.
+/// Parses a duration above zero, as in `500ms`, `5s` or `1m`, for flags of programs.
 ///
 /// # Errors
-/// If it is none, with what is expected.
+/// If it is invalid, with the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time such as 500ms, 5s or 1m".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(expected)?;

@@ -1,5 +1,4 @@
-//! Who sends a request: a proxy on behalf of somebody, the owner of a certificate, the owner of a token, or nobody in
-//! particular.
+//! Authentication of requests: by a proxy's headers, a client certificate, or a token; anonymous otherwise.
 
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use rustls::pki_types::CertificateDer;
 
 use crate::{client_certificate, token::Tokens, trust::Trust, user::User};
 
-/// Finds out.
+/// Authenticates requests.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     trust: Arc<Latest<Trust>>,
-    /// None without an API server to ask: then tokens say nothing.
+    /// `None` without an API server to ask: then tokens are ignored.
     tokens: Option<Tokens>,
 }
 
@@ -22,10 +21,10 @@ impl Authenticator {
         Self { trust, tokens }
     }
 
-    /// The user of a request that came with this chain of certificates, which may be empty.
+    /// Returns the user of a request that came with this chain of certificates, which may be empty.
     ///
     /// # Errors
-    /// When something that was shown is wrong, and nothing else says who it is.
+    /// If a credential is invalid, and no other one is valid.
     pub(crate) async fn user(
         &self,
         chain: &[CertificateDer<'_>],

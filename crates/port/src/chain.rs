@@ -1,4 +1,4 @@
-//! What happens to a request: who sends it, may they, what is the answer.
+//! Handling of one request: authentication, authorization, content.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -13,15 +13,15 @@ use tokio::time::timeout;
 use crate::{
     authentication::Authenticator,
     authorization::{Authorizer, Decision},
-    pages::{Asked, Site},
+    pages::{RequestInfo, Site},
     query,
     reply::{self, Reply, Status},
     zpages::error_is_for_eyes,
 };
 
-/// The longest body that is read, in bytes: a number.
+/// Length limit of a request's body, in bytes; the only one is a number.
 const LONGEST_BODY: usize = 1024;
-/// How long a body may take.
+/// Time limit for reading a body.
 const BODY: Duration = Duration::from_secs(10);
 
 /// Answers requests.
@@ -49,7 +49,7 @@ impl Chain {
         let Some(path) = query::path(parts.uri.path()) else {
             return reply::text(StatusCode::BAD_REQUEST, "400 Bad Request".to_owned());
         };
-        let asked = Asked {
+        let asked = RequestInfo {
             method: &parts.method,
             path: &path,
             query: parts.uri.query().unwrap_or_default(),
@@ -88,7 +88,7 @@ impl Chain {
     }
 }
 
-/// A short body.
+/// Reads a short body.
 async fn whole(mut body: Incoming) -> Result<Bytes, String> {
     let reading = async {
         let mut read = BytesMut::new();

@@ -1,4 +1,4 @@
-//! Who a client is by its certificate.
+//! Authentication by client certificate.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::user::User;
 const UID: &str = "1.3.6.1.4.1.57683.2";
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Authorities whose signatures count.
+/// Authorities of client certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -32,12 +32,12 @@ impl Authorities {
         Ok(Self { verifier: verifier.map_err(|e| e.to_string())? })
     }
 
-    /// Their names, by which clients choose a certificate.
+    /// Returns their names, by which clients choose a certificate.
     pub(crate) fn names(&self) -> &[DistinguishedName] {
         self.verifier.root_hint_subjects()
     }
 
-    /// Whether the first of these certificates is signed by one of them, valid now and for clients.
+    /// Verifies that the first of these certificates is signed by one of them, valid now, and for clients.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let [own, between @ ..] = chain else { return Err("no certificate".to_owned()) };
         let verified = self.verifier.verify_client_cert(own, between, UnixTime::now());
@@ -45,14 +45,14 @@ impl Authorities {
     }
 }
 
-/// The last common name of a certificate: the one that counts for Kubernetes.
+/// Returns the last common name of a certificate, which Kubernetes uses.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|e| e.to_string())?;
     let names = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     Ok(names.last().unwrap_or_default().to_owned())
 }
 
-/// The user whom a verified certificate stands for: common name, organizations as groups; none without a name.
+/// Returns the user of a verified certificate: common name, organizations as groups; `None` without a name.
 pub(crate) fn user(der: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let name = common_name(der)?;
     if name.is_empty() {

@@ -15,8 +15,8 @@ use crate::{
     client_certificate::Authorities,
     options::{Authentication, Options, RequestHeader},
     proxy::Proxies,
-    secured::Secured,
     tls::Policy,
+    tls_state::TlsState,
     trust::Trust,
 };
 
@@ -66,7 +66,7 @@ impl Files {
     ///
     /// # Errors
     /// If one cannot be used.
-    pub(crate) fn open(options: &Options, policy: Policy) -> Result<(Self, Secured), String> {
+    pub(crate) fn open(options: &Options, policy: Policy) -> Result<(Self, TlsState), String> {
         let serving = &options.serving;
         let mut pairs = Vec::new();
         let mut made = None;
@@ -106,7 +106,7 @@ impl Files {
         });
         let files = Self { made, pairs, clients, proxies, headers: request_header.clone() };
         let asks = trust.clients.is_some() || trust.proxies.is_some() || !options.authentication.skip_lookup;
-        let secured = Secured::new(policy, files.certificates(), trust, asks).map_err(|e| e.to_string())?;
+        let secured = TlsState::new(policy, files.certificates(), trust, asks).map_err(|e| e.to_string())?;
         Ok((files, secured))
     }
 
@@ -126,14 +126,14 @@ impl Files {
     }
 
     /// Reads new versions of the files, forever.
-    pub(crate) async fn follow(mut self, secured: Arc<Secured>) {
+    pub(crate) async fn follow(mut self, secured: Arc<TlsState>) {
         loop {
             tokio::time::sleep(INTERVAL).await;
             self.look(&secured);
         }
     }
 
-    pub(crate) fn look(&mut self, secured: &Secured) {
+    pub(crate) fn look(&mut self, secured: &TlsState) {
         let mut changed = false;
         for pair in &mut self.pairs {
             changed |= pair.refresh();

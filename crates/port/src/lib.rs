@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`options`] (the flags), [`pages`] and [`health`] (the content), `port` (the thread and its server), `chain`
 //! (one request), `authentication` with `client_certificate`, `proxy` and `token`, `authorization`, `reviews` and `cluster`
-//! (requests to the API server), `tls`, `certificates`, `files` and `secured` (TLS), `slis`, `zpages`, `reply`, `query` (texts).
+//! (requests to the API server), `tls`, `certificates`, `files` and `tls_state` (TLS), `slis`, `zpages`, `reply`, `query` (texts).
 //!
 //! Invariants:
 //! - the port has a thread and a runtime of its own, so that clients cannot slow down scheduling;
@@ -33,10 +33,10 @@ mod proxy;
 mod query;
 mod reply;
 mod reviews;
-mod secured;
+mod single_flight;
 mod slis;
 mod tls;
-mod together;
+mod tls_state;
 mod token;
 mod trust;
 mod user;

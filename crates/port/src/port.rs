@@ -1,4 +1,4 @@
-//! The whole: a thread that serves until it is told to stop.
+//! The port: a thread that serves until it is told to stop.
 
 use std::{
     convert::Infallible,
@@ -34,32 +34,32 @@ const MOST_CONNECTIONS: usize = 512;
 /// Number of idle connections that each client for reviews keeps.
 const IDLE_CONNECTIONS: usize = 128;
 
-/// Why the port cannot be opened.
+/// Reason why the port cannot be opened.
 #[derive(Debug, Error)]
 pub enum PortError {
-    /// Somebody else has it, or the address is not of this machine.
+    /// The port is in use, or this machine does not have the address.
     #[error("{}", listening_text(address, source))]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// Cause.
         source: io::Error,
     },
-    /// A flag says something that cannot be followed, or names a file that is of no use.
+    /// A flag has an invalid value, or names a file that cannot be used.
     #[error("{0}")]
     Options(String),
-    /// A kubeconfig is of no use.
+    /// A kubeconfig cannot be used.
     #[error("failed to get delegated {purpose} kubeconfig: {source}")]
     Kubeconfig {
         /// `authentication` or `authorization`.
         purpose: &'static str,
-        /// What is wrong with it.
+        /// Cause.
         source: ClientError,
     },
-    /// The cluster does not tell whose certificates count, and `--authentication-tolerate-lookup-failure` is off.
+    /// The configmap with authorities cannot be read, and `--authentication-tolerate-lookup-failure` is off.
     #[error("unable to load configmap based request-header-client-ca-file: {0}")]
     Lookup(String),
-    /// No thread, or no runtime.
+    /// The thread or its runtime cannot be started.
     #[error("starting the secure port: {0}")]
     Thread(io::Error),
 }
@@ -79,7 +79,7 @@ fn listening_text(address: &SocketAddr, source: &io::Error) -> String {
     }
 }
 
-/// An open port. It closes with this value; [`Port::stop`] lets requests end first.
+/// An open port. Dropping it closes it; [`Port::stop`] waits for requests first.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
@@ -88,15 +88,14 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens the port and returns when it answers. A port of 0 in `options` stands for any that is free.
+    /// Opens the port and returns when it answers. A port of 0 in `options` stands for any free port.
     ///
-    /// Blocks for as long as files are read, and where lookup failures are not tolerated until the API server has
-    /// answered.
+    /// Blocks while it reads files and, unless lookup failures are tolerated, until the API server has answered.
     ///
     /// # Errors
-    /// When an option, a file or the address is of no use.
+    /// If an option, a file or the address cannot be used.
     pub fn start(options: Options, content: Content) -> Result<Self, PortError> {
-        // Fails when a default is set already, which is as good.
+        // Fails if a default is set already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (stop, stopped) = watch::channel(false);
         let (tell, told) = mpsc::channel();
@@ -111,7 +110,7 @@ impl Port {
             runtime.block_on(async {
                 match open(&options, content).await {
                     Ok(port) => {
-                        // Nobody listens if the caller is gone, and then it is closed at once.
+                        // Nobody listens if the caller is gone; then the port is closed at once.
                         let _ = tell.send(Ok(port.address));
                         port.serve(stopped).await;
                     }
@@ -120,7 +119,7 @@ impl Port {
                     }
                 }
             });
-            // What still follows files and the cluster ends with the runtime.
+            // Tasks that watch files and the cluster end with the runtime.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(work);
@@ -135,14 +134,14 @@ impl Port {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no more connections, and waits a few seconds for requests under way. Blocks meanwhile.
+    /// Accepts no more connections, and waits a few seconds for requests under way. Blocks.
     pub fn stop(mut self) {
-        // It has ended already if nobody listens.
+        // The thread may have ended already.
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -177,7 +176,7 @@ impl OpenPort {
             })
         };
         let stop = async {
-            // It ends with its handle, too.
+            // A dropped handle means the same.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         self.server.run(self.listener, service, stop).await;
@@ -249,7 +248,7 @@ fn limits(max_streams: u32) -> Limits {
     }
 }
 
-/// The clients for authentication and for authorization, where there is an API server to ask.
+/// Returns the clients for authentication and for authorization; `None` without an API server.
 async fn clients(options: &Options) -> Result<(Option<ApiClient>, Option<ApiClient>), PortError> {
     let client = async |path: &Option<PathBuf>, purpose| {
         reviewer(path.as_deref(), IDLE_CONNECTIONS)

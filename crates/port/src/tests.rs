@@ -1,4 +1,4 @@
-//! What tests have in common: authorities that sign certificates, and an API server that is a function.
+//! Helpers of tests: authorities that sign certificates, and an API server made of a function.
 
 use bytes::Bytes;
 use harbormaster_client::ApiClient;

@@ -12,7 +12,7 @@ use crate::{certificates::Certificates, tls::Policy, trust::Trust};
 
 /// Certificates, authorities, and the TLS configuration made from them.
 #[derive(Debug)]
-pub(crate) struct Secured {
+pub(crate) struct TlsState {
     policy: Policy,
     /// True if clients are asked for certificates, because some may be valid, now or later.
     asks: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Secured {
     changing: Mutex<()>,
 }
 
-impl Secured {
+impl TlsState {
     pub(crate) fn new(
         policy: Policy,
         certificates: Certificates,
@@ -70,7 +70,7 @@ impl Secured {
     }
 }
 
-impl TlsSource for Secured {
+impl TlsSource for TlsState {
     /// Clients that name no server may get a certificate for the address.
     fn config(&self, address: Option<IpAddr>) -> Arc<ServerConfig> {
         let config = self.config.get();

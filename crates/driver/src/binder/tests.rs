@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::*;
-use crate::live_api::{CustomNews, LiveApi};
+use crate::live_api::{CustomFeed, LiveApi};
 
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -105,7 +105,7 @@ fn task(pod: Arc<PodInfo>, groups: &[&[u16]]) -> BindTask {
 async fn cycle(name: &str, labels: &[(&str, &str)], groups: &[&[u16]]) -> BindOutcome {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
-    let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomNews::default()));
+    let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
     let pod = labels.iter().fold(pod(name).uid(name), |pod, (key, value)| pod.label(key, value)).info();
     Binder::new(api, tasks, to_engine).run(task(pod, groups));
     sleep(Duration::from_secs(1)).await;
@@ -170,7 +170,7 @@ async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
     });
     let (tasks, _done) = Tasks::new();
     let (to_engine, _engine) = mpsc::channel();
-    let api = Arc::new(LiveApi::new(server.client(), CustomNews::default()));
+    let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine);
     let pod = pod("undone").info();
     let calls =
@@ -188,7 +188,7 @@ async fn calls_of_a_pod_that_gave_its_node_up_come_before_its_next_binding() {
 async fn stopped_after(name: &str, millis: u64) -> (bool, BindOutcome) {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
-    let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomNews::default()));
+    let api = Arc::new(LiveApi::new(FakeServer::script(Vec::new()).client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine);
     binder.run(task(pod(name).uid(name).info(), &[&[0], &[1]]));
     sleep(Duration::from_millis(millis)).await;
@@ -214,7 +214,7 @@ async fn a_victim_in_pre_bind_makes_way_without_a_call() {
     let (tasks, _done) = Tasks::new();
     let (to_engine, engine) = mpsc::channel();
     let server = FakeServer::script(Vec::new());
-    let api = Arc::new(LiveApi::new(server.client(), CustomNews::default()));
+    let api = Arc::new(LiveApi::new(server.client(), CustomFeed::default()));
     let binder = Binder::new(api, tasks, to_engine);
     let victim = pod("victim").uid("victim").info();
     let eviction =

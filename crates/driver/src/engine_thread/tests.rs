@@ -28,16 +28,16 @@ fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
 }
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
-    writing(config, unsynced, Unwritten::default())
+    writing(config, unsynced, PendingStatuses::default())
 }
 
-fn writing(config: EngineConfig, unsynced: usize, unwritten_status: Unwritten) -> Hands {
+fn writing(config: EngineConfig, unsynced: usize, pending_statuses: PendingStatuses) -> Hands {
     let (inbox, from_world) = mpsc::channel();
     let (out, effects) = unbounded_channel();
     let (tell, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
-    let told = Told { metrics, health, synced: tell, traces, raw: None, unwritten_status };
-    let end = spawn(config, unsynced, from_world, out, CustomNews::default(), told).unwrap();
+    let told = EngineSinks { metrics, health, synced: tell, traces, raw: None, pending_statuses };
+    let end = spawn(config, unsynced, from_world, out, CustomFeed::default(), told).unwrap();
     Hands { inbox, effects, end, synced }
 }
 
@@ -188,7 +188,7 @@ fn pods_that_could_wait_are_tried_when_nothing_is_to_be_written() {
     let minute = Duration::from_secs(60);
     let backoff = Backoff { initial: minute, max: minute };
     let config = EngineConfig { backoff, ..EngineConfig::new(vec![profile(&registry, &points)]) };
-    let unwritten = Unwritten::default();
+    let unwritten = PendingStatuses::default();
     unwritten.add(16);
     let mut hands = writing(config, 0, unwritten.clone());
     hands.inbox.send(EngineMessage::Lead).unwrap();
@@ -246,7 +246,7 @@ fn what_a_standby_has_not_written_is_not_waited_for_when_it_leads() {
     let it = &["Jealous"][..];
     let points = [("PreEnqueue", &["Unsure"][..]), ("QueueSort", it), ("Filter", it), ("Bind", it)];
     for leads in [false, true] {
-        let unwritten = Unwritten::default();
+        let unwritten = PendingStatuses::default();
         let config = EngineConfig::new(vec![profile(&registry, &points)]);
         let hands = writing(config, 0, unwritten.clone());
         if leads {

@@ -1,4 +1,4 @@
-//! Whether this instance may write, and until when.
+//! The leadership of this instance, and its end.
 
 use std::{
     future::{pending, poll_fn},
@@ -10,10 +10,10 @@ use std::{
 use harbormaster_client::WriteGate;
 use tokio::{sync::watch, time::Instant};
 
-/// Whether this instance is the one that schedules. Clones are the same.
+/// The leadership of this instance. Clones share it.
 ///
-/// Every request that writes something for a pod asks here at the moment when it leaves, and is called off when the time is
-/// over, so that nothing leaves late that waited meanwhile, for the rate limiter, a connection or the processor.
+/// It is the [`WriteGate`] of clients: requests that write are sent only while this instance leads, and cancelled when its time
+/// is over.
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<watch::Sender<Term>>);
 
@@ -21,9 +21,9 @@ pub struct Leadership(Arc<watch::Sender<Term>>);
 enum Term {
     /// Not yet.
     Standby,
-    /// Nobody else is there.
+    /// Without leader election.
     Always,
-    /// It may be prolonged.
+    /// Renewals extend it.
     Until(Instant),
     /// For good.
     Over,
@@ -40,34 +40,34 @@ impl Term {
 }
 
 impl Default for Leadership {
-    /// This instance stands by.
+    /// Returns the leadership of a standby.
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(Term::Standby)))
     }
 }
 
 impl Leadership {
-    /// This instance leads, and nobody else ever does.
+    /// Returns a leadership that never ends, without leader election.
     pub fn always() -> Self {
         Self(Arc::new(watch::Sender::new(Term::Always)))
     }
 
-    /// Whether this instance leads now: what the metric `leader_election_master_status` tells.
+    /// Returns true if this instance leads: the value of the metric `leader_election_master_status`.
     pub fn is_leading(&self) -> bool {
         self.0.borrow().lasts()
     }
 
-    /// This instance leads from now on, and nobody else ever does.
+    /// Begins a leadership that never ends.
     pub(crate) fn begin_for_good(&self) {
         self.enter(Term::Always);
     }
 
-    /// This instance leads, until then at most.
+    /// Begins or extends the leadership.
     pub(crate) fn lead_until(&self, end: Instant) {
         self.enter(Term::Until(end));
     }
 
-    /// This instance does not lead any more.
+    /// Ends the leadership.
     pub(crate) fn end(&self) {
         self.enter(Term::Over);
     }
@@ -89,8 +89,8 @@ impl Leadership {
         let _ = term.wait_for(|term| term.lasts()).await;
     }
 
-    /// Waits until this instance does not lead; at once if it does not yet. Looks at the clock each time it is polled:
-    /// in a process that was stopped for a while, timers may be late.
+    /// Waits until this instance does not lead; resolves at once if it does not lead yet. Reads the clock at each poll, since timers
+    /// are late in a process that was stopped for a while.
     pub(crate) async fn is_over(&self) {
         if *self.0.borrow() == Term::Always {
             return pending().await;

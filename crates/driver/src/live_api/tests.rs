@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::*;
 
 fn api(server: &FakeServer) -> LiveApi {
-    LiveApi::new(server.client(), CustomNews::default())
+    LiveApi::new(server.client(), CustomFeed::default())
 }
 
 async fn bind(server: &FakeServer) -> Result<(), String> {
@@ -169,21 +169,21 @@ async fn a_refusal_says_what_the_api_server_said() {
     assert_eq!((refused.code, away.requests().len()), (None, 4));
 }
 
-/// What is asked about in turn, and what came of the wait.
+/// Returns the versions that were examined in turn, and the result of the wait.
 async fn waited(
     server: FakeServer,
     news: Vec<(u64, Option<Value>)>,
     wanted: &str,
 ) -> (Vec<String>, Result<bool, ApiFailure>) {
-    let told = CustomNews::default();
+    let told = CustomFeed::default();
     let api = LiveApi::new(server.client(), told.clone());
     tokio::spawn(async move {
         for (seconds, object) in news {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             let json: Option<Str> = object.map(|object| object.to_string().into());
             let other = CustomKey { name: "barge".into(), ..boat().key() };
-            told.tell(&other, json.as_ref());
-            told.tell(&boat().key(), json.as_ref());
+            told.publish(&other, json.as_ref());
+            told.publish(&boat().key(), json.as_ref());
         }
     });
     let mut asked = Vec::new();

@@ -87,7 +87,7 @@ fn nominating(pod: &Arc<PodInfo>, node: &str) -> StatusPatch {
 /// Each when those before are on their way.
 async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
     let (tasks, done) = Tasks::new();
-    let writer = StatusWriter::new(server.client(), tasks, Unwritten::default());
+    let writer = StatusWriter::new(server.client(), tasks, PendingStatuses::default());
     for patch in patches {
         writer.patch(patch);
         tokio::task::yield_now().await;
@@ -99,7 +99,7 @@ async fn send_all(server: &FakeServer, patches: Vec<StatusPatch>) {
 #[tokio::test(start_paused = true)]
 async fn of_what_comes_while_the_api_server_is_slow_the_newest_is_written() {
     let server = FakeServer::always(|_| reply(200, "{}"));
-    let ((tasks, done), unwritten) = (Tasks::new(), Unwritten::default());
+    let ((tasks, done), unwritten) = (Tasks::new(), PendingStatuses::default());
     let writer = StatusWriter::new(server.client(), tasks, unwritten.clone());
     let pods: Vec<_> = (0..100).map(|at| pod(&format!("p{at}")).info()).collect();
     for round in 0..50 {

@@ -7,14 +7,14 @@ use harbormaster_core::Attempted;
 use harbormaster_framework::meter::Stamp;
 use harbormaster_metrics::AttemptTimes;
 
-use super::{About, Ending};
+use super::{SpanEnd, SpanInfo};
 
-/// Goes nowhere.
+/// Traces that are not built.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(());
 
 impl Traces {
-    /// Nothing is built that the environment could turn on.
+    /// Returns traces that are off.
     ///
     /// # Errors
     /// None.
@@ -22,7 +22,7 @@ impl Traces {
         Ok(Self(()))
     }
 
-    /// There is nothing to send.
+    /// Does nothing.
     pub async fn stop(self) {}
 
     pub(crate) fn begin_attempt(&self) -> Option<AttemptSpan> {
@@ -49,9 +49,9 @@ pub(crate) async fn within<T>(_: Option<Trace>, work: impl Future<Output = T>) -
 }
 
 pub(crate) async fn traced<T>(
-    _: impl FnOnce() -> About,
+    _: impl FnOnce() -> SpanInfo,
     work: impl Future<Output = T>,
-    _: impl FnOnce(&T) -> Ending,
+    _: impl FnOnce(&T) -> SpanEnd,
 ) -> T {
     work.await
 }

@@ -1,4 +1,4 @@
-//! The lines of a reply that comes piece by piece.
+//! Lines of a response that arrives in chunks.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use bytes::Bytes;
 use harbormaster_client::{client::ResponseBody, error_chain};
 use http_body_util::BodyExt;
 
-/// The longest line that is taken, in bytes; objects are limited to a few megabytes by etcd.
+/// Length limit of a line, in bytes; etcd limits objects to a few megabytes.
 const LONGEST: usize = 64 << 20;
 
-/// Splits a body into lines. A line within one piece is not copied; one that spans pieces is copied once.
+/// Splits a body into lines. A line within one chunk is not copied; one that spans chunks is copied once.
 pub(crate) struct Lines {
     body: ResponseBody,
-    /// The beginning of a line whose end has not come yet.
+    /// Beginning of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -21,8 +21,8 @@ impl Lines {
         Self { body, begun: Vec::new() }
     }
 
-    /// Waits for the next lines: at least one, and all that came with it. `None` at the end; an unfinished last line
-    /// is dropped.
+    /// Waits for the next lines: at least one, and all that arrived with it. Returns `None` at the end; an incomplete last line is
+    /// dropped.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Bytes>>, String> {
         loop {
             let piece = match self.body.frame().await {

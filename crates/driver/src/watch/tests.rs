@@ -42,7 +42,7 @@ fn no_streaming() -> Response<ResponseBody> {
     status(422, "Invalid", "sendInitialEvents is forbidden")
 }
 
-/// What the engine heard, in short: `+name@version`, `-name`, `synced`.
+/// The engine's inputs, in short: `+name@version`, `-name`, `synced`.
 async fn heard(engine: &Receiver<EngineMessage>, count: usize) -> Vec<String> {
     let begun = Instant::now();
     let mut all = Vec::new();
@@ -147,7 +147,7 @@ async fn objects_as_they_came_go_ahead_and_never_overtake_an_end() {
     ];
     let server = FakeServer::script(vec![streamed(pieces, true)]);
     let (engine, inbox) = mpsc::channel();
-    let wanted = Wanted { nodes: true, ..Wanted::default() };
+    let wanted = RawSelection { nodes: true, ..RawSelection::default() };
     let watcher = Watcher::new(Nodes, server.client(), StreamingLists::default(), engine).handing_on(wanted);
     tokio::spawn(watcher.run());
     let one = "1 as they came";

@@ -1,4 +1,4 @@
-//! Who gives way, who goes first, and who is tried again.
+//! Order, limits and retries.
 
 use harbormaster_core::PodEvent;
 use harbormaster_testkit::pod;
@@ -29,7 +29,7 @@ fn warning(id: u64) -> Arc<Record> {
 
 /// Room for so many events of pods with three digits.
 fn room_for(events: usize) -> Backlog {
-    Backlog::new(events * Unwritten::new(normal(100), Write::Create).size())
+    Backlog::new(events * PendingWrite::new(normal(100), Write::Create).size())
 }
 
 fn refusal(code: u16) -> Result<(), ApiError> {
